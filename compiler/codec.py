@@ -1,0 +1,147 @@
+"""The bytes of a compiled constraint: what a store keeps. Nothing is unpickled, nothing is used before it is checked.
+
+    magic 8 | raw length u32 | body length u32 | HMAC-SHA256 32 | body = zstd(safetensors)
+
+The HMAC covers everything before and after it. The safetensors file holds the arrays, and one JSON document as bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import zstandard
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from compiler.compiled import Compiled
+from compiler.dfa import Dfa
+from compiler.errors import ArtefactInvalid, CompileError
+from compiler.labeller import Labeller
+from compiler.spec import spec_from_json, spec_to_json
+from compiler.text_automaton import TextAutomaton
+from compiler.token_automaton import TokenAutomaton
+
+MAGIC = b"ABSDFA01"
+BLOB_BYTES_MAX = 64 * 2**20
+RAW_BYTES_MAX = 256 * 2**20
+_HEADER = struct.Struct("<8sII32s")
+_LABELLER = ("byte_class", "next_state", "emission", "flush")
+_DFA = ("symbol_class", "next_state", "accepting")
+_TOKENS = ("token_class", "edge_outer", "edge_inner", "edge_target", "edge_function", "function", "distance")
+
+
+def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    return {f"{prefix}.{name}": np.ascontiguousarray(getattr(value, name)) for name in names}
+
+
+def encode(compiled: Compiled, secret: bytes) -> bytes:
+    """The bytes of a compiled constraint, signed with `secret`."""
+    text = compiled.text
+    arrays = {
+        **_arrays("labeller", text.labeller, _LABELLER),
+        **_arrays("letters", text.letters, _DFA),
+        **_arrays("dfa", text.dfa, _DFA),
+        **_arrays("tokens", compiled.tokens, _TOKENS),
+        "dfa_state": text.dfa_state,
+        "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
+    }
+    raw = save(arrays)
+    body = zstandard.ZstdCompressor(level=3).compress(raw)
+    head = _HEADER.pack(MAGIC, len(raw), len(body), bytes(32))
+    return _HEADER.pack(MAGIC, len(raw), len(body), _sign(head, body, secret)) + body
+
+
+def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
+    return hmac.new(secret, head[:16] + body, hashlib.sha256).digest()
+
+
+def _document(compiled: Compiled) -> dict[str, object]:
+    text = compiled.text
+    return {
+        "spec": spec_to_json(compiled.spec),
+        "vocabulary": compiled.vocabulary,
+        "state_distances": compiled.state_distances,
+        "kind": text.kind,
+        "strings": text.labeller.strings,
+        "boundary": text.labeller.boundary,
+        "starts": {
+            "labeller": text.labeller.start,
+            "text": text.text_start,
+            "letters": text.letters.start,
+            "dfa": text.dfa.start,
+            "tokens": compiled.tokens.start,
+        },
+        "symbol_names": text.symbol_names,
+        "letter_names": text.letter_names,
+        "eos_ids": compiled.tokens.eos_ids,
+    }
+
+
+def decode(data: bytes, secret: bytes, vocabulary: str) -> Compiled:
+    """The compiled constraint in `data`.
+
+    Raises ArtefactInvalid unless every byte is as `encode` wrote it with this secret, for the vocabulary of this
+    fingerprint; no other exception, whatever the bytes.
+    """
+    raw = _open(data, secret)
+    try:
+        arrays = load(raw)
+        document = json.loads(arrays.pop("document").tobytes())
+        compiled = _rebuild(arrays, document)
+    except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
+    if compiled.vocabulary != vocabulary:
+        raise ArtefactInvalid("the stored automaton is for another vocabulary")
+    return compiled
+
+
+def _open(data: bytes, secret: bytes) -> bytes:
+    """The decompressed body, once its size, magic, lengths and signature have been checked, in that order."""
+    if not _HEADER.size <= len(data) <= BLOB_BYTES_MAX:
+        raise ArtefactInvalid(f"the stored automaton has {len(data)} bytes")
+    magic, raw_length, body_length, signature = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    if magic != MAGIC or body_length != len(body) or raw_length > RAW_BYTES_MAX:
+        raise ArtefactInvalid("the stored automaton is of another format")
+    if not hmac.compare_digest(signature, _sign(data, body, secret)):
+        raise ArtefactInvalid("the stored automaton was not signed by this deployment")
+    try:
+        if zstandard.frame_content_size(body) != raw_length:  # decompress() trusts the frame, so the frame is checked
+            raise ArtefactInvalid("the stored automaton has another length than it says")
+        return zstandard.ZstdDecompressor().decompress(body)
+    except zstandard.ZstdError as error:
+        raise ArtefactInvalid("the stored automaton does not decompress") from error
+
+
+def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compiled:
+    starts = document["starts"]
+
+    def take(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: arrays[f"{prefix}.{name}"] for name in names}
+
+    labeller = Labeller(
+        **take("labeller", _LABELLER),
+        boundary=document["boundary"],
+        strings=tuple(tuple(string) for string in document["strings"]),
+        start=starts["labeller"],
+    )
+    letters = Dfa(**take("letters", _DFA), start=starts["letters"])
+    words = document["kind"] == "words"
+    text = TextAutomaton(
+        kind="words" if words else "characters",
+        labeller=labeller,
+        letters=letters,
+        dfa=letters if words else Dfa(**take("dfa", _DFA), start=starts["dfa"]),
+        symbol_names=tuple(document["symbol_names"]),
+        letter_names=tuple(tuple(names) for names in document["letter_names"]),
+        dfa_state=arrays["dfa_state"],
+        text_start=starts["text"],
+    )
+    tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))
+    distances = tuple(document["state_distances"])
+    return Compiled(spec_from_json(document["spec"]), text, tokens, distances, document["vocabulary"])

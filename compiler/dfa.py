@@ -1,0 +1,211 @@
+"""Complete deterministic finite automata over symbols 0..A-1: letters, classes of characters, bytes.
+
+Owns the type, minimisation and the Boolean operations. Knows nothing of formulas, patterns or tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.limits import Limits, Meter
+from compiler.refine import refine, steps_to
+from compiler.rows import unique_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dfa:
+    """A complete DFA. A symbols, K columns, S states.
+
+    symbol_class  int32 [A]     the column each symbol reads; symbols that act alike may share one
+    next_state    int32 [S, K]  row: state, column: symbol class
+    accepting     bool  [S]
+    start         the state before the first symbol
+
+    Raises ValueError where an index is out of range or a shape is off.
+    """
+
+    symbol_class: np.ndarray
+    next_state: np.ndarray
+    accepting: np.ndarray
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        if self.next_state.ndim != 2 or self.accepting.shape != self.next_state.shape[:1]:
+            raise ValueError("next_state is [S, K] and accepting is [S]")
+        if self.symbol_class.ndim != 1 or self.accepting.dtype != np.bool_:
+            raise ValueError("symbol_class is int [A] and accepting is bool [S]")
+        states, columns = self.next_state.shape
+        if not 0 <= self.start < states:
+            raise ValueError("start names a state that does not exist")
+        if self.next_state.size and not (self.next_state.min() >= 0 and self.next_state.max() < states):
+            raise ValueError("next_state names a state that does not exist")
+        if self.symbol_class.size and not (self.symbol_class.min() >= 0 and self.symbol_class.max() < columns):
+            raise ValueError("symbol_class names a column that does not exist")
+
+    @property
+    def states(self) -> int:
+        return len(self.accepting)
+
+    @property
+    def symbols(self) -> int:
+        return len(self.symbol_class)
+
+    def step(self, state: int, symbol: int) -> int:
+        return int(self.next_state[state, self.symbol_class[symbol]])
+
+    def run(self, symbols: Iterable[int], state: int | None = None) -> int:
+        """The state after reading `symbols` from `state` (default: the start)."""
+        at = self.start if state is None else state
+        for symbol in symbols:
+            at = self.step(at, symbol)
+        return at
+
+    def accepts(self, symbols: Iterable[int]) -> bool:
+        return bool(self.accepting[self.run(symbols)])
+
+
+def live_states(dfa: Dfa) -> np.ndarray:
+    """bool [S]: the states from which some word is accepted."""
+    return np.asarray(steps_to(_used(dfa)[0], dfa.accepting) < dfa.states)
+
+
+def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
+    """The table without the columns that no symbol reads, and each symbol's column in it."""
+    used, symbol_class = np.unique(dfa.symbol_class, return_inverse=True)
+    return dfa.next_state[:, used], symbol_class.reshape(-1)
+
+
+def is_empty(dfa: Dfa) -> bool:
+    """True when the DFA accepts no word at all."""
+    return not bool(live_states(dfa)[dfa.start])
+
+
+def _reachable(next_state: np.ndarray, start: int) -> np.ndarray:
+    """bool [S]: the states some word leads to from `start`."""
+    seen = np.zeros(len(next_state), dtype=bool)
+    seen[start] = True
+    frontier = np.array([start])
+    while frontier.size:
+        found = np.unique(next_state[frontier])
+        frontier = found[~seen[found]]
+        seen[frontier] = True
+    return seen
+
+
+def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
+    """The states in breadth-first order from `start`, columns left to right; all states are reachable."""
+    seen = np.zeros(len(next_state), dtype=bool)
+    seen[start] = True
+    level = np.array([start], dtype=np.int64)
+    order = [level]
+    while level.size:
+        found = next_state[level].reshape(-1)
+        found = found[~seen[found]]
+        _, first = np.unique(found, return_index=True)
+        level = found[np.sort(first)].astype(np.int64)
+        seen[level] = True
+        order.append(level)
+    return np.concatenate(order)
+
+
+def minimize(dfa: Dfa, meter: Meter | None = None) -> Dfa:
+    """The minimal complete DFA of the same language, in canonical form. Raises LimitExceeded over `compile_s_max`.
+
+    Equal columns are merged and numbered by their first symbol, states are numbered breadth-first,
+    so two DFAs over the same symbols have equal languages exactly when their arrays are equal.
+    """
+    whole, symbol_class = _used(dfa)
+    keep = np.flatnonzero(_reachable(whole, dfa.start))
+    index = np.zeros(dfa.states, dtype=np.int64)
+    index[keep] = np.arange(len(keep))
+    table = index[whole[keep]]
+    block = refine(table, dfa.accepting[keep].astype(np.int64), meter)
+    _, representative = np.unique(block, return_index=True)
+    table = block[table[representative]]
+    accepting = dfa.accepting[keep][representative]
+    first, merged = _merge_columns(table, symbol_class)
+    table = table[:, symbol_class[first]]
+    order = _breadth_first(table, int(block[index[dfa.start]]))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return Dfa(merged.astype(np.int32), rank[table[order]].astype(np.int32), accepting[order], 0)
+
+
+def _merge_columns(table: np.ndarray, symbol_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First symbol of each distinct used column, by first symbol, and each symbol's column among them."""
+    _, merged = unique_rows(table.T)
+    by_symbol = merged[symbol_class]
+    return unique_rows(by_symbol.reshape(-1, 1))
+
+
+def complement(dfa: Dfa) -> Dfa:
+    """The DFA of exactly the words that `dfa` rejects."""
+    return Dfa(dfa.symbol_class, dfa.next_state, ~dfa.accepting, dfa.start)
+
+
+def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = None) -> Dfa:
+    """The product over the pairs of states reachable from both starts.
+
+    operation  combines the two acceptance arrays: np.logical_and, np.logical_or, np.not_equal, ...
+    Raises ValueError when the alphabets differ, LimitExceeded over `dfa_states_max` pairs.
+    """
+    if left.symbols != right.symbols:
+        raise ValueError("a product needs two automata over the same symbols")
+    meter = Meter(limits) if limits else None
+    pairs = np.column_stack([left.symbol_class, right.symbol_class])
+    first, symbol_class = unique_rows(pairs)
+    left_next, right_next = left.next_state[:, pairs[first, 0]], right.next_state[:, pairs[first, 1]]
+    width = right.states
+    index = {left.start * width + right.start: 0}
+    frontier, rows, order = [left.start * width + right.start], [], []
+    while frontier:
+        order.extend(frontier)
+        codes = np.array(frontier, dtype=np.int64)
+        targets = left_next[codes // width].astype(np.int64) * width + right_next[codes % width]
+        frontier = []
+        for code in np.unique(targets).tolist():
+            if code not in index:
+                index[code] = len(index)
+                frontier.append(code)
+        rows.append(targets)
+        if meter:
+            meter.charge("dfa_states_max", len(index))
+            meter.tick()
+    codes = np.array(order, dtype=np.int64)
+    sorted_codes = np.sort(codes)
+    position = np.argsort(codes)
+    table = position[np.searchsorted(sorted_codes, np.concatenate(rows))]
+    accepting = operation(left.accepting[codes // width], right.accepting[codes % width])
+    return Dfa(symbol_class.astype(np.int32), table.astype(np.int32), accepting.astype(bool), 0)
+
+
+def equivalent(left: Dfa, right: Dfa) -> bool:
+    """True when both accept exactly the same words; decided by product, not by sampling."""
+    return is_empty(product(left, right, np.not_equal))
+
+
+def shortest_word(dfa: Dfa) -> tuple[int, ...] | None:
+    """A shortest accepted word, as symbols, or None when the language is empty."""
+    symbol_of = {int(column): symbol for symbol, column in reversed(list(enumerate(dfa.symbol_class.tolist())))}
+    came: dict[int, tuple[int, int]] = {}
+    seen, frontier = {dfa.start}, [dfa.start]
+    while frontier:
+        hit = next((state for state in frontier if dfa.accepting[state]), None)
+        if hit is not None:
+            word: list[int] = []
+            while hit != dfa.start:
+                hit, symbol = came[hit]
+                word.append(symbol)
+            return tuple(reversed(word))
+        following = []
+        for state in frontier:
+            for column, target in enumerate(dfa.next_state[state].tolist()):
+                if target not in seen and column in symbol_of:
+                    seen.add(target)
+                    came[target] = (state, symbol_of[column])
+                    following.append(target)
+        frontier = following
+    return None

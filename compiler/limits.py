@@ -1,0 +1,45 @@
+"""The budgets of one compilation, and the meter that enforces them. Knows no stage by name."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from compiler.errors import LimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps on what one compilation may use; the unit is in each name."""
+
+    formula_chars_max: int = 4_096
+    pattern_chars_max: int = 2_048
+    keyword_chars_max: int = 2_048
+    nesting_depth_max: int = 64
+    propositions_max: int = 32
+    letters_max: int = 1_024
+    bdd_nodes_max: int = 500_000
+    nfa_positions_max: int = 20_000
+    dfa_states_max: int = 20_000
+    table_bytes_max: int = 128 * 2**20
+    compile_s_max: float = 10.0
+
+
+class Meter:
+    """Watches one compilation: each stage reports what it has grown to, and the first to outgrow its cap stops."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._started = time.monotonic()
+
+    def charge(self, limit: str, value: int) -> None:
+        """Raise LimitExceeded when `value` is over the cap of the limit named `limit`."""
+        cap = getattr(self.limits, limit)
+        if value > cap:
+            raise LimitExceeded(limit, cap, value)
+
+    def tick(self) -> None:
+        """Raise LimitExceeded when the compilation has run longer than `compile_s_max` (wall seconds)."""
+        elapsed = time.monotonic() - self._started
+        if elapsed > self.limits.compile_s_max:
+            raise LimitExceeded("compile_s_max", self.limits.compile_s_max, elapsed)

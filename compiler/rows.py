@@ -1,0 +1,36 @@
+"""Equal rows of an integer matrix, found by 64-bit hashes and confirmed by comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(values: np.ndarray) -> np.ndarray:
+    """splitmix64, elementwise, wrapping modulo 2**64."""
+    z = values + _GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each row of an integer matrix [N, M]: uint64 [N]. Equal rows hash alike."""
+    weights = _mix(np.arange(1, rows.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    mixed = _mix(rows.astype(np.uint64)) if rows.size else rows.astype(np.uint64)
+    return np.asarray((mixed * weights).sum(axis=1, dtype=np.uint64))
+
+
+def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First positions of the distinct rows [D], in order of appearance, and each row's index among them [N]."""
+    if rows.shape[1] == 1:
+        _, first, inverse = np.unique(rows[:, 0], return_index=True, return_inverse=True)
+    else:
+        _, first, inverse = np.unique(hash_rows(rows), return_index=True, return_inverse=True)
+        if not np.array_equal(rows[first][inverse], rows):  # two rows share a hash: fall back to comparing rows
+            _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[inverse.reshape(-1)]

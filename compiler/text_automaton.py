@@ -1,0 +1,204 @@
+"""A constraint as an automaton over texts, before any vocabulary: it checks a text and replays an answer."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from compiler.dfa import Dfa
+from compiler.labeller import NO_END, Labeller
+from compiler.lift import lift
+from compiler.limits import Limits, Meter
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.vocabulary import byte_vocabulary
+
+UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace (design 3)
+_BYTES = byte_vocabulary()
+NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
+
+
+@dataclass(frozen=True, eq=False)
+class TextAutomaton:
+    """A constraint over texts.
+
+    kind           "words": the labeller emits the letters of a word trace; "characters": the labeller decides alone
+    labeller       the byte transducer
+    letters        DFA over the labeller's letters; NO_LETTERS for kind "characters"
+    dfa            what people look at: the letter DFA, or the DFA over classes of characters
+    symbol_names   a printable name of each symbol of `dfa`
+    letter_names   the propositions of each letter, kind "words" alone
+    dfa_state      int32 [B]: the state of `dfa` for each labeller state between characters, kind "characters" alone
+    text_start     the labeller state an answer is read from. It is the labeller's own start unless one leading space
+                   is allowed, which the labeller's start reads and which is not part of the answer
+    """
+
+    kind: Literal["words", "characters"]
+    labeller: Labeller
+    letters: Dfa
+    dfa: Dfa
+    symbol_names: tuple[str, ...]
+    letter_names: tuple[tuple[str, ...], ...]
+    dfa_state: np.ndarray
+    text_start: int
+
+    def __post_init__(self) -> None:
+        if len(self.symbol_names) != self.dfa.symbols:
+            raise ValueError("one name for each symbol of dfa")
+        if self.kind == "words" and (len(self.letter_names) != self.letters.symbols or self.dfa is not self.letters):
+            raise ValueError("a word automaton shows its letter DFA and names each of its letters")
+        if self.kind == "characters" and self.dfa_state.shape != (self.labeller.boundary,):
+            raise ValueError("dfa_state is [B]")
+        if not 0 <= self.text_start < self.labeller.boundary:
+            raise ValueError("text_start lies between characters")
+
+    @functools.cached_property
+    def byte_automaton(self) -> TokenAutomaton:
+        """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made when first asked for."""
+        return lift(self.labeller, self.letters, _BYTES, Meter(Limits()))
+
+
+@dataclass(frozen=True, slots=True)
+class WordStep:
+    """One unit of a word trace: its text, the propositions that hold at it, the state of `dfa` after it."""
+
+    text: str
+    letters: tuple[str, ...]
+    state: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextCheck:
+    """Whether a text satisfies a constraint.
+
+    violated_at  None where satisfied; else the offset of the first character after which no continuation can
+                 satisfy any more, or the text's length where it merely ends too early
+    """
+
+    satisfied: bool
+    words: tuple[WordStep, ...]
+    violated_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """After one token: the state of `dfa`, and the letters that its bytes emitted, each a set of propositions."""
+
+    state: int
+    letters: tuple[tuple[str, ...], ...]
+
+
+class _Reader:
+    """Reads bytes through a text automaton, keeping the labeller state and the letter state."""
+
+    def __init__(self, automaton: TextAutomaton) -> None:
+        self._automaton = automaton
+        self.labeller_state = automaton.text_start
+        self.letter_state = automaton.letters.start
+        self._shown = self.state
+
+    @property
+    def state(self) -> int:
+        """The state of `dfa`; inside a character, the one before that character."""
+        if self._automaton.kind == "words":
+            return self.letter_state
+        if self.labeller_state < self._automaton.labeller.boundary:
+            self._shown = int(self._automaton.dfa_state[self.labeller_state])
+        return self._shown
+
+    def read(self, data: bytes) -> list[int]:
+        """Read bytes; the letters emitted on the way."""
+        letters: list[int] = []
+        for byte in data:
+            self.labeller_state, emitted = self._automaton.labeller.step(self.labeller_state, byte)
+            letters.extend(emitted)
+        self.letter_state = self._automaton.letters.run(letters, self.letter_state)
+        return letters
+
+    def end(self) -> list[int] | None:
+        """The letters that the end of the text emits, or None where it may not end here."""
+        flush = int(self._automaton.labeller.flush[self.labeller_state])
+        if flush == NO_END:
+            return None
+        letters = list(self._automaton.labeller.strings[flush])
+        self.letter_state = self._automaton.letters.run(letters, self.letter_state)
+        return letters
+
+
+def replay(automaton: TextAutomaton, pieces: Sequence[bytes]) -> tuple[ReplayStep, ...]:
+    """What each token of a finished text does, read byte by byte: one step for each piece and one for EOS.
+
+    A leading space that is not part of the answer is passed over.
+    """
+    raw = b"".join(pieces).decode()
+    skipped = len(raw) - len(answer_text(automaton, raw))
+    first = next((number for number, piece in enumerate(pieces) if piece), 0)
+    pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
+    reader = _Reader(automaton)
+    steps = [_replay_step(automaton, reader, reader.read(piece)) for piece in pieces]
+    return (*steps, _replay_step(automaton, reader, reader.end() or []))
+
+
+def _replay_step(automaton: TextAutomaton, reader: _Reader, letters: list[int]) -> ReplayStep:
+    return ReplayStep(reader.state, tuple(automaton.letter_names[letter] for letter in letters))
+
+
+def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
+    """Decide whether a text satisfies the constraint, and where it first cannot any more.
+
+    Raises UnicodeEncodeError where the text holds half of a surrogate pair.
+    """
+    violated_at = None if _accepts(automaton, text) else _violation(automaton, text)
+    words = _word_steps(automaton, text) if automaton.kind == "words" else _unit_steps(automaton, text)
+    return TextCheck(violated_at is None, words, violated_at)
+
+
+def _accepts(automaton: TextAutomaton, text: str) -> bool:
+    reader = _Reader(automaton)
+    reader.read(text.encode())
+    return reader.end() is not None and bool(automaton.letters.accepting[reader.letter_state])
+
+
+def _violation(automaton: TextAutomaton, text: str) -> int:
+    """Where a text that does not satisfy the constraint goes wrong."""
+    over_bytes = automaton.byte_automaton
+    state = automaton.text_start * over_bytes.letter_states + automaton.letters.start
+    for offset, character in enumerate(text):
+        for byte in character.encode():
+            state = over_bytes.advance(state, byte)
+        if over_bytes.distance[state] == UNREACHABLE:
+            return offset
+    return len(text)
+
+
+def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
+    reader = _Reader(automaton)
+    letters = [*reader.read(text.encode()), *(reader.end() or [])]
+    units = UNIT.findall(text)
+    units += [""] * (len(letters) - len(units))  # the step of `eos` has no text
+    state, steps = automaton.letters.start, []
+    for unit, letter in zip(units, letters, strict=True):
+        state = automaton.letters.step(state, letter)
+        steps.append(WordStep(unit, automaton.letter_names[letter], state))
+    return tuple(steps)
+
+
+def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
+    reader, at, steps = _Reader(automaton), 0, []
+    for unit in UNIT.finditer(text):
+        reader.read(text[at : unit.end()].encode())
+        at = unit.end()
+        steps.append(WordStep(unit[0], (), reader.state))
+    return tuple(steps)
+
+
+def answer_text(automaton: TextAutomaton, raw: str) -> str:
+    """The answer in a generated text: without its one leading space where the constraint allows one before the text."""
+    optional = automaton.text_start != automaton.labeller.start
+    if optional and raw.startswith(" ") and _accepts(automaton, raw[1:]):
+        return raw[1:]
+    return raw

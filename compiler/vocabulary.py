@@ -1,0 +1,95 @@
+"""The bytes that each id of a model writes, and the tries the lift walks. Knows no tokenizer format."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trie:
+    """A trie of byte strings, in level order. N nodes, node 0 is the root.
+
+    levels      per depth the slice of its nodes; level 0 is the root alone
+    parent      int32 [N]
+    byte        uint8 [N]   the byte on the edge from the parent; 0 at the root
+    ids         int32 [M]   the vocabulary ids that the trie spells
+    node        int32 [M]   the node at which each ends
+    """
+
+    levels: tuple[slice, ...]
+    parent: np.ndarray
+    byte: np.ndarray
+    ids: np.ndarray
+    node: np.ndarray
+
+
+def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
+    """The trie of (id, non-empty bytes) pairs, built level by level."""
+    ids = np.array([token for token, _ in tokens], dtype=np.int32)
+    lengths = np.array([len(text) for _, text in tokens], dtype=np.int64)
+    flat = np.frombuffer(b"".join(text for _, text in tokens), dtype=np.uint8)
+    offset = np.cumsum(lengths) - lengths
+    at = np.zeros(len(tokens), dtype=np.int64)
+    levels, parents, edge_bytes, nodes = [slice(0, 1)], [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.uint8)], 1
+    for depth in range(int(lengths.max()) if len(tokens) else 0):
+        active = np.flatnonzero(lengths > depth)
+        key = at[active] * 256 + flat[offset[active] + depth]
+        found, inverse = np.unique(key, return_inverse=True)
+        at[active] = nodes + inverse
+        levels.append(slice(nodes, nodes + len(found)))
+        parents.append(found // 256)
+        edge_bytes.append((found % 256).astype(np.uint8))
+        nodes += len(found)
+    return Trie(
+        tuple(levels), np.concatenate(parents).astype(np.int32), np.concatenate(edge_bytes), ids, at.astype(np.int32)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What each id writes. `tokens[i]` is None where id i never occurs in a text: specials, gaps, padding, EOS.
+
+    eos_ids  the ids that end a text, at least one
+    Raises ValueError where an EOS id is out of range or writes bytes.
+    """
+
+    tokens: tuple[bytes | None, ...]
+    eos_ids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.eos_ids:
+            raise ValueError("a vocabulary has at least one EOS id")
+        for eos in self.eos_ids:
+            if not 0 <= eos < len(self.tokens) or self.tokens[eos] is not None:
+                raise ValueError(f"EOS id {eos} is outside the vocabulary, or writes bytes")
+
+    @property
+    def size(self) -> int:
+        return len(self.tokens)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hex, over every id's bytes and the EOS ids: what an artefact must match to be used."""
+        digest = hashlib.sha256(repr(self.eos_ids).encode())
+        for token in self.tokens:
+            digest.update(b"-" if token is None else b"%d:" % len(token) + token)
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def outer_trie(self) -> Trie:
+        """The tokens that can follow a complete character: their first byte starts one."""
+        return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 != 0x80])
+
+    @functools.cached_property
+    def inner_trie(self) -> Trie:
+        """The tokens whose first byte continues a UTF-8 character."""
+        return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 == 0x80])
+
+
+def byte_vocabulary() -> Vocabulary:
+    """256 ids of one byte each, and EOS as id 256."""
+    return Vocabulary((*(bytes([value]) for value in range(256)), None), (256,))

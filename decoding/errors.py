@@ -1,0 +1,99 @@
+"""Every way a generation can fail, split by blame.
+
+    DecodeError
+    |-- RequestError            the caller's request
+    |   |-- OptionsInvalid        an option is out of its range; names the field
+    |   |-- PromptEmpty           nothing to continue, and the model names no token to begin with
+    |   |-- PromptTooLong         prompt and budget together pass the model's context
+    |   |-- BudgetTooSmall        no text this short satisfies the constraint; says how long it must be
+    |   `-- Cancelled             the caller no longer waits
+    |-- ModelError              the operator's model
+    |   |-- ModelUnavailable      the path or name holds no causal language model that can be loaded
+    |   |-- ModelOutputInvalid    the model answers with NaN, or with no finite log-prob
+    |   `-- VocabularyMismatch    the automaton was compiled for a vocabulary of another size
+    `-- InternalError           us; none of it may ever become an answer
+        |-- SearchExhausted       every row died: the automaton's distances promise what no token does
+        `-- ReplayRejected        the finished tokens do not replay as the search says
+"""
+
+from __future__ import annotations
+
+
+class DecodeError(Exception):
+    """Root of this package's errors."""
+
+
+class RequestError(DecodeError):
+    """The caller's request is at fault. The message is meant for the caller to read."""
+
+
+class OptionsInvalid(RequestError):
+    """A search option is out of its range. `field` names it ("beams")."""
+
+    def __init__(self, field: str, expected: str) -> None:
+        super().__init__(f"{field} must be {expected}")
+        self.field = field
+
+
+class PromptEmpty(RequestError):
+    """The prompt holds no token, and the model names none that begins a text."""
+
+
+class PromptTooLong(RequestError):
+    """Prompt and budget do not fit in the model's context; all three are counted in tokens."""
+
+    def __init__(self, prompt_tokens: int, max_tokens: int, context_length: int) -> None:
+        super().__init__(
+            f"a prompt of {prompt_tokens} tokens and max_tokens = {max_tokens} pass the model's context of "
+            f"{context_length} tokens"
+        )
+        self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
+        self.context_length = context_length
+
+
+class BudgetTooSmall(RequestError):
+    """The constraint needs more tokens than the budget grants; `min_tokens` is None where no budget is enough."""
+
+    def __init__(self, min_tokens: int | None, max_tokens: int) -> None:
+        needs = "cannot be met in any number of tokens" if min_tokens is None else f"needs at least {min_tokens} tokens"
+        super().__init__(f"the constraint {needs}, max_tokens is {max_tokens}")
+        self.min_tokens = min_tokens
+        self.max_tokens = max_tokens
+
+
+class Cancelled(RequestError):
+    """The caller went away before the answer was found."""
+
+
+class ModelError(DecodeError):
+    """The model that the operator chose is at fault."""
+
+
+class ModelUnavailable(ModelError):
+    """The model's path or name is wrong, or what it names is not a causal language model."""
+
+
+class ModelOutputInvalid(ModelError):
+    """The model gave NaN, or no finite log-prob at all, for some prefix."""
+
+
+class VocabularyMismatch(ModelError):
+    """The automaton reads another number of token ids than the model writes."""
+
+    def __init__(self, automaton_size: int, model_size: int) -> None:
+        super().__init__(f"the automaton was compiled for {automaton_size} token ids, the model has {model_size}")
+        self.automaton_size = automaton_size
+        self.model_size = model_size
+
+
+class InternalError(DecodeError):
+    """A bug of ours."""
+
+
+class SearchExhausted(InternalError):
+    """No row found a token although acceptance was within reach, by the automaton's distances."""
+
+
+class ReplayRejected(InternalError):
+    """An answer failed its independent check: it must never reach a caller."""

@@ -1,0 +1,87 @@
+"""The trace of an answer, replayed from its tokens: a second, independent check of the search.
+
+Takes nothing from the search but the tokens and the sums it claims: states come from `TokenAutomaton.advance`, not
+from the tensors' tables, and log-probs from a fresh pass of the model, not from the beams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from decoding.errors import ReplayRejected
+from decoding.model import Rescored
+from decoding.ramp import LEAST_LOG_PROB, push_up, pushed
+from decoding.search import Hypothesis, SearchOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One token of an answer.
+
+    token          id
+    state          automaton state after it
+    distance       fewest tokens from there to acceptance
+    budget_before  T - t + 1, the tokens that could still be written before this one
+    alpha          push-up at this step
+    log_prob       the model's own, of this token
+    score          what this token adds to the score: its log-prob, pushed where it comes closer to acceptance
+    """
+
+    token: int
+    state: int
+    distance: int
+    budget_before: int
+    alpha: float
+    log_prob: float
+    score: float
+
+
+def replay(
+    automaton: TokenAutomaton, hypothesis: Hypothesis, rescored: Rescored, options: SearchOptions, tolerance: float
+) -> tuple[TraceStep, ...]:
+    """The trace of an answer. Raises ReplayRejected where the answer is not what the search says it is.
+
+    rescored   the model's opinion of the answer's tokens, EOS among them, from `LanguageModel.score`
+    tolerance  how far a log-prob may be off, in nats a token, from `LanguageModel.tolerance`
+    """
+    if not len(hypothesis.tokens) == len(rescored.log_probs) == len(rescored.peaks):
+        raise ReplayRejected(f"{len(hypothesis.tokens)} tokens were rescored as {len(rescored.log_probs)}")
+    if len(hypothesis.tokens) > options.max_tokens:
+        raise ReplayRejected(f"the answer has {len(hypothesis.tokens)} tokens, the budget is {options.max_tokens}")
+    steps = []
+    state = automaton.start
+    for place, token in enumerate(hypothesis.tokens):
+        taken = _replay_token(automaton, options, state, place, token, rescored.log_probs[place], rescored.peaks[place])
+        steps.append(taken)
+        state = taken.state
+    if automaton.distance[state] != 0:
+        raise ReplayRejected(f"the answer stops {int(automaton.distance[state])} tokens short of acceptance")
+    _compare("log-probs", [taken.log_prob for taken in steps], hypothesis.log_prob, tolerance)
+    _compare("scores", [taken.score for taken in steps], hypothesis.score, tolerance)
+    return tuple(steps)
+
+
+def _replay_token(
+    automaton: TokenAutomaton, options: SearchOptions, state: int, place: int, token: int, log_prob: float, peak: float
+) -> TraceStep:
+    before = int(automaton.distance[state])
+    if before == 0:
+        raise ReplayRejected(f"token {place} follows the end of the text")
+    after_state = automaton.advance(state, token)
+    after = int(automaton.distance[after_state])
+    budget_before = options.max_tokens - place
+    if after == UNREACHABLE:
+        raise ReplayRejected(f"token {place} leads to the dead state")
+    if after > budget_before - 1:
+        raise ReplayRejected(f"after token {place} acceptance is {after} tokens away, with {budget_before - 1} left")
+    alpha = push_up(before, budget_before, options.alpha_min, options.gamma)
+    own, best = max(log_prob, LEAST_LOG_PROB), max(peak, LEAST_LOG_PROB)
+    score = pushed(own, best, alpha) if after < before else own
+    return TraceStep(token, after_state, after, budget_before, alpha, own, score)
+
+
+def _compare(name: str, parts: list[float], claimed: float, tolerance: float) -> None:
+    total = sum(parts)
+    if not abs(total - claimed) <= tolerance * len(parts):  # also catches NaN
+        raise ReplayRejected(f"the {name} of the tokens add up to {total:.6g}, the search says {claimed:.6g}")

@@ -1,0 +1,137 @@
+"""The bytes of a compiled constraint: decode undoes encode, and no other bytes decode."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import struct
+
+import numpy as np
+import pytest
+import zstandard
+from safetensors.numpy import load, save
+
+from compiler import codec
+from compiler.codec import decode, encode
+from compiler.compiled import Compiled
+from compiler.errors import ArtefactInvalid
+from compiler.pipeline import compile_spec
+from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
+from compiler.text_automaton import check_text
+from compiler.token_automaton import TokenAutomaton
+from compiler.vocabulary import byte_vocabulary
+
+SECRET = b"a secret of this deployment"
+BYTES = byte_vocabulary()
+SPECS: tuple[Spec, ...] = (
+    LtlfSpec("F dog & G !cat & F eos"),
+    RegexSpec("(?:é|日)+"),
+    KeywordsSpec((("a",), ("b", "c")), ordered=True),
+    RegexSpec(".*"),
+)
+
+
+@pytest.fixture(scope="module", params=SPECS, ids=str)
+def compiled(request: pytest.FixtureRequest) -> Compiled:
+    return compile_spec(request.param, BYTES)
+
+
+def test_decode_undoes_encode(compiled: Compiled) -> None:
+    again = decode(encode(compiled, SECRET), SECRET, BYTES.fingerprint)
+    assert (again.spec, again.vocabulary, again.state_distances) == (
+        compiled.spec,
+        compiled.vocabulary,
+        compiled.state_distances,
+    )
+    for name in TokenAutomaton.__slots__:
+        assert np.array_equal(getattr(again.tokens, name), getattr(compiled.tokens, name)), name
+    assert again.text.symbol_names == compiled.text.symbol_names
+    assert again.text.letter_names == compiled.text.letter_names
+    for text in ("dog", "a cat", "é日", "a b", ""):
+        assert check_text(again.text, text) == check_text(compiled.text, text)
+
+
+def test_decode_makes_no_use_of_pickle(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was unpickled")
+
+    data = encode(compiled, SECRET)
+    monkeypatch.setattr(pickle, "loads", refuse)
+    monkeypatch.setattr(pickle, "load", refuse)
+    decode(data, SECRET, BYTES.fingerprint)
+
+
+def test_bytes_that_were_changed_anywhere_do_not_decode(compiled: Compiled) -> None:
+    data, draw = encode(compiled, SECRET), random.Random(1)
+    for _ in range(400):
+        mutated = bytearray(data)
+        for _ in range(draw.randint(1, 3)):
+            mutated[draw.randrange(len(mutated))] ^= 1 << draw.randrange(8)
+        if draw.random() < 0.3:
+            del mutated[draw.randrange(len(mutated)) :]
+        if bytes(mutated) != data:
+            with pytest.raises(ArtefactInvalid):
+                decode(bytes(mutated), SECRET, BYTES.fingerprint)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", codec.MAGIC, bytes(48), bytes(500), codec.MAGIC + bytes(200)])
+def test_bytes_that_were_never_ours_do_not_decode(data: bytes) -> None:
+    with pytest.raises(ArtefactInvalid):
+        decode(data, SECRET, BYTES.fingerprint)
+
+
+def test_another_secret_and_another_vocabulary_are_refused(compiled: Compiled) -> None:
+    data = encode(compiled, SECRET)
+    with pytest.raises(ArtefactInvalid, match="signed"):
+        decode(data, b"another", BYTES.fingerprint)
+    with pytest.raises(ArtefactInvalid, match="vocabulary"):
+        decode(data, SECRET, "0" * 64)
+
+
+def forged(raw: bytes, declared: int | None = None) -> bytes:
+    """A body signed with the right secret, as one who holds it might forge."""
+    body = zstandard.ZstdCompressor().compress(raw)
+    head = struct.pack("<8sII", codec.MAGIC, len(raw) if declared is None else declared, len(body))
+    return head + codec._sign(head, body, SECRET) + body
+
+
+def test_a_frame_that_expands_beyond_what_it_declares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ArtefactInvalid, match="another length"):
+        decode(forged(bytes(5_000_000), 16), SECRET, BYTES.fingerprint)
+    monkeypatch.setattr(codec, "RAW_BYTES_MAX", 1_000)
+    with pytest.raises(ArtefactInvalid, match="another format"):
+        decode(forged(bytes(5_000)), SECRET, BYTES.fingerprint)
+
+
+def test_a_signed_body_that_does_not_hold_together_is_refused(compiled: Compiled) -> None:
+    data = encode(compiled, SECRET)
+    raw = zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])
+    good = load(raw)
+    assert decode(forged(save(good)), SECRET, BYTES.fingerprint).spec == compiled.spec
+    document = json.loads(good["document"].tobytes())
+    broken: list[dict[str, np.ndarray]] = [
+        {**good, "tokens.token_class": good["tokens.token_class"] + 10_000},
+        {**good, "labeller.next_state": good["labeller.next_state"] - 99_999},
+        {**good, "letters.accepting": good["letters.accepting"][:-1]},
+        {name: array for name, array in good.items() if name != "tokens.distance"},
+        {**good, "document": np.frombuffer(b"{not json", dtype=np.uint8)},
+    ]
+    for change in (
+        {"starts": {}},
+        {"eos_ids": [9_999]},
+        {"spec": {"regex": 3}},
+        {"symbol_names": ["x"] * 999},
+        {"boundary": -1},
+    ):
+        text = json.dumps({**document, **change}).encode()
+        broken.append({**good, "document": np.frombuffer(text, dtype=np.uint8)})
+    for arrays in broken:
+        with pytest.raises(ArtefactInvalid):
+            decode(
+                forged(save({name: np.ascontiguousarray(array) for name, array in arrays.items()})),
+                SECRET,
+                BYTES.fingerprint,
+            )
+    with pytest.raises(ArtefactInvalid):
+        decode(forged(b"not a safetensors file"), SECRET, BYTES.fingerprint)

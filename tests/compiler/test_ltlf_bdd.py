@@ -1,0 +1,73 @@
+"""Monotone decision diagrams against truth tables."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from compiler.bdd import FALSE, TRUE, MonotoneBdd
+from compiler.errors import LimitExceeded
+from compiler.limits import Limits, Meter
+
+VARIABLES = 4
+ASSIGNMENTS = list(itertools.product((False, True), repeat=VARIABLES))
+
+
+def table(bdd: MonotoneBdd, function: int) -> tuple[bool, ...]:
+    return tuple(bdd.holds(function, values, {}) for values in ASSIGNMENTS)
+
+
+def random_function(bdd: MonotoneBdd, rng: random.Random, depth: int) -> int:
+    if depth == 0:
+        return rng.choice([FALSE, TRUE, *(bdd.atom(variable) for variable in range(VARIABLES))])
+    left, right = random_function(bdd, rng, depth - 1), random_function(bdd, rng, depth - 1)
+    return rng.choice((bdd.conjoin, bdd.disjoin))(left, right)
+
+
+def test_joining_functions_joins_their_truth_tables() -> None:
+    rng, bdd = random.Random(1), MonotoneBdd(Meter(Limits()))
+    for _ in range(200):
+        left, right = random_function(bdd, rng, 3), random_function(bdd, rng, 3)
+        pairs = list(zip(table(bdd, left), table(bdd, right), strict=True))
+        assert table(bdd, bdd.conjoin(left, right)) == tuple(one and other for one, other in pairs)
+        assert table(bdd, bdd.disjoin(left, right)) == tuple(one or other for one, other in pairs)
+
+
+def test_equal_functions_are_one_node() -> None:
+    rng, bdd = random.Random(2), MonotoneBdd(Meter(Limits()))
+    seen: dict[tuple[bool, ...], int] = {}
+    for _ in range(500):
+        function = random_function(bdd, rng, 4)
+        assert seen.setdefault(table(bdd, function), function) == function
+    assert len(seen) > 50
+
+
+def test_substituting_functions_composes_their_truth_tables() -> None:
+    rng, bdd = random.Random(3), MonotoneBdd(Meter(Limits()))
+    for _ in range(100):
+        values = [random_function(bdd, rng, 2) for _ in range(VARIABLES)]
+        function = random_function(bdd, rng, 3)
+        composed = bdd.substitute(function, values, {})
+        for assignment in ASSIGNMENTS:
+            inner = [bdd.holds(value, assignment, {}) for value in values]
+            assert bdd.holds(composed, assignment, {}) is bdd.holds(function, inner, {})
+
+
+def test_a_diagram_deeper_than_the_stack_is_joined_and_substituted() -> None:
+    bdd = MonotoneBdd(Meter(Limits()))
+    even = odd = TRUE
+    for variable in range(0, 5_000, 2):
+        even, odd = bdd.node(variable, FALSE, even), bdd.node(variable + 1, FALSE, odd)
+    both = bdd.conjoin(even, odd)
+    assert bdd.holds(both, [True] * 5_000, {})
+    assert not bdd.holds(both, [True] * 4_999 + [False], {})
+    assert bdd.substitute(both, [TRUE] * 4_999 + [bdd.atom(7)], {}) == bdd.atom(7)
+
+
+def test_growth_over_the_cap_stops() -> None:
+    bdd = MonotoneBdd(Meter(Limits(bdd_nodes_max=2_000)))
+    with pytest.raises(LimitExceeded, match="bdd_nodes_max"):
+        for variable in range(5_000):
+            bdd.atom(variable)

@@ -1,0 +1,274 @@
+"""The table of constraints through every layer, and the laws of distances."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.compiled import Compiled
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnspellable
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec, spec_from_json
+from compiler.text_automaton import answer_text, check_text
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.vocabulary import Vocabulary, byte_vocabulary
+from decoding.errors import BudgetTooSmall
+from decoding.search import SearchOptions, generate
+from tests.fakes import HashModel
+from tests.fuzz_cases import random_spec
+from tests.reference_text import satisfies
+
+CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "cases/constraints.toml").read_text())["case"]
+WORDS = Vocabulary(
+    tuple(
+        word.encode() if word else None
+        for word in (
+            "",
+            "The",
+            " coffee",
+            " spilled",
+            " on",
+            " the",
+            " cat",
+            "'s",
+            " toy",
+            " toys",
+            "dog",
+            " dog",
+            ".",
+            "a",
+            "ab",
+            " ab",
+        )
+    ),
+    (0,),
+)
+
+
+def accepts(automaton: TokenAutomaton, tokens: list[int], eos: int) -> bool:
+    state = automaton.start
+    for token in [*tokens, eos]:
+        state = automaton.advance(state, token)
+    return bool(automaton.distance[state] == 0)
+
+
+@pytest.fixture(params=CASES, ids=[case["name"] for case in CASES])
+def case(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = request.param
+    return found
+
+
+@pytest.fixture
+def spec(case: dict[str, Any]) -> Spec:
+    return spec_from_json(json.loads(case["constraint"]))
+
+
+@pytest.mark.parametrize("verdict", ["accepts", "rejects"])
+def test_every_layer_gives_the_verdict_of_the_table(case: dict[str, Any], spec: Spec, verdict: str) -> None:
+    compiled = compile_spec(spec, byte_vocabulary())
+    for text in case[verdict]:
+        wanted = verdict == "accepts"
+        assert satisfies(spec, text) == wanted, text
+        check = check_text(compiled.text, text)
+        assert check.satisfied == wanted, text
+        assert (check.violated_at is None) == wanted
+        read = accepts(compiled.tokens, list(text.encode()), 256)
+        assert read == (wanted or answer_text(compiled.text, text) != text), text
+
+
+def test_distances_are_those_of_the_table(case: dict[str, Any], spec: Spec) -> None:
+    assert compile_spec(spec, byte_vocabulary()).tokens.min_tokens == case["byte_distance"]
+    if "word_distance" in case:
+        assert compile_spec(spec, WORDS).tokens.min_tokens == case["word_distance"]
+
+
+def test_figure_1_has_the_distances_of_the_paper_but_for_its_misprint() -> None:
+    spec = spec_from_json(json.loads(CASES[0]["constraint"]))
+    compiled = compile_spec(spec, WORDS)
+    dfa, names = compiled.text.dfa, list(compiled.text.symbol_names)
+    to = {state: {name: dfa.step(state, names.index(name)) for name in names} for state in range(dfa.states)}
+    q0 = dfa.start
+    q1, q2 = to[q0]["cat"], to[q0]["coffee"]
+    q3 = to[q2]["cat"]
+    q4 = to[q3]["toy"]
+    q5 = to[q4]["eos"]
+    table = {
+        q0: (q2, q1, q1, q1),
+        q1: (q1, q1, q1, q1),
+        q2: (q2, q3, q1, q1),
+        q3: (q3, q3, q4, q1),
+        q4: (q4, q4, q4, q5),
+        q5: (q1, q1, q1, q1),
+    }
+    assert {state: tuple(to[state][name] for name in ("coffee", "cat", "toy", "eos")) for state in table} == table
+    assert [to[state]["other"] for state in (q0, q1, q2, q3, q4, q5)] == [q0, q1, q2, q3, q4, q1]
+    assert dfa.states == 6
+    assert dfa.accepting.nonzero()[0].tolist() == [q5]
+    # The figure prints d(q4) = 2, but q4 goes to the accepting q5 by eos alone, and its d(q3) = 2 needs d(q4) = 1.
+    assert [compiled.state_distances[state] for state in (q0, q1, q2, q3, q4, q5)] == [4, None, 3, 2, 1, 0]
+
+
+def spellings(text: bytes, vocabulary: Vocabulary) -> list[list[int]]:
+    """Every way to write `text` in tokens."""
+    if not text:
+        return [[]]
+    return [
+        [number, *rest]
+        for number, token in enumerate(vocabulary.tokens)
+        if token and text.startswith(token)
+        for rest in spellings(text[len(token) :], vocabulary)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text", "wanted"),
+    [
+        ({"ltlf": "G !cat"}, "a cat", False),
+        ({"ltlf": "G !cat"}, "a ca", True),
+        ({"ltlf": "F cat"}, "a cat", True),
+        ({"keywords": ["cat"]}, "acat", False),
+        ({"regex": "[^c]*cat"}, "a cat", True),
+        ({"regex": "é+日?"}, "éé日", True),
+        ({"ltlf": "F(é日)"}, "é é日", True),
+        ({"ltlf": "F(é日)"}, "éé日", False),
+    ],
+)
+def test_every_way_to_split_a_text_into_tokens_is_accepted_alike(
+    constraint: dict[str, Any], text: str, wanted: bool
+) -> None:
+    parts = {text.encode()[i:j] for i, j in itertools.combinations(range(len(text.encode()) + 1), 2)}
+    vocabulary = Vocabulary((None, *sorted(parts)), (0,))
+    automaton = compile_spec(spec_from_json(constraint), vocabulary).tokens
+    found = spellings(text.encode(), vocabulary)
+    assert len(found) >= 2 ** (len(text.encode()) - 1)
+    assert {accepts(automaton, tokens, 0) for tokens in found} == {wanted}
+
+
+def brute_distances(automaton: TokenAutomaton) -> np.ndarray:
+    """Distances by the definition: rounds of d = 1 + min over successors, over the whole of the automaton."""
+    distance = np.where(automaton.distance == 0, 0, UNREACHABLE).astype(np.int64)
+    successors = np.stack([automaton.successors(state) for state in range(automaton.states)])
+    while True:
+        closer = np.minimum(distance, np.minimum(distance[successors].min(axis=1) + 1, UNREACHABLE))
+        if np.array_equal(closer, distance):
+            return distance
+        distance = closer
+
+
+def test_distances_are_exact_for_random_constraints() -> None:
+    draw, checked = random.Random(7), 0
+    pieces = ("a", "b", " ", "ab", " a", "b.", "é", "é"[:1], "1", "-")
+    vocabulary = Vocabulary((None, *(piece.encode() for piece in pieces), b"\xc3", b"\xa9"), (0,))
+    while checked < 40:
+        try:
+            automaton = compile_spec(random_spec(draw), vocabulary).tokens
+        except (SpecUnsatisfiable, SpecUnspellable):
+            continue
+        if automaton.states < 6_000:
+            assert np.array_equal(brute_distances(automaton), automaton.distance)
+            checked += 1
+
+
+def test_the_least_budget_answers_and_one_less_is_refused_with_that_number() -> None:
+    draw, checked = random.Random(11), 0
+    vocabularies = (byte_vocabulary(), WORDS)
+    while checked < 300:
+        vocabulary = draw.choice(vocabularies)
+        spec = random_spec(draw)
+        try:
+            compiled = compile_spec(spec, vocabulary)
+        except (SpecUnsatisfiable, SpecUnspellable):
+            continue
+        _check_least_budget(spec, compiled, vocabulary, draw.randrange(1_000))
+        checked += 1
+
+
+def _check_least_budget(spec: Spec, compiled: Compiled, vocabulary: Vocabulary, seed: int) -> None:
+    least = compiled.tokens.min_tokens
+    model = HashModel(vocabulary.size, vocabulary.eos_ids, seed=seed)
+    if least > 1:
+        with pytest.raises(BudgetTooSmall) as refusal:
+            generate(model, [], compiled.tokens, SearchOptions(max_tokens=least - 1, beams=2))
+        assert refusal.value.min_tokens == least
+    answer = generate(model, [], compiled.tokens, SearchOptions(max_tokens=least, beams=2))[0]
+    assert len(answer.tokens) == least
+    raw = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
+    assert satisfies(spec, answer_text(compiled.text, raw))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LtlfSpec("F dog & G !dog"),
+        LtlfSpec("false"),
+        LtlfSpec("dog & cat"),
+        LtlfSpec("last & X true"),
+        RegexSpec(r"[^\s\S]"),
+        RegexSpec(r"x[^\s\S]y"),
+        LtlfSpec("eos & F dog"),
+        LtlfSpec("X X nomatch & WX last"),
+    ],
+)
+def test_a_constraint_that_no_text_satisfies_is_refused(spec: Spec) -> None:
+    with pytest.raises(SpecUnsatisfiable):
+        compile_text(spec)
+    with pytest.raises(SpecUnsatisfiable):
+        compile_spec(spec, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "characters"),
+    [
+        (RegexSpec("naïve"), ("n", "v", "ï")),
+        (RegexSpec("日本|本"), ("本",)),
+        (KeywordsSpec((("zebra",),)), ("z", "b", "r")),
+        (LtlfSpec('F "😀"'), ("😀",)),
+    ],
+)
+def test_characters_that_no_token_spells_are_named(spec: Spec, characters: tuple[str, ...]) -> None:
+    vocabulary = Vocabulary((None, b"a", b"e", b"i", b" ", b"\xe6", b"dog"), (0,))
+    with pytest.raises(SpecUnspellable) as refusal:
+        compile_spec(spec, vocabulary)
+    assert set(refusal.value.characters) == set(characters)
+    assert all(f"U+{ord(character):04X}" in str(refusal.value) for character in characters)
+
+
+def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character() -> None:
+    with pytest.raises(SpecUnspellable) as refusal:
+        compile_spec(RegexSpec("ab"), Vocabulary((None, b"ba"), (0,)))
+    assert refusal.value.characters == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "limits", "limit"),
+    [
+        (LtlfSpec("F a & F b"), Limits(formula_chars_max=5), "formula_chars_max"),
+        (RegexSpec("a" * 6), Limits(pattern_chars_max=5), "pattern_chars_max"),
+        (RegexSpec("(a|b)*a(a|b){24}"), Limits(), "dfa_states_max"),
+        (LtlfSpec("F(a & " + "X(" * 24 + "b" + ")" * 25), Limits(), "dfa_states_max"),
+        (RegexSpec("(" * 100 + ")" * 100), Limits(), "nesting_depth_max"),
+        (RegexSpec("(?:a{1000}){1000}"), Limits(), "nfa_positions_max"),
+        (KeywordsSpec(tuple((f"word{i}",) for i in range(33))), Limits(), "propositions_max"),
+        (KeywordsSpec((("a" * 3_000,),)), Limits(), "keyword_chars_max"),
+        (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(), "dfa_states_max"),
+        (RegexSpec(r"\w+(?: \w+){0,20}"), Limits(compile_s_max=0.0), "compile_s_max"),
+    ],
+)
+def test_a_constraint_that_outgrows_a_limit_is_refused_by_its_name(spec: Spec, limits: Limits, limit: str) -> None:
+    with pytest.raises(LimitExceeded) as refusal:
+        compile_spec(spec, byte_vocabulary(), limits)
+    assert refusal.value.limit == limit
+    assert limit in str(refusal.value)
+
+
+def test_a_proposition_whose_regex_does_not_parse_is_a_syntax_error() -> None:
+    with pytest.raises(SpecSyntaxError):
+        compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": "("}}}))

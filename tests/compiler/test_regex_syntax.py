@@ -1,0 +1,187 @@
+"""What the pattern reader refuses, and how it says so."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import pytest
+
+from compiler.charset import category, literal, single
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.limits import Limits, Meter
+from compiler.regex_syntax import (
+    EMPTY,
+    Alternation,
+    Anchor,
+    Chars,
+    Concat,
+    Node,
+    Repeat,
+    alternation,
+    concat,
+    has_anchor,
+    literal_node,
+    parse_pattern,
+    space_run_node,
+)
+
+A, B, C = (Chars(single(ord(char))) for char in "abc")
+
+
+def parse(pattern: str, limits: Limits | None = None) -> Node:
+    return parse_pattern(pattern, Meter(limits or Limits()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tree"),
+    [
+        ("", EMPTY),
+        ("a", A),
+        ("abc", Concat((A, B, C))),
+        ("(a)(?:b)(?P<x>c)", Concat((A, B, C))),
+        ("ab|c", Alternation((Concat((A, B)), C))),
+        ("a*", Repeat(A, 0, None)),
+        ("a+?", Repeat(A, 1, None)),
+        ("(?:ab){2,3}", Repeat(Concat((A, B)), 2, 3)),
+        ("^a$", Concat((Anchor("start"), A, Anchor("final")))),
+        (r"\Aa\Z", Concat((Anchor("start"), A, Anchor("end")))),
+        (r"\w", Chars(category(r"\w"))),
+        ("(?i:a)", Chars(literal(ord("a"), fold_case=True))),
+        (r"\ud800", Chars(())),
+    ],
+)
+def test_patterns_become_trees(pattern: str, tree: Node) -> None:
+    assert parse(pattern) == tree
+
+
+@pytest.mark.parametrize(
+    ("pattern", "construct"),
+    [
+        ("(?=a)b", "look-ahead"),
+        ("(?!a)b", "look-ahead"),
+        ("(?<=a)b", "look-behind"),
+        ("a(?<!b)", "look-behind"),
+        (r"(a)\1", "back-reference"),
+        ("(?P<x>a)(?P=x)", "back-reference"),
+        ("(a)?(?(1)b|c)", "conditional group"),
+        (r"\ba", "word boundary"),
+        (r"a\B", "word boundary"),
+        ("(?>ab)c", "atomic group"),
+        ("a*+b", "possessive repeat"),
+        ("a{1,2}+", "possessive repeat"),
+        ("(?m)^a", "multi-line anchor"),
+        ("(?m:a$)", "multi-line anchor"),
+    ],
+)
+def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, construct: str) -> None:
+    with pytest.raises(SpecUnsupported, match=construct) as caught:
+        parse(pattern)
+    assert caught.value.construct == construct
+
+
+def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
+    assert parse(r"(?m)\Aa\Z") == parse(r"\Aa\Z")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "position"),
+    [
+        ("(a", 0),
+        ("a)", 1),
+        ("ab[c", 2),
+        ("[z-a]", 1),
+        ("a**", 2),
+        ("*a", 0),
+        ("\\", 0),
+        (r"ab\q", 2),
+        ("a{3,2}", 2),
+        ("(?P<1>a)", 4),
+        ("(?<n>a)", 1),
+        ("a(?i)b", 1),
+        (r"\2", 1),
+    ],
+)
+def test_a_syntax_error_says_where(pattern: str, position: int) -> None:
+    with pytest.raises(SpecSyntaxError, match="not a pattern") as caught:
+        parse(pattern)
+    assert caught.value.position == position
+
+
+def test_a_syntax_error_does_not_repeat_a_long_pattern() -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        parse(f"(?P={'x' * 1000})")
+    assert len(caught.value.message) < 150
+
+
+def test_a_syntax_error_on_a_later_line_has_line_and_column() -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        parse("(?x)a\n  b)")
+    assert (caught.value.line, caught.value.column) == (2, 4)
+
+
+@pytest.mark.parametrize("pattern", ["a{4294967295}", "a{1,99999999999}", "(?a)(?u)a", "a{" + "9" * 5000 + "}"])
+def test_what_re_refuses_with_other_errors_is_a_syntax_error_too(pattern: str) -> None:
+    with pytest.raises(SpecSyntaxError, match="not a pattern"):
+        parse(pattern, Limits(pattern_chars_max=10_000))
+
+
+def test_a_pattern_over_the_character_limit_is_refused() -> None:
+    assert parse("a" * 20, Limits(pattern_chars_max=20))
+    with pytest.raises(LimitExceeded) as caught:
+        parse("a" * 21, Limits(pattern_chars_max=20))
+    assert caught.value.limit == "pattern_chars_max"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(" * 70 + "a" + ")" * 70, "(" * 10_000 + "a" + ")" * 10_000, "(" * 10_000, "(?:" * 900 + "a" + ")*" * 900],
+)
+def test_deep_nesting_meets_the_limit_and_not_the_stack(pattern: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        parse(pattern, Limits(pattern_chars_max=100_000))
+    assert caught.value.limit == "nesting_depth_max"
+
+
+def test_moderate_nesting_is_read() -> None:
+    assert parse("(" * 60 + "a" + ")" * 60) == A
+
+
+def test_a_late_compilation_stops_while_it_reads() -> None:
+    meter = Meter(Limits(compile_s_max=0.0))
+    time.sleep(0.001)
+    with pytest.raises(LimitExceeded) as caught:
+        parse_pattern("a", meter)
+    assert caught.value.limit == "compile_s_max"
+
+
+def test_the_parser_warns_nobody() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert isinstance(parse("[[a]|[a||b]|[a&&b]"), Chars)
+
+
+def test_words_with_a_common_beginning_share_it() -> None:
+    words = alternation([literal_node(word, ignore_case=False) for word in ("ab", "ac", "b")])
+    assert words == Alternation((Concat((A, Alternation((B, C)))), B))
+
+
+def test_an_alternation_of_ever_longer_words_is_built_without_deep_recursion() -> None:
+    words = alternation([literal_node("a" * length, ignore_case=False) for length in range(1, 91)])
+    assert words != EMPTY
+
+
+def test_concatenation_is_flat() -> None:
+    assert concat([concat([A, B]), EMPTY, C]) == Concat((A, B, C))
+    assert concat([A]) == A
+
+
+def test_a_space_run_is_one_or_more_white_characters() -> None:
+    assert space_run_node() == Repeat(Chars(category(r"\s")), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "anchored"), [("a(b|(c$)*)", True), ("^", True), (r"a|b*\Z", True), ("a(b|c)*", False)]
+)
+def test_anchors_are_found_anywhere_in_a_tree(pattern: str, anchored: bool) -> None:
+    assert has_anchor(parse(pattern)) == anchored

@@ -1,0 +1,99 @@
+"""Constraint objects: what is read, what is refused and where, and one hash for equal constraints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compiler.errors import SpecSyntaxError
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, spec_from_json, spec_hash, spec_to_json
+
+GOOD: list[dict[str, Any]] = [
+    {"ltlf": "F dog"},
+    {
+        "ltlf": "F p",
+        "propositions": {"p": ["a", "b c"], "q": {"regex": "x+"}, "r": {"words": ["X"], "case_sensitive": True}},
+    },
+    {"regex": "a|b"},
+    {"regex": "", "leading_space": "forbid"},
+    {"keywords": ["dog", ["catch", "catches"]]},
+    {"keywords": [["a"]], "ordered": True, "case_sensitive": True},
+]
+
+
+@pytest.mark.parametrize("constraint", GOOD, ids=str)
+def test_the_canonical_object_reads_back_as_the_same_spec(constraint: dict[str, Any]) -> None:
+    spec = spec_from_json(constraint)
+    again = spec_from_json(spec_to_json(spec))
+    assert again == spec
+    assert spec_hash(again) == spec_hash(spec)
+
+
+def test_hashes_tell_constraints_apart() -> None:
+    assert len({spec_hash(spec_from_json(constraint)) for constraint in GOOD}) == len(GOOD)
+
+
+def test_the_order_of_declarations_does_not_matter() -> None:
+    left = spec_from_json({"ltlf": "F p", "propositions": {"p": ["a"], "q": ["b"]}})
+    right = spec_from_json({"propositions": {"q": ["b"], "p": ["a"]}, "ltlf": "F p"})
+    assert spec_hash(left) == spec_hash(right)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "field"),
+    [
+        (None, "constraint"),
+        ([], "constraint"),
+        ("F dog", "constraint"),
+        ({}, "constraint"),
+        ({"grammar": "x"}, "constraint"),
+        ({"ltlf": "a", "regex": "b"}, "constraint"),
+        ({"ltlf": 3}, "ltlf"),
+        ({"ltlf": True}, "ltlf"),
+        ({"regex": ["a"]}, "regex"),
+        ({"ltlf": "a", "props": {}}, "props"),
+        ({"regex": "a", "leading_space": "maybe"}, "leading_space"),
+        ({"regex": "a", "leading_space": 1}, "leading_space"),
+        ({"regex": "\ud800"}, "regex"),
+        ({"ltlf": "\udfff"}, "ltlf"),
+        ({"keywords": []}, "keywords"),
+        ({"keywords": "dog"}, "keywords"),
+        ({"keywords": [[]]}, "keywords.0"),
+        ({"keywords": ["a", ""]}, "keywords.1"),
+        ({"keywords": [" \t"]}, "keywords.0"),
+        ({"keywords": [3]}, "keywords.0"),
+        ({"keywords": ["a", ["b", None]]}, "keywords.1.1"),
+        ({"keywords": ["a"], "ordered": 1}, "ordered"),
+        ({"keywords": ["a"], "inflect": True}, "inflect"),
+        ({"keywords": ["\ud83d"]}, "keywords.0"),
+        ({"ltlf": "a", "propositions": []}, "propositions"),
+        ({"ltlf": "a", "propositions": {"eos": ["x"]}}, "propositions.eos"),
+        ({"ltlf": "a", "propositions": {"nomatch": ["x"]}}, "propositions.nomatch"),
+        ({"ltlf": "a", "propositions": {"TRUE": ["x"]}}, "propositions.TRUE"),
+        ({"ltlf": "a", "propositions": {"last": ["x"]}}, "propositions.last"),
+        ({"ltlf": "a", "propositions": {" ": ["x"]}}, "propositions"),
+        ({"ltlf": "a", "propositions": {"p": []}}, "propositions"),
+        ({"ltlf": "a", "propositions": {"p": "x"}}, "propositions.p"),
+        ({"ltlf": "a", "propositions": {"p": {"regex": "x", "words": ["y"]}}}, "propositions"),
+        ({"ltlf": "a", "propositions": {"p": {"regex": "x", "case_sensitive": True}}}, "propositions.p.case_sensitive"),
+        ({"ltlf": "a", "propositions": {"p": {"word": ["x"]}}}, "word"),
+        ({"ltlf": "a", "propositions": {"p": {}}}, "propositions"),
+    ],
+    ids=str,
+)
+def test_a_faulty_constraint_is_refused_with_the_field_at_fault(constraint: object, field: str) -> None:
+    with pytest.raises(SpecSyntaxError) as refusal:
+        spec_from_json(constraint)
+    assert refusal.value.field == field
+
+
+def test_specs_made_in_python_are_checked_too() -> None:
+    with pytest.raises(SpecSyntaxError):
+        KeywordsSpec(((),))
+    with pytest.raises(SpecSyntaxError):
+        Proposition()
+    with pytest.raises(SpecSyntaxError):
+        LtlfSpec("p", (("p", Proposition(("a",))), ("p", Proposition(("b",)))))
+    with pytest.raises(SpecSyntaxError):
+        RegexSpec("a", "sometimes")  # type: ignore[arg-type]

@@ -1,0 +1,161 @@
+"""Vocabularies: what real tokenizers write, byte for byte, and what cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.errors import VocabularyError
+from compiler.tokenizer_json import vocabulary_from_tokenizer_json
+from compiler.vocabulary import Vocabulary, byte_vocabulary
+
+tokenizers = pytest.importorskip("tokenizers")
+
+TEXTS = (
+    "The quick brown fox jumps over the lazy dog.",
+    "naïve café, “quoted” – dashes…",
+    "日本語のテキスト 中文 한국어",
+    "😀👩‍👩‍👧 emoji 🇩🇪",
+    "tabs\tand\nnew\r\nlines",
+    "    runs   of  spaces ",
+    "0123456789 3.14 1e-9",
+    "Ωμέγα привет שלום مرحبا",
+    "x\x00y",
+)
+REAL = {
+    "gpt2": (50_257, 50_256),
+    "cl100k_base": (100_277, 100_257),
+    "o200k_base": (200_019, 199_999),
+    "mistral_v1_32k": (32_000, 2),
+    "captions": (4_096, 0),
+    "stories260k": (512, 2),
+    "tinystories-656k": (2_048, 2),
+}
+
+
+def tokenizer_text(shared: Path, name: str) -> str:
+    packed = shared / "data/tokenizers" / name / "tokenizer.json.gz"
+    if packed.exists():
+        return gzip.decompress(packed.read_bytes()).decode()
+    return (shared / "models" / name / "tokenizer.json").read_text()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(name: str, shared: Path) -> None:
+    text = tokenizer_text(shared, name)
+    size, eos = REAL[name]
+    vocabulary = vocabulary_from_tokenizer_json(text, size, (eos,))
+    tokenizer = tokenizers.Tokenizer.from_str(text)
+    assert vocabulary.size == size
+    spelled = 0
+    for sample in TEXTS:
+        encoded = tokenizer.encode(sample, add_special_tokens=False)
+        pieces = [vocabulary.tokens[token] for token in encoded.ids]
+        if None in pieces:  # a piece for unknown characters, in vocabularies without bytes
+            assert name in ("tinystories-656k", "stories260k")
+            continue
+        written = b"".join(piece or b"" for piece in pieces).decode()
+        assert written in (sample, " " + sample)  # SentencePiece puts a space before a text
+        spelled += 1
+    assert spelled >= len(TEXTS) // 3
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_specials_and_gaps_write_nothing(name: str, shared: Path) -> None:
+    text = tokenizer_text(shared, name)
+    size, eos = REAL[name]
+    vocabulary = vocabulary_from_tokenizer_json(text, size, (eos,))
+    data = json.loads(text)
+    named = {*data["model"]["vocab"].values(), *(token["id"] for token in data["added_tokens"])}
+    assert all(vocabulary.tokens[token["id"]] is None for token in data["added_tokens"] if token["special"])
+    assert all(vocabulary.tokens[number] is None for number in range(size) if number not in named)
+
+
+def test_the_trie_spells_each_token_once() -> None:
+    tokens = (b"a", b"ab", b"abc", None, b"b", b"\xa9", b"\xc3\xa9", b"a", b"\x80\x80", None)
+    vocabulary = Vocabulary(tokens, (9,))
+    spelled: dict[int, bytes] = {}
+    for trie in (vocabulary.outer_trie, vocabulary.inner_trie):
+        texts = [b""]
+        for node in range(1, len(trie.parent)):
+            texts.append(texts[trie.parent[node]] + bytes([trie.byte[node]]))
+        assert sum(level.stop - level.start for level in trie.levels) == len(trie.parent)
+        spelled.update({int(number): texts[node] for number, node in zip(trie.ids, trie.node, strict=True)})
+    assert spelled == {number: token for number, token in enumerate(tokens) if token}
+    assert set(vocabulary.inner_trie.ids.tolist()) == {5, 8}
+
+
+def test_fingerprints_tell_vocabularies_apart() -> None:
+    base = Vocabulary((b"a", b"bc", None), (2,))
+    assert base.fingerprint == Vocabulary((b"a", b"bc", None), (2,)).fingerprint
+    others = [
+        Vocabulary((b"ab", b"c", None), (2,)),
+        Vocabulary((b"a", None, None), (2,)),
+        Vocabulary((b"a", None, None), (1,)),
+        Vocabulary((b"a", b"bc", None, None), (2,)),
+        byte_vocabulary(),
+    ]
+    assert len({vocabulary.fingerprint for vocabulary in [base, *others]}) == 6
+
+
+@pytest.mark.parametrize("eos", [(), (3,), (-1,), (0,)])
+def test_a_vocabulary_ends_with_an_id_of_its_own_that_writes_nothing(eos: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="EOS"):
+        Vocabulary((b"a", None, None), eos)
+
+
+def described(**changes: Any) -> str:
+    data: dict[str, Any] = {
+        "model": {"type": "BPE", "vocab": {"a": 0, "Ġb": 1, "</s>": 2}},
+        "decoder": {"type": "ByteLevel"},
+        "added_tokens": [{"id": 2, "content": "</s>", "special": True}, {"id": 5, "content": " x", "special": False}],
+    }
+    return json.dumps(data | changes)
+
+
+def test_added_tokens_write_their_content_unless_special() -> None:
+    vocabulary = vocabulary_from_tokenizer_json(described(), 8, (2,))
+    assert vocabulary.tokens == (b"a", b" b", None, None, None, b" x", None, None)
+
+
+def test_a_unigram_vocabulary_is_read_by_position() -> None:
+    unigram = {
+        "type": "Unigram",
+        "unk_id": 0,
+        "vocab": [["<unk>", 0.0], ["▁a", -1.0], ["<0x0A>", -2.0], ["</s>", -3.0]],
+    }
+    steps = [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+    ]
+    text = described(model=unigram, decoder={"type": "Sequence", "decoders": steps}, added_tokens=[])
+    assert vocabulary_from_tokenizer_json(text, None, (3,)).tokens == (None, b" a", b"\n", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        "null",
+        described(decoder={"type": "WordPiece"}),
+        described(decoder=None),
+        described(model={"vocab": 3}),
+        described(decoder={"type": "Replace", "pattern": {"Regex": "x"}}),
+        described(added_tokens=[{"id": "x"}]),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(VocabularyError):
+        vocabulary_from_tokenizer_json(text, None, (0,))
+
+
+def test_an_eos_id_outside_the_model_is_refused() -> None:
+    with pytest.raises(VocabularyError, match="EOS id 9"):
+        vocabulary_from_tokenizer_json(described(), 8, (9,))

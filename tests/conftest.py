@@ -1,0 +1,25 @@
+"""Where the tests find what is not in the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of tokenizers, data sets and further models that some tests read; skips where there is none."""
+    folder = Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"no folder {folder}: set ABS_SHARED to the one with tokenizers, data and models")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def captions_dir() -> Path:
+    """The built-in model."""
+    return ROOT / "app" / "models" / "captions"

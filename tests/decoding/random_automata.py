@@ -1,0 +1,72 @@
+"""Random token automata for the tests of the search: plain tables, and factored ones as the compiler makes them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.distance import distances
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+
+
+def random_wide(random: np.random.Generator) -> TokenAutomaton:
+    """As `random_table`, with so many ids that a class fills several chunks of the search's layout."""
+    return random_table(random, ids=int(random.integers(300, 600)), columns_max=3)
+
+
+def random_table(random: np.random.Generator, ids: int | None = None, columns_max: int = 6) -> TokenAutomaton:
+    """A live automaton of one to eight states, one to three of its ids being EOS; up to 30 ids unless told."""
+    while True:
+        states, columns = int(random.integers(1, 9)), int(random.integers(1, columns_max + 1))
+        size = ids or int(random.integers(columns + 1, 30))
+        eos_ids = tuple(int(eos) for eos in random.choice(size, int(random.integers(1, min(4, size))), replace=False))
+        token_class = random.permutation(np.arange(size) % columns)
+        read = np.delete(token_class, list(eos_ids))
+        if len(set(read.tolist())) < columns:  # distances would count columns that no id reads
+            continue
+        automaton = from_table(
+            token_class,
+            random.integers(0, states, (states, columns)),
+            random.random(states) < 0.3,
+            int(random.integers(states)),
+            eos_ids,
+        )
+        if automaton.min_tokens != UNREACHABLE:
+            return automaton
+
+
+def random_factored(random: np.random.Generator) -> TokenAutomaton:
+    """A live automaton of labeller states times letter states, with states inside a character and two tables."""
+    while True:
+        between, inside, letters = int(random.integers(3, 6)), int(random.integers(1, 3)), int(random.integers(1, 5))
+        outer, inner = int(random.integers(2, 6)), int(random.integers(1, 4))
+        end, eos_class = between - 1, outer - 1
+        function = random.integers(0, letters, (4, letters)).astype(np.int32)
+        function[0] = np.arange(letters)
+        edges = int(random.integers(4, 12))
+        target = random.integers(0, between + inside, edges).astype(np.int32)
+        effect = random.integers(0, 4, edges).astype(np.int32)
+        target[0], effect[0], target[1], effect[1] = 0, 0, end, 0
+        target[2:][target[2:] == end] = 0
+        edge_outer = random.integers(0, edges, (between, outer))
+        edge_outer[edge_outer == 1] = 0
+        edge_outer[0] = edge_outer[end] = 0
+        edge_outer[1:, eos_class] = 1
+        edge_inner = random.integers(2, edges, (inside + 1, inner))
+        edge_inner[0] = 0
+        accepting = np.zeros((between + inside, letters), dtype=bool)
+        accepting[end] = random.random(letters) < 0.5
+        pairs = [(row, edge) for row in range(between) for edge in set(edge_outer[row]) if edge]
+        pairs += [(between + row, edge) for row in range(inside) for edge in set(edge_inner[row + 1]) if edge]
+        source, used = np.array(sorted(pairs)).T
+        distance = distances(source, used, target, effect, function, accepting).reshape(-1)
+        token_class = random.integers(0, outer + inner, 24)
+        token_class[token_class == eos_class] = 0
+        token_class[7] = eos_class
+        for row in range(1, between - 1):
+            start = row * letters
+            missing = set(range(outer + inner)) - set(token_class.tolist())
+            if not missing and distance[start] not in (UNREACHABLE, 0):
+                return TokenAutomaton(
+                    token_class.astype(np.int32), edge_outer.astype(np.int16), edge_inner.astype(np.int16), target,
+                    effect, function, distance, start, (7,),
+                )

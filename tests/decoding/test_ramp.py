@@ -1,0 +1,37 @@
+"""The push-up of Equation 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from decoding.ramp import push_up, pushed
+
+
+@pytest.mark.parametrize(
+    ("budget_before", "distance", "alpha"),
+    [
+        (9, 4, 0.583), (8, 4, 0.625), (7, 3, 0.571), (7, 4, 0.679), (6, 3, 0.625), (5, 3, 0.700), (4, 3, 0.8125),
+        (3, 2, 0.75), (3, 3, 1.0), (2, 2, 1.0), (2, 1, 0.625), (1, 1, 1.0),
+    ],
+)  # fmt: skip
+def test_the_twelve_alphas_of_the_papers_figure_3_are_those_of_the_budget_before_the_step(
+    budget_before: int, distance: int, alpha: float
+) -> None:
+    """With T - t, as Equation 2 is printed, the first would be .625, and the last would divide by zero."""
+    assert push_up(distance, budget_before, 0.25, 1.0) == pytest.approx(alpha, abs=5e-4)
+
+
+def test_alpha_grows_from_its_least_value_to_one_as_the_budget_runs_out() -> None:
+    alphas = [push_up(3, budget, 0.2, 2.0) for budget in range(60, 2, -1)]
+    assert alphas == sorted(alphas)
+    assert alphas[0] == pytest.approx(0.2, abs=0.003)
+    assert alphas[-1] == 1.0
+
+
+def test_a_row_past_saving_is_pushed_no_further_than_one_even_by_a_very_sharp_ramp() -> None:
+    assert push_up(2**31 - 1, 1, 0.5, 1e6) == 1.0
+
+
+def test_a_full_push_gives_every_token_the_peak() -> None:
+    assert pushed(-50.0, -0.25, 1.0) == pushed(-1e4, -0.25, 1.0) == -0.25
+    assert pushed(-2.0, -1.0, 0.75) == -1.25

@@ -1,0 +1,102 @@
+"""Language models for tests: small, deterministic, and true to the protocol of `decoding.model.LanguageModel`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoding.model import Rescored
+
+
+@dataclass(slots=True)
+class PrefixSession:
+    """The rows of one generation, each as all the ids it has read."""
+
+    rows: list[tuple[int, ...]]
+
+
+class PrefixModel:
+    """A model that knows the log-probs of each prefix; what they are is the subclass's."""
+
+    device = torch.device("cpu")
+    tolerance = 1e-4
+
+    def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], context_length: int | None = None) -> None:
+        self.vocab_size = vocab_size
+        self.eos_ids = eos_ids
+        self.context_length = context_length
+        self.rows_read = 0
+
+    def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
+        """float32 [V] after the ids of `prefix`, the prompt's among them."""
+        raise NotImplementedError
+
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[PrefixSession, Tensor]:
+        self.rows_read += 1
+        return PrefixSession([tuple(prompt_ids)]), self.log_probs(tuple(prompt_ids))
+
+    def step(self, session: PrefixSession, parents: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        assert parents, "a step without a live row"
+        session.rows = [(*session.rows[parent], token) for parent, token in zip(parents, tokens, strict=True)]
+        self.rows_read += len(session.rows)
+        return torch.stack([self.log_probs(row) for row in session.rows])
+
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+        rows = [self.log_probs((*prompt_ids, *tokens[:place])) for place in range(len(tokens))]
+        return Rescored(
+            tuple(float(row[token]) for row, token in zip(rows, tokens, strict=True)),
+            tuple(float(row.max()) for row in rows),
+        )
+
+
+class HashModel(PrefixModel):
+    """Pseudo-random log-probs, drawn from a hash of the prefix.
+
+    levels  so many different logits only (0: no such limit), so that exact ties are common
+    memory  only the last so many ids count (None: all), so that rows tie with each other too
+    zeros   the share of ids that get probability zero, log-prob -inf
+    spread  standard deviation of the logits; at 100 many log-probs are exactly 0.0 in float32
+    """
+
+    def __init__(
+        self, vocab_size: int, eos_ids: tuple[int, ...], *, seed: int = 0, levels: int = 0, memory: int | None = None,
+        zeros: float = 0.0, spread: float = 2.0, context_length: int | None = None,
+    ) -> None:
+        super().__init__(vocab_size, eos_ids, context_length)
+        self._seed, self._levels, self._memory, self._zeros, self._spread = seed, levels, memory, zeros, spread
+
+    def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
+        known = prefix if self._memory is None else prefix[len(prefix) - min(self._memory, len(prefix)) :]
+        digest = hashlib.sha256(repr((self._seed, known)).encode()).digest()
+        random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+        logits = random.normal(scale=self._spread, size=self.vocab_size)
+        if self._levels:
+            logits = random.integers(0, self._levels, self.vocab_size).astype(float)
+        gone = random.random(self.vocab_size) < self._zeros
+        gone[random.integers(self.vocab_size)] = False
+        logits[gone] = -np.inf
+        return torch.tensor(logits, dtype=torch.float32).log_softmax(dim=0)
+
+
+class ScriptedModel(PrefixModel):
+    """Logits written by hand: those of `script[prefix]`, the prompt left out; `fill[prefix]` or `floor` elsewhere."""
+
+    def __init__(
+        self, vocab_size: int, eos_ids: tuple[int, ...], script: Mapping[tuple[int, ...], Mapping[int, float]], *,
+        floor: float = 0.0, fill: Mapping[tuple[int, ...], float] | None = None, prompt_length: int = 0,
+    ) -> None:
+        super().__init__(vocab_size, eos_ids)
+        self._script, self._floor, self._fill = dict(script), floor, dict(fill or {})
+        self._prompt_length = prompt_length
+
+    def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
+        written = prefix[self._prompt_length :]
+        logits = torch.full((self.vocab_size,), self._fill.get(written, self._floor))
+        for token, logit in self._script.get(written, {}).items():
+            logits[token] = logit
+        return logits.log_softmax(dim=0)

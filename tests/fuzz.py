@@ -1,0 +1,181 @@
+"""The fuzz of the guarantee: random constraints x vocabularies x budgets x beam counts, each answer judged on its text.
+
+    python -m tests.fuzz --cases 100000 --seed 1 --jobs 2
+
+Every answer must satisfy its constraint by `tests.reference_text`, within its budget; every refusal must be right, by
+writing out all short texts of the small vocabularies; d(start) must be the least budget. A failure prints its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import itertools
+import multiprocessing
+import random
+import re
+import sys
+import time
+import warnings
+
+import torch
+
+from compiler.compiled import Compiled
+from compiler.errors import LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec, Spec
+from compiler.text_automaton import answer_text, check_text
+from compiler.vocabulary import Vocabulary
+from decoding.errors import BudgetTooSmall
+from decoding.search import Hypothesis, SearchOptions, generate
+from tests.fakes import HashModel
+from tests.fuzz_cases import random_spec, random_vocabulary
+from tests.reference_text import satisfies
+
+LIMITS = Limits(compile_s_max=60.0)
+WRITTEN_OUT_MAX = 3_000  # texts of a small vocabulary that one case writes out
+
+
+class Broken(AssertionError):
+    """The guarantee does not hold."""
+
+
+def run_case(seed: int) -> str:
+    """One case; returns what became of it ("answered", "refused: ..."). Raises Broken where the guarantee fails."""
+    draw = random.Random(seed)
+    spec, vocabulary = random_spec(draw), random_vocabulary(draw)
+    try:
+        compiled = compile_spec(spec, vocabulary, LIMITS)
+    except LimitExceeded as error:
+        return f"limit {error.limit}"
+    except (SpecUnsatisfiable, SpecUnspellable) as error:
+        _confirm_nothing_shorter(spec, vocabulary, None, draw)
+        return type(error).__name__
+    except SpecError as error:
+        _confirm_refused_by_python(spec, error)
+        return type(error).__name__
+    least = compiled.tokens.min_tokens
+    _confirm_nothing_shorter(spec, vocabulary, least, draw)
+    budget = max(1, least + draw.choice((-1, 0, 0, 1, 2, 5, 12)))
+    return _generate(spec, vocabulary, compiled, budget, draw)
+
+
+def _generate(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, draw: random.Random) -> str:
+    beams = draw.choice((1, 2, 3, 4, 8, 16))
+    options = SearchOptions(
+        max_tokens=budget,
+        beams=beams,
+        alpha_min=draw.choice((0.0, 0.25, 0.5, 1.0)),
+        gamma=draw.choice((0.5, 1.0, 3.0)),
+        n=draw.randint(1, beams),
+        rank_by=draw.choice(("score", "log_prob")),
+    )
+    model = HashModel(
+        vocabulary.size,
+        vocabulary.eos_ids,
+        seed=draw.randrange(2**30),
+        levels=draw.choice((0, 0, 3)),
+        memory=draw.choice((None, 1)),
+        zeros=draw.choice((0.0, 0.0, 0.5)),
+        spread=draw.choice((1.0, 3.0, 30.0)),
+    )
+    try:
+        found = generate(model, [], compiled.tokens, options, text_of=lambda ids: _bytes(vocabulary, ids))
+    except BudgetTooSmall as error:
+        if budget >= compiled.tokens.min_tokens or error.min_tokens != compiled.tokens.min_tokens:
+            raise Broken(f"budget {budget} refused, least is {compiled.tokens.min_tokens}") from error
+        return "budget refused"
+    if budget < compiled.tokens.min_tokens or not found:
+        raise Broken(f"budget {budget} answered, least is {compiled.tokens.min_tokens}")
+    if len({_bytes(vocabulary, answer.tokens[:-1]) for answer in found}) != len(found):
+        raise Broken("two answers have the same text")
+    for answer in found:
+        _judge(spec, vocabulary, compiled, budget, answer)
+    return "answered"
+
+
+def _bytes(vocabulary: Vocabulary, ids: tuple[int, ...]) -> bytes:
+    return b"".join(vocabulary.tokens[token] or b"\xff" for token in ids)
+
+
+def _judge(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, answer: Hypothesis) -> None:
+    """The answer, judged on its text."""
+    *written, last = answer.tokens
+    if len(answer.tokens) > budget or last not in vocabulary.eos_ids or set(written) & set(vocabulary.eos_ids):
+        raise Broken(f"tokens {answer.tokens} for a budget of {budget}")
+    text = answer_text(compiled.text, _bytes(vocabulary, tuple(written)).decode())
+    if not satisfies(spec, text):
+        raise Broken(f"the text {text!r} violates {spec}")
+    if not check_text(compiled.text, text).satisfied:
+        raise Broken(f"check_text rejects the good text {text!r} of {spec}")
+
+
+def _allowed(spec: Spec, raw: bytes) -> bool:
+    """Whether a generated text is acceptable, its one optional leading space counted as none."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return False
+    stripped = isinstance(spec, RegexSpec) and spec.leading_space == "strip" and text.startswith(" ")
+    return satisfies(spec, text) or (stripped and satisfies(spec, text[1:]))
+
+
+def _confirm_nothing_shorter(spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random) -> None:
+    """No text of fewer tokens than `least` (None: no text at all) is acceptable, as far as they can be written out."""
+    ids = [token for token in vocabulary.tokens if token]
+    for length in range(0, 6):
+        if least is not None and length + 1 >= least:
+            return
+        if len(ids) ** length <= WRITTEN_OUT_MAX:
+            texts = map(b"".join, itertools.product(ids, repeat=length))
+        else:
+            texts = (b"".join(draw.choices(ids, k=length)) for _ in range(50))
+        for raw in texts:
+            if _allowed(spec, raw):
+                raise Broken(f"{raw!r} satisfies {spec} in {length + 1} tokens, the compiler says {least}")
+
+
+def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:
+    """The random constraints are well formed but for what `re` itself refuses."""
+    if not isinstance(spec, RegexSpec):
+        raise Broken(f"{spec} is refused: {error}") from error
+    try:
+        re.compile(spec.pattern)
+    except re.error:
+        return
+    raise Broken(f"{spec} is refused: {error}") from error
+
+
+def _run(seed: int) -> tuple[int, str, str]:
+    warnings.simplefilter("ignore", FutureWarning)
+    torch.set_num_threads(1)
+    try:
+        return seed, run_case(seed), ""
+    except Exception as error:  # whatever it is, the seed must be known
+        return seed, "FAILED", f"{type(error).__name__}: {error}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
+    wanted = parser.parse_args()
+    outcomes: collections.Counter[str] = collections.Counter()
+    started = time.monotonic()
+    first = wanted.seed * 10_000_000
+    with multiprocessing.get_context("spawn").Pool(wanted.jobs) as pool:
+        cases = pool.imap_unordered(_run, range(first, first + wanted.cases), chunksize=50)
+        for number, (seed, outcome, message) in enumerate(cases, 1):
+            outcomes[outcome] += 1
+            if message:
+                print(f"seed {seed}: {message}", flush=True)
+            if number % 5_000 == 0:
+                print(f"{number} cases, {time.monotonic() - started:.0f} s: {dict(outcomes)}", flush=True)
+    print(f"{wanted.cases} cases from seed {first}, {time.monotonic() - started:.0f} s: {dict(outcomes)}")
+    return 1 if outcomes["FAILED"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Where the tests find MONA: on PATH, or unpacked from Debian's package into a cache of the user's, without root."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_SECONDS = 120  # for one step of the installation
+
+
+@functools.cache
+def mona_binary() -> str:
+    """A program that runs MONA. Skips the test, saying why, where there is none; fails it where CI is set."""
+    try:
+        return shutil.which("mona") or str(_unpacked())
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        reason = f"MONA is not on PATH and cannot be installed: {error}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def _unpacked() -> Path:
+    """A wrapper script around MONA in the cache (ABS_MONA_CACHE, default ~/.cache/abs-server/mona), made if missing."""
+    cache = Path(os.environ.get("ABS_MONA_CACHE") or Path.home() / ".cache" / "abs-server" / "mona").resolve()
+    wrapper = cache / "mona"
+    if not wrapper.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        package = _download(cache)
+        _call(["dpkg", "-x", str(package), str(cache / "root")], cache)
+        libraries = {str(path.parent) for path in (cache / "root").rglob("libmona*.so*")}
+        program = cache / "root" / "usr" / "bin" / "mona"
+        search = f"LD_LIBRARY_PATH='{':'.join(sorted(libraries))}'"
+        draft = cache / f"mona.{os.getpid()}"
+        draft.write_text(f"#!/bin/sh\n{search} exec '{program}' \"$@\"\n", encoding="utf-8")
+        draft.chmod(0o755)
+        _call(["sh", "-c", f"{search} ldd '{program}' | grep 'not found' && exit 1 || exit 0"], cache)
+        draft.replace(wrapper)  # last, and at once: a wrapper that exists works, whoever else is installing
+    return wrapper
+
+
+def _download(cache: Path) -> Path:
+    """Debian's package, by apt with the machine's lists, or with fresh lists of our own where it has none."""
+    state, archives = cache / "lists", cache / "archives"
+    for directory in (state / "partial", archives / "archives" / "partial"):
+        directory.mkdir(parents=True, exist_ok=True)
+    own = [f"-oDir::State::Lists={state}", f"-oDir::Cache={archives}"]
+    try:
+        _call(["apt-get", "-q", f"-oDir::Cache={archives}", "download", "mona"], cache)
+    except RuntimeError:
+        _call(["apt-get", "-q", *own, "update"], cache)
+        _call(["apt-get", "-q", *own, "download", "mona"], cache)
+        shutil.rmtree(state)
+    return max(cache.glob("mona_*.deb"))
+
+
+def _call(command: list[str], directory: Path) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=_SECONDS)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with status {done.returncode}: {(done.stderr or done.stdout)[-300:]}")

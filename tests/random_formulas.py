@@ -1,0 +1,35 @@
+"""Random LTLf formulas, as text, and all short traces: what the tests of both engines are run on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+
+NAMES = ("a", "b", "c")
+LETTERS = tuple(frozenset(held) for size in range(4) for held in itertools.combinations(NAMES, size))
+
+
+def random_formula(rng: random.Random, names: Sequence[str] = NAMES) -> str:
+    """One to four random formulas, joined by & or by |."""
+    parts = (f"({_nested(rng, names, rng.randint(1, 4))})" for _ in range(rng.randint(1, 4)))
+    return rng.choice((" & ", " | ")).join(parts)
+
+
+def _nested(rng: random.Random, names: Sequence[str], depth: int) -> str:
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice([*list(names) * 4, "true", "false", "last"])
+    kind = rng.random()
+    if kind < 0.4:
+        return rng.choice(("!", "X ", "WX ", "F ", "G ")) + _nested(rng, names, depth - 1)
+    if kind < 0.55:
+        parts = [_nested(rng, names, depth - 1) for _ in range(rng.randint(2, 3))]
+        return f"({rng.choice((' & ', ' | ')).join(parts)})"
+    left, right = (_nested(rng, names, depth - 1) for _ in range(2))
+    return f"({left} {rng.choice(('U', 'R', 'W', 'M', '->', '<->'))} {right})"
+
+
+def traces(symbols: int, length_max: int) -> Iterator[tuple[int, ...]]:
+    """All traces over so many symbols, the empty one first, up to a length."""
+    for length in range(length_max + 1):
+        yield from itertools.product(range(symbols), repeat=length)

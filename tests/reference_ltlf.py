@@ -1,0 +1,61 @@
+"""What an LTLf formula means on one finite trace, evaluated straight from the definition: the tests' second opinion.
+
+Written apart from the translator: no normal form, no automaton. One pass from the last step back to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.ltlf_syntax import Formula, Op
+
+
+def satisfies(formula: Formula, trace: Sequence[frozenset[str]]) -> bool:
+    """True when the trace, one set of propositions per step, satisfies the formula. An empty one satisfies nothing."""
+    following: list[bool] | None = None  # the truth of every node one step later; None beyond the end
+    for step in reversed(trace):
+        following = _truths(formula, step, following)
+    return following is not None and following[formula.root]
+
+
+def _truths(formula: Formula, step: frozenset[str], following: list[bool] | None) -> list[bool]:
+    """The truth of every node at a step."""
+    now: list[bool] = []
+    for index, node in enumerate(formula.nodes):
+        values = [now[argument] for argument in node.args]
+        if not node.args:
+            leaves = {Op.TRUE: True, Op.FALSE: False, Op.LAST: following is None, Op.NAME: node.name in step}
+            now.append(leaves[node.op])
+        elif node.op in (Op.NEXT, Op.WEAK_NEXT):
+            now.append(node.op is Op.WEAK_NEXT if following is None else following[node.args[0]])
+        elif node.op in (Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF):
+            now.append(_boolean(node.op, values))
+        else:
+            now.append(_lasting(node.op, values, None if following is None else following[index]))
+    return now
+
+
+def _boolean(op: Op, values: list[bool]) -> bool:
+    if op is Op.NOT:
+        return not values[0]
+    if op is Op.IMPLIES:
+        return values[1] if values[0] else True
+    if op is Op.IFF:
+        return values[0] == values[1]
+    return all(values) if op is Op.AND else any(values)
+
+
+def _lasting(op: Op, values: list[bool], later: bool | None) -> bool:
+    """F, G, U, R, W, M at a step, from their arguments there and their own truth at the next step (None: no next)."""
+    if op is Op.FINALLY:
+        return values[0] or bool(later)
+    if op is Op.GLOBALLY:
+        return values[0] and later is not False
+    left, right = values
+    if op is Op.UNTIL:
+        return right or (left and later is True)
+    if op is Op.WEAK_UNTIL:
+        return right or (left and later is not False)
+    if op is Op.RELEASE:
+        return right and (left or later is not False)
+    return right and (left or later is True)

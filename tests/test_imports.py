@@ -1,0 +1,188 @@
+"""Every line has one room: the import table of ARCHITECTURE.md, read off the source files."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("compiler", "decoding", "app")  # each imports only itself and those on its left
+ORDER = {  # inside a package, a module imports only those on its left
+    "compiler": """errors limits rows charset dfa labeller distance token_automaton spec vocabulary tokenizer_json
+        regex_syntax regex utf8 characters patterns ltlf_syntax bdd ltlf mona words lift text_automaton compiled codec
+        unspellable pipeline""",
+    "decoding": "errors beams ramp step model search trace",
+    "app": """errors settings keys jobs automata model_files broker store handlers worker service svg api wiring show
+        client demo cli main""",
+}
+DOORS = {  # what a package may see of another; a missing pair means all of it
+    ("decoding", "compiler"): {"compiler.token_automaton"},
+}
+ONLY = {  # who may name a library: a module, or everything below it
+    "torch": ("decoding",),
+    "transformers": ("decoding",),
+    "fastapi": ("app.api", "app.main"),
+    "starlette": ("app.api", "app.main"),
+    "redis": ("app.broker.redis", "app.store.redis"),
+    "decoding": ("decoding", "app.handlers.generate"),
+    "zstandard": ("compiler.codec",),
+    "safetensors": ("compiler.codec", "decoding"),
+}
+NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+COMPILER_LIBRARIES = {"numpy", "zstandard", "safetensors"}
+DISTRIBUTION = {"outlines_core": "outlines-core"}  # where the import name is not the distribution's
+LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def modules(package: str) -> dict[str, Path]:
+    """Dotted name -> file, for every module of a top-level package."""
+    found = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+OURS = {name: path for package in PACKAGES for name, path in modules(package).items()}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports; `from compiler import dfa` names compiler.dfa."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in OURS else str(node.module)
+
+
+def below(name: str, roof: str) -> bool:
+    return name == roof or name.startswith(roof + ".")
+
+
+def unit(name: str) -> str:
+    """The entry of ORDER that a module belongs to: compiler.dfa -> dfa, app.broker.memory -> broker."""
+    return name.split(".")[1]
+
+
+def members(package: str) -> list[tuple[str, Path]]:
+    """The modules of a package, without its own __init__."""
+    return [(name, path) for name, path in modules(package).items() if name != package]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_has_a_place_in_the_order(package: str) -> None:
+    assert {unit(name) for name, _ in members(package)} == set(ORDER[package].split())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_to_the_left(package: str) -> None:
+    allowed = PACKAGES[: PACKAGES.index(package) + 1]
+    for name, path in modules(package).items():
+        for imported in imports(path):
+            top = imported.partition(".")[0]
+            assert top not in ("tests", "benchmarks"), f"{name} imports {imported}"
+            if top in PACKAGES:
+                assert top in allowed, f"{name} imports {imported}"
+                door = DOORS.get((package, top))
+                assert door is None or imported in door, f"{name} imports {imported}, not through {door}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_import_only_to_the_left(package: str) -> None:
+    order = ORDER[package].split()
+    for name, path in members(package):
+        for imported in imports(path):
+            if below(imported, package) and imported != package and unit(imported) != unit(name):
+                assert order.index(unit(imported)) < order.index(unit(name)), f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("library", ONLY)
+def test_a_library_is_named_only_in_its_room(library: str) -> None:
+    for name, path in OURS.items():
+        if any(below(imported, library) for imported in imports(path)):
+            assert any(below(name, roof) for roof in ONLY[library]), f"{name} imports {library}"
+
+
+def test_the_compiler_needs_numpy_and_the_standard_library_alone() -> None:
+    for name, path in modules("compiler").items():
+        foreign = {imported.partition(".")[0] for imported in imports(path)} - set(sys.stdlib_module_names)
+        assert foreign <= COMPILER_LIBRARIES | {"compiler"}, name
+
+
+def test_only_the_settings_read_the_environment() -> None:
+    for name, path in OURS.items():
+        for node in ast.walk(tree(path)):
+            word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            assert word not in ("environ", "getenv") or name == "app.settings", f"{name}: {word}"
+
+
+def test_nothing_is_ever_unpickled() -> None:
+    for name, path in OURS.items():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant) and node.value.value is False, name
+        assert not {imported.partition(".")[0] for imported in imports(path)} & NEVER, name
+
+
+def declared(*extras: str) -> set[str]:
+    """Distribution names that pyproject.toml asks for, of the package itself and of the extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = list(project["dependencies"])
+    wanted += [one for extra in extras for one in project["optional-dependencies"][extra]]
+    return {re.split(r"[\[<>=!~ ;]", one)[0].lower().replace("_", "-") for one in wanted}
+
+
+def foreign(packages: tuple[str, ...]) -> set[str]:
+    """Distribution names that the packages import."""
+    own = {*PACKAGES, "tests", "benchmarks", *sys.stdlib_module_names}
+    paths = [path for package in packages for path in modules(package).values()]
+    tops = {name.partition(".")[0] for path in paths for name in imports(path)}
+    return {DISTRIBUTION.get(top, top).replace("_", "-") for top in tops - own}
+
+
+def test_every_import_is_declared_and_every_declaration_imported() -> None:
+    used = foreign(PACKAGES) - {"starlette"}  # starlette is fastapi's own floor
+    assert used == declared("compile", "inference")
+    assert foreign(("tests",)) - used <= declared("dev") | {"starlette"}
+    assert foreign(("benchmarks",)) - used <= declared("reference")
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "tests", "benchmarks"])
+def test_no_file_is_too_long_to_read(package: str) -> None:
+    for name, path in modules(package).items():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= LINES_MAX, f"{name} has {lines} lines"
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
+def test_functions_are_short(package: str) -> None:
+    lengths = {}
+    for name, path in modules(package).items():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lengths[f"{name}:{node.name}:{node.lineno}"] = (node.end_lineno or node.lineno) - node.lineno + 1
+    long = {name: length for name, length in lengths.items() if length > FUNCTION_LINES_USUAL}
+    assert all(length <= FUNCTION_LINES_MAX for length in long.values()), long
+    assert len(long) <= len(lengths) / 20, long
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_says_what_it_owns(package: str) -> None:
+    for name, path in modules(package).items():
+        assert ast.get_docstring(tree(path)), f"{name} has no docstring"

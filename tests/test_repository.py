@@ -1,0 +1,122 @@
+"""The repository as a newcomer finds it: a licence, one lock, commands that exist, and nothing tied to one machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TOP_LEVEL = {
+    ".ci", ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile",
+    "README.md", "app", "benchmarks", "compiler", "constraints.txt", "decoding", "docker-compose.yml", "openapi.json",
+    "pyproject.toml", "tests",
+}
+TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "lock")
+ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mirror it was written on
+    r"/work/|/root/|/home/\w|file://|find-links|index-url|pypi\.org|pythonhosted|download\.pytorch|registry\.npmjs"
+)
+SHARED_DOOR = "tests/conftest.py"  # the one file that knows of a folder beside the checkout
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def ignored() -> set[str]:
+    """Folder names that .gitignore lists."""
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    return {line.strip("/") for line in lines if line.endswith("/")} | {".git"}
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """(path, content) of every text file that belongs to the repository, this one left out."""
+    skip = ignored()
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in skip and not name.endswith(".egg-info")]
+        for file in files:
+            path = Path(folder, file)
+            if path.suffix in (".safetensors", ".pyc") or path == Path(__file__).resolve():
+                continue
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def project() -> dict[str, object]:
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"])
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    assert all(len(pair) == 2 for pair in pairs)
+    return {canonical(name): version for name, version in pairs}
+
+
+def test_the_top_level_holds_what_was_agreed() -> None:
+    skip = ignored()
+    there = {path.name for path in ROOT.iterdir() if path.name not in skip and not path.name.endswith(".egg-info")}
+    assert there == TOP_LEVEL
+
+
+def test_the_licence_is_apache_2_in_full() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text and "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
+    assert "[yyyy]" not in text
+    assert project()["license"] == "Apache-2.0"
+
+
+def test_every_constraint_is_one_public_version() -> None:
+    for name, version in constraints().items():
+        assert NAME.fullmatch(name) and re.fullmatch(r"[0-9][0-9a-z.]*", version), f"{name}=={version}"
+
+
+def test_every_declared_dependency_is_locked() -> None:
+    described = project()
+    wanted = list(described["dependencies"])  # type: ignore[call-overload]
+    wanted += [one for extra in described["optional-dependencies"].values() for one in extra]  # type: ignore[attr-defined]
+    names = {canonical(match[0]) for match in map(NAME.match, wanted) if match}
+    assert names <= constraints().keys()
+
+
+def test_every_make_target_that_is_promised_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in TARGETS:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+        assert f"make {target}" in makefile, f"make help does not say what {target} does"
+
+
+def test_continuous_integration_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text(encoding="utf-8")
+
+
+def test_the_command_abs_is_installed_from_app_main() -> None:
+    assert project()["scripts"] == {"abs": "app.main:main"}
+
+
+def test_the_changelog_knows_the_version() -> None:
+    assert f"## {project()['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_nothing_is_tied_to_one_machine() -> None:
+    for path, text in texts():
+        found = ONE_MACHINE.search(text)
+        assert not found, f"{path}: {found}"
+        assert "../shared" not in text or path == SHARED_DOOR, path
+
+
+def test_nothing_is_left_to_do_in_a_comment() -> None:
+    for path, text in texts():
+        if path.endswith(".py"):
+            assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", text), path
+
+
+def test_readme_links_lead_somewhere() -> None:
+    for name in ("README.md", "ARCHITECTURE.md", "benchmarks/README.md"):
+        page = ROOT / name
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{name} links to {target}"
