@@ -37,14 +37,22 @@ def distances(
     starts = np.searchsorted(edge_sorted, used)
     ends = np.searchsorted(edge_sorted, used, side="right")
     target, effect = edge_target[used], edge_function[used]
+    plain = (function == np.arange(letter_states)).all(axis=1)[effect]  # these edges leave the letter state as it is
     round_number = 0
     while fresh.any():
         round_number += 1
-        hit = np.logical_or.reduce(fresh, axis=1)  # [L]
-        active = np.flatnonzero(hit[target])
-        before = fresh[target[active, None], function[effect[active]]]  # [A, Q]: letter states that lead to a fresh one
+        hit = np.logical_or.reduce(fresh, axis=1)[target]
+        silent, loud = np.flatnonzero(hit & plain), np.flatnonzero(hit & ~plain)
+        # [A, Q] as bits: the letter states from which an edge leads to a fresh pair
+        before = np.concatenate(
+            [
+                np.packbits(fresh, axis=1)[target[silent]],
+                np.packbits(fresh[target[loud, None], function[effect[loud]]], axis=1),
+            ]
+        )
+        active = np.concatenate([silent, loud])
         some = np.flatnonzero(before.any(axis=1))
-        active, before = active[some], np.packbits(before[some], axis=1)
+        active, before = active[some], before[some]
         reached = np.zeros((labeller_states, before.shape[1]), dtype=np.uint8)
         if active.size:
             counts = ends[active] - starts[active]

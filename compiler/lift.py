@@ -112,25 +112,39 @@ class _Walk:
 
     def _intern(self, rows: np.ndarray) -> np.ndarray:
         """The numbers of rows of codes; new ones are added. Hashes find them, comparison confirms."""
+        first, inverse = unique_rows(rows)
+        distinct = rows[first]
+        keys = hash_rows(distinct).tolist()
+        numbers = np.array([self._ids.get(key, -1) for key in keys], dtype=np.int64)
+        known = numbers >= 0
+        if len(set(keys)) < len(keys) or not np.array_equal(self.rows[numbers[known]], distinct[known]):
+            return self._intern_one_by_one(rows)
+        fresh = np.flatnonzero(~known)
+        numbers[fresh] = self.count + np.arange(len(fresh))
+        self._ids.update((keys[place], self.count + i) for i, place in enumerate(fresh.tolist()))
+        self._add(distinct[fresh])
+        return np.asarray(numbers[inverse])
+
+    def _intern_one_by_one(self, rows: np.ndarray) -> np.ndarray:
+        """The same where two rows share a hash: each key is probed until its row is found or a free one is."""
         numbers = np.empty(len(rows), dtype=np.int64)
         for i, key in enumerate(hash_rows(rows).tolist()):
-            number = self._ids.get(key, -1)
-            while number >= 0 and not np.array_equal(self.rows[number], rows[i]):
-                key = (key + 1) % 2**64  # two rows share a hash: probe on
-                number = self._ids.get(key, -1)
+            while (number := self._ids.get(key, -1)) >= 0 and not np.array_equal(self.rows[number], rows[i]):
+                key = (key + 1) % 2**64
             if number < 0:
-                number = self._ids[key] = self._add(rows[i])
+                number = self._ids[key] = self.count
+                self._add(rows[i : i + 1])
             numbers[i] = number
         return numbers
 
-    def _add(self, row: np.ndarray) -> int:
-        if self.count == len(self.rows):
+    def _add(self, rows: np.ndarray) -> None:
+        count = self.count + len(rows)
+        while count > len(self.rows):
             self._meter.charge("table_bytes_max", 2 * self.rows.nbytes)
             self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
             self._move = np.concatenate([self._move, np.full_like(self._move, -1)])
-        self.rows[self.count] = row
-        self.count += 1
-        return self.count - 1
+        self.rows[self.count : count] = rows
+        self.count = count
 
 
 def _columns(walk: _Walk, trie: Trie, dead_first: bool) -> tuple[np.ndarray, np.ndarray]:
