@@ -5,8 +5,9 @@ Owns devices, dtypes, caches and positions. Knows nothing of automata, beams' sc
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging
 
 from decoding.errors import ModelUnavailable, PromptEmpty
 
@@ -101,9 +103,10 @@ class HuggingFaceModel:
         chosen = ("float32" if place.type == "cpu" else "auto") if dtype == "auto" else dtype
         local = Path(path_or_name).exists()
         try:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True
-            )
+            with _without_progress_bars():
+                loaded: Any = AutoModelForCausalLM.from_pretrained(
+                    path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True
+                )
             model, report = loaded[0].to(place), loaded[1]
         except Exception as error:  # the library and its file readers have no common root for what they raise
             raise ModelUnavailable(f"no causal language model can be loaded from {path_or_name!r}: {error}") from error
@@ -180,6 +183,18 @@ class HuggingFaceModel:
         if not hasattr(kept, "reorder_cache"):
             raise ModelUnavailable(f"the model {self._model.name_or_path!r} keeps no cache whose rows can be reordered")
         return log_probs, kept
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keeps the library's bars off the terminal, which is not ours to write on."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _eos_ids(model: PreTrainedModel) -> tuple[int, ...]:

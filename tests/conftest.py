@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.settings import let_idle_threads_sleep
+
+let_idle_threads_sleep()  # here, before any test imports PyTorch
 ROOT = Path(__file__).resolve().parents[1]
 
 

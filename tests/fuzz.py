@@ -17,6 +17,7 @@ import re
 import sys
 import time
 import warnings
+from typing import Any
 
 import torch
 
@@ -28,12 +29,14 @@ from compiler.spec import RegexSpec, Spec
 from compiler.text_automaton import answer_text, check_text
 from compiler.vocabulary import Vocabulary
 from decoding.errors import BudgetTooSmall
+from decoding.model import LanguageModel
 from decoding.search import Hypothesis, SearchOptions, generate
 from tests.fakes import HashModel
-from tests.fuzz_cases import random_spec, random_vocabulary
+from tests.fuzz_cases import open_real_model, random_spec, random_vocabulary
 from tests.reference_text import satisfies
 
 LIMITS = Limits(compile_s_max=60.0)
+REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
 WRITTEN_OUT_MAX = 3_000  # texts of a small vocabulary that one case writes out
 
 
@@ -44,7 +47,9 @@ class Broken(AssertionError):
 def run_case(seed: int) -> str:
     """One case; returns what became of it ("answered", "refused: ..."). Raises Broken where the guarantee fails."""
     draw = random.Random(seed)
-    spec, vocabulary = random_spec(draw), random_vocabulary(draw)
+    spec = random_spec(draw)
+    real = open_real_model(draw) if draw.random() < REAL_MODEL_SHARE else None
+    vocabulary = real[1] if real else random_vocabulary(draw)
     try:
         compiled = compile_spec(spec, vocabulary, LIMITS)
     except LimitExceeded as error:
@@ -58,10 +63,26 @@ def run_case(seed: int) -> str:
     least = compiled.tokens.min_tokens
     _confirm_nothing_shorter(spec, vocabulary, least, draw)
     budget = max(1, least + draw.choice((-1, 0, 0, 1, 2, 5, 12)))
-    return _generate(spec, vocabulary, compiled, budget, draw)
+    model = real[0] if real else _fake_model(vocabulary, draw)
+    outcome = _generate(spec, vocabulary, compiled, budget, model, draw)
+    return f"{outcome} by a real model" if real else outcome
 
 
-def _generate(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, draw: random.Random) -> str:
+def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
+    return HashModel(
+        vocabulary.size,
+        vocabulary.eos_ids,
+        seed=draw.randrange(2**30),
+        levels=draw.choice((0, 0, 3)),
+        memory=draw.choice((None, 1)),
+        zeros=draw.choice((0.0, 0.0, 0.5)),
+        spread=draw.choice((1.0, 3.0, 30.0)),
+    )
+
+
+def _generate(
+    spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, model: LanguageModel[Any], draw: random.Random
+) -> str:
     beams = draw.choice((1, 2, 3, 4, 8, 16))
     options = SearchOptions(
         max_tokens=budget,
@@ -71,17 +92,10 @@ def _generate(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: in
         n=draw.randint(1, beams),
         rank_by=draw.choice(("score", "log_prob")),
     )
-    model = HashModel(
-        vocabulary.size,
-        vocabulary.eos_ids,
-        seed=draw.randrange(2**30),
-        levels=draw.choice((0, 0, 3)),
-        memory=draw.choice((None, 1)),
-        zeros=draw.choice((0.0, 0.0, 0.5)),
-        spread=draw.choice((1.0, 3.0, 30.0)),
-    )
     try:
-        found = generate(model, [], compiled.tokens, options, text_of=lambda ids: _bytes(vocabulary, ids))
+        found = generate(
+            model, [vocabulary.eos_ids[0]], compiled.tokens, options, text_of=lambda ids: _bytes(vocabulary, ids)
+        )
     except BudgetTooSmall as error:
         if budget >= compiled.tokens.min_tokens or error.min_tokens != compiled.tokens.min_tokens:
             raise Broken(f"budget {budget} refused, least is {compiled.tokens.min_tokens}") from error

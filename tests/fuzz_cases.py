@@ -12,7 +12,9 @@ from pathlib import Path
 from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
 from compiler.tokenizer_json import vocabulary_from_tokenizer_json
 from compiler.vocabulary import Vocabulary, byte_vocabulary
+from decoding.model import HuggingFaceModel
 
+BUILT_IN = Path(__file__).resolve().parents[1] / "app/models/captions"
 ALPHABET = "ab cB.,é日😀1_-"
 WORDS = ("a", "b", "ab", "ba", "c", "B", "é", "日", "a b", "b.", "a-b", "1", "😀", "ab c")
 NAMES = ("p", "q", "r", "a", "b", "dot", "nomatch", "eos")
@@ -155,6 +157,19 @@ REAL = (
     ("stories260k", 512, 2),
     ("tinystories-656k", 2_048, 2),
 )
+
+
+@functools.cache
+def _real_model(folder: Path, size: int, eos: int) -> tuple[HuggingFaceModel, Vocabulary]:
+    text = (folder / "tokenizer.json").read_text()
+    return HuggingFaceModel.load(str(folder)), vocabulary_from_tokenizer_json(text, size, (eos,))
+
+
+def open_real_model(draw: random.Random) -> tuple[HuggingFaceModel, Vocabulary]:
+    """A trained model with its vocabulary: the built-in one, or a small one of the shared data."""
+    shared = shared_folder() / "models"
+    models = [(BUILT_IN, 4_096, 0), (shared / "stories260k", 512, 2), (shared / "tinystories-656k", 2_048, 2)]
+    return _real_model(*draw.choice([model for model in models if model[0].exists()]))
 
 
 def real(draw: random.Random) -> Vocabulary:

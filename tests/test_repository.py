@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
+from app.api.errors import ERRORS
+from app.demo import REQUESTS
+from app.settings import Settings
+from compiler.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
@@ -113,6 +120,24 @@ def test_nothing_is_left_to_do_in_a_comment() -> None:
     for path, text in texts():
         if path.endswith(".py"):
             assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", text), path
+
+
+def test_the_readme_shows_the_requests_that_the_demo_sends() -> None:
+    blocks = re.findall(r"/generate .*? -d '\n(.*?)'\n```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert [json.loads(block) for block in blocks] == [body for _, body in REQUESTS]
+
+
+def test_the_readme_names_every_setting() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    fields = {field.name for kind in (Settings, Limits) for field in dataclasses.fields(kind)} - {"limits"}
+    named = set(re.findall(r"`ABS_([A-Z_]+)`", page.partition("## Settings")[2].partition("\n## ")[0]))
+    assert named == {name.upper() for name in fields}
+
+
+def test_the_readme_names_every_error_code() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Errors")[2].partition("\n## ")[0]
+    codes = {row.code for row in ERRORS.values()} - {"client_gone"}  # nobody is there to read that one
+    assert codes == set(re.findall(r"`([a-z_]+)`", page)) & codes
 
 
 def test_readme_links_lead_somewhere() -> None:

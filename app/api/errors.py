@@ -1,0 +1,128 @@
+"""The one table from an error's class to an HTTP status and a stable code, and the body of an error (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.jobs import Failure, failure_of
+
+PROBLEM_TYPE = "application/problem+json"
+DETAIL_CHARS_MAX = 400
+TEXT_CHARS_MAX = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How an error class is answered. `fields` are the attributes of the error that the body carries."""
+
+    status: int
+    code: str
+    title: str
+    fields: tuple[str, ...] = ()
+
+
+_INVALID = Row(422, "invalid_request", "The request is not what this path takes", ("errors",))
+_OVER_LIMIT = Row(422, "invalid_request", "A field is over a limit", ("path", "limit", "cap"))
+_INTERNAL = Row(500, "internal", "Internal error")
+_DEADLINE = Row(504, "deadline", "The request's time ran out", ("timeout_s",))
+_NO_AUTOMATON = Row(404, "unknown_automaton", "No stored constraint has this hash")
+_UNSATISFIABLE = "The constraint cannot be met"
+_NOT_READY = Row(503, "not_ready", "The service is not ready", ("reasons", "retry_after_s"))
+
+ERRORS: Mapping[str, Row] = {
+    # the caller's constraint
+    "SpecSyntaxError": Row(
+        422, "constraint_syntax", "The constraint does not parse", ("position", "line", "column", "expected", "field")
+    ),
+    "SpecUnsupported": Row(422, "unsupported", "A construct that is not supported", ("construct", "position")),
+    "SpecUnsatisfiable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE),
+    "SpecUnspellable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE, ("characters",)),
+    "LimitExceeded": Row(422, "constraint_too_large", "The constraint is over a limit", ("limit", "cap")),
+    # the caller's request
+    "BudgetTooSmall": Row(
+        422, "budget_too_small", "The constraint needs more tokens than max_tokens", ("min_tokens", "max_tokens")
+    ),
+    "PromptTooLong": Row(
+        422, "prompt_too_long", "The prompt and max_tokens do not fit the model",
+        ("prompt_tokens", "max_tokens", "context_length"),
+    ),
+    "PromptEmpty": Row(422, "invalid_request", "The prompt is empty"),
+    "OptionsInvalid": Row(422, "invalid_request", "An option is out of its range", ("field",)),
+    "InvalidJson": Row(400, "invalid_json", "The body is not JSON"),
+    "InvalidRequest": _INVALID,
+    "RequestOverLimit": _OVER_LIMIT,
+    "BodyTooLarge": Row(413, "body_too_large", "The body is too large", ("limit", "cap")),
+    "UnsupportedMediaType": Row(415, "unsupported_media_type", "The body is not declared as JSON"),
+    "UnknownAutomaton": _NO_AUTOMATON,
+    "AutomatonMissing": _NO_AUTOMATON,
+    "UnknownModel": Row(404, "unknown_model", "The model is not served here", ("served",)),
+    "RouteNotFound": Row(404, "not_found", "No such path"),
+    "MethodNotAllowed": Row(405, "method_not_allowed", "No such method on this path"),
+    "ClientGone": Row(499, "client_gone", "The client closed the connection"),
+    # us, for the moment
+    "QueueFull": Row(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s")),
+    "NotReady": _NOT_READY,
+    "DeadlineExceeded": _DEADLINE,
+    "JobCancelled": Row(503, "cancelled", "The request was called off"),
+    "Cancelled": Row(503, "cancelled", "The request was called off"),
+    "ModelUnavailable": Row(503, "model_unavailable", "The model cannot be used"),
+    # us
+    "JobFailed": _INTERNAL,
+    "JobUnknown": _INTERNAL,
+    "MessageInvalid": _INTERNAL,
+    "InternalError": _INTERNAL,
+    "SettingsInvalid": _INTERNAL,
+    "EngineFailure": _INTERNAL,
+    "VocabularyError": _INTERNAL,
+    "ArtefactInvalid": _INTERNAL,
+    "ReplayRejected": Row(500, "replay_rejected", "An answer failed its final check and was withheld"),
+    "ModelOutputInvalid": _INTERNAL,
+    "SearchExhausted": _INTERNAL,
+    "VocabularyMismatch": _INTERNAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as HTTP sends it."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
+def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None = None) -> Problem:
+    """The answer to an error. Of a bug it says nothing but that it happened; no text of any length is echoed."""
+    failure = failure_of(error)
+    row = ERRORS.get(failure.error, _INTERNAL)
+    body = {
+        "type": f"urn:abs-server:error:{row.code}", "title": row.title, "status": row.status, "code": row.code,
+        "detail": row.title if row is _INTERNAL else _short(failure.detail, DETAIL_CHARS_MAX), "request_id": request_id,
+    }
+    body |= {name: _clip(failure.fields[name]) for name in row.fields if failure.fields.get(name) is not None}
+    sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **_retry(failure)}
+    return Problem(row.status, json.dumps(body, ensure_ascii=True).encode(), sent)
+
+
+def _retry(failure: Failure) -> dict[str, str]:
+    seconds = failure.fields.get("retry_after_s")
+    return {} if seconds is None else {"retry-after": str(seconds)}
+
+
+def _short(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
+
+
+def _clip(value: object) -> object:
+    """A field of a body, its texts and lists cut to a readable length."""
+    match value:
+        case str():
+            return _short(value, TEXT_CHARS_MAX)
+        case list():
+            return [_clip(item) for item in value[:16]]
+        case dict():
+            return {name: _clip(item) for name, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,1 @@
+"""How jobs reach workers and answers come back."""

@@ -1,0 +1,253 @@
+"""The command `abs`: the API's requests from a shell, in this process or against a running service (--url)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx2
+import typer
+import uvicorn
+from rich.console import Console
+from rich.status import Status
+
+from app.client import Client, CreateApp, Refused, Unreachable, in_process, over_http
+from app.demo import LISTENING, ServerFailed, run_demo
+from app.errors import AppError
+from app.jobs import Progress
+from app.model_files import open_model_files
+from app.settings import QUEUES, Settings, read_settings
+from app.show import show_checked, show_compiled, show_generated, show_problem
+from app.wiring import open_broker, open_store
+
+OK, USAGE, UNMET, TROUBLE = 0, 2, 3, 4
+UNMET_CODES = ("constraint_unsatisfiable", "budget_too_small")
+Opt = typer.Option
+
+Ltlf = Annotated[str | None, Opt(help="an LTLf formula over the words of the text")]
+Prop = Annotated[list[str], Opt(help="NAME=word,phrase,... : what a proposition of --ltlf means; may be repeated")]
+Regex = Annotated[str | None, Opt(help="a pattern that the whole text matches")]
+Keyword = Annotated[list[str], Opt(help="a word that occurs, or its forms: catch,catches; may be repeated")]
+Ordered = Annotated[bool, Opt("--ordered", help="the keywords occur in the order given")]
+ConstraintJson = Annotated[str | None, Opt("--constraint", help="a constraint object, as JSON")]
+AsJson = Annotated[bool, Opt("--json", help="print the API's JSON")]
+Url = Annotated[str | None, Opt(help="a running service; without it this process does the work")]
+Model = Annotated[str | None, Opt(help="a folder or a Hugging Face name, in place of ABS_MODEL")]
+
+
+def run(create_app: CreateApp) -> int:
+    """Run the command line of this process; the exit status. Usage errors end the process themselves, with 2."""
+    try:
+        _commands(create_app)()
+    except (AppError, Unreachable, ServerFailed, httpx2.HTTPError, OSError) as error:
+        Console(stderr=True).print(f"abs: {error}", style="red", markup=False, highlight=False)
+        return TROUBLE
+    return OK
+
+
+def _commands(create_app: CreateApp) -> typer.Typer:
+    app = typer.Typer(name="abs", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                      help="Text from a language model that satisfies a constraint, within a token budget.")
+    _add_requests(app, create_app)
+    _add_service(app, create_app)
+    return app
+
+
+def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
+    """The commands that send one request."""
+
+    @app.command()
+    def generate(
+        prompt: Annotated[str, typer.Argument(help="the text to continue")],
+        ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
+        constraint: ConstraintJson = None,
+        automaton: Annotated[str | None, Opt(help="the hash of a compiled constraint, with --url")] = None,
+        max_tokens: Annotated[int | None, Opt(help="the budget in tokens, the end among them")] = None,
+        beams: int | None = None, n: Annotated[int | None, Opt("-n", "--n", help="how many answers")] = None,
+        alpha_min: float | None = None, gamma: float | None = None, rank_by: str | None = None,
+        timeout_s: float | None = None,
+        trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
+        as_json: AsJson = False, url: Url = None, model: Model = None,
+    ) -> None:
+        """Continue a prompt with a text that satisfies a constraint."""
+        source, given = ("", None) if automaton else _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        options = {
+            "constraint": given, "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
+            "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by, "timeout_s": timeout_s,
+        }
+        body = {"prompt": prompt, "trace": trace or not as_json} | {k: v for k, v in options.items() if v is not None}
+        _send(_Sender(create_app, url, model, QUEUES, as_json), "/generate", body, show_generated, source)
+
+    @app.command(name="compile")
+    def compile_(
+        ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
+        constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None, model: Model = None,
+    ) -> None:
+        """Compile a constraint: its sizes, and the least budget that can meet it."""
+        source, given = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        sender = _Sender(create_app, url, model, ("compile",), as_json)
+        _send(sender, "/compile", {"constraint": given}, show_compiled, source)
+
+    @app.command()
+    def check(
+        text: Annotated[str, typer.Argument(help="the text; - reads it from standard input")],
+        ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
+        constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
+    ) -> None:
+        """Check a text against a constraint."""
+        source, given = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        whole = sys.stdin.read() if text == "-" else text
+        sender = _Sender(create_app, url, None, ("compile",), as_json)
+
+        def show(console: Console, answer: dict[str, Any]) -> None:
+            show_checked(console, answer, whole)
+
+        _send(sender, "/check", {"constraint": given, "text": whole}, show, source)
+
+
+def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
+    """The commands about the service itself."""
+
+    @app.command()
+    def serve(
+        host: str | None = None, port: Annotated[int | None, Opt(help="0 takes a free one")] = None,
+        model: Model = None, log_level: str | None = None,
+    ) -> None:
+        """Run the service."""
+        _serve(create_app, _settings(host=host, port=port, model=model, log_level=log_level))
+
+    @app.command()
+    def demo() -> None:
+        """Start the service with the built-in model, send three requests, show the answers, stop."""
+        run_demo(Console(highlight=False))
+
+    @app.command()
+    def openapi(output: Annotated[Path | None, Opt(help="write to this file")] = None) -> None:
+        """Print the OpenAPI document."""
+        text = json.dumps(create_app(Settings()).openapi(), indent=2) + "\n"
+        if output:
+            output.write_text(text, encoding="utf-8")
+        else:
+            sys.stdout.write(text)
+
+
+def _settings(**given: object) -> Settings:
+    """The environment's settings, with what the command line says in their place."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(read_settings(), **chosen)  # type: ignore[arg-type]
+
+
+def _serve(create_app: CreateApp, settings: Settings) -> None:
+    """Serve until told to stop. Faulty settings are found before the port is taken."""
+    open_broker(settings), open_store(settings), open_model_files(settings.model)
+    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr, format=line)
+    app = create_app(settings)
+    listener = socket.create_server((settings.host, settings.port), backlog=512)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
+    config = uvicorn.Config(
+        app, log_config=None, log_level=settings.log_level, server_header=False, timeout_graceful_shutdown=10,
+    )
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        raise typer.Exit(TROUBLE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sender:
+    """Where a request goes and how its answer is printed."""
+
+    create_app: CreateApp
+    url: str | None
+    model: str | None
+    queues: tuple[str, ...]
+    as_json: bool
+
+    @contextlib.asynccontextmanager
+    async def client(self, status: Status) -> AsyncIterator[Client]:
+        def observe(event: Progress) -> None:
+            decoding = f"decoding, token {event.step} of at most {event.steps}"
+            status.update(decoding if event.stage == "decode" else "compiling")
+
+        if self.url is not None:
+            status.update(f"waiting for {self.url}")
+            async with over_http(self.url) as client:
+                yield client
+        else:
+            status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
+            async with in_process(self.create_app, _settings(model=self.model), self.queues, observe) as client:
+                yield client
+
+
+def _send(
+    sender: _Sender, path: str, body: dict[str, Any], show: Callable[[Console, dict[str, Any]], None], source: str
+) -> None:
+    """Send one request and print its answer. Raises typer.Exit with the exit status where it is not 0."""
+    console = Console(highlight=False)
+    try:
+        answer = asyncio.run(_ask(sender, path, body))
+    except Refused as refused:
+        if sender.as_json:
+            print(json.dumps(refused.problem, ensure_ascii=False))
+        else:
+            show_problem(Console(stderr=True, highlight=False), refused.problem, source)
+        raise typer.Exit(_exit_status(refused)) from None
+    if sender.as_json:
+        print(json.dumps(answer, ensure_ascii=False))
+    else:
+        show(console, answer)
+    if not answer.get("satisfied", True):
+        raise typer.Exit(UNMET)
+
+
+async def _ask(sender: _Sender, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    with Console(stderr=True).status("starting") as status:
+        async with sender.client(status) as client:
+            return await client.post(path, body)
+
+
+def _exit_status(refused: Refused) -> int:
+    if refused.problem.get("code") in UNMET_CODES:
+        return UNMET
+    return USAGE if refused.status < 500 and refused.status != 429 else TROUBLE
+
+
+def _constraint(
+    ltlf: str | None, prop: list[str], regex: str | None, keyword: list[str], ordered: bool, constraint: str | None
+) -> tuple[str, object]:
+    """The text that an error's position points into, and the constraint object."""
+    if sum((ltlf is not None, regex is not None, bool(keyword), constraint is not None)) != 1:
+        raise typer.BadParameter("give exactly one of --ltlf, --regex, --keyword and --constraint")
+    if (prop and ltlf is None) or (ordered and not keyword):
+        raise typer.BadParameter("--prop goes with --ltlf, --ordered with --keyword")
+    if ltlf is not None:
+        return ltlf, {"ltlf": ltlf, "propositions": dict(_proposition(text) for text in prop)}
+    if regex is not None:
+        return regex, {"regex": regex}
+    if constraint is not None:
+        try:
+            return "", json.loads(constraint)
+        except ValueError:
+            raise typer.BadParameter("--constraint is not JSON") from None
+    return "", {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
+
+
+def _proposition(text: str) -> tuple[str, list[str]]:
+    name, equals, words = text.partition("=")
+    if not equals:
+        raise typer.BadParameter("--prop is NAME=word,phrase,...")
+    return name.strip(), _forms(words)
+
+
+def _forms(text: str) -> list[str]:
+    return [form.strip() for form in text.split(",") if form.strip()]

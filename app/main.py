@@ -1,0 +1,131 @@
+"""The application: settings in, a FastAPI application out; and the entry of the command `abs`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from app import __version__
+from app.api.body import StrictBody
+from app.api.errors import PROBLEM_TYPE, problem
+from app.api.routes import router
+from app.api.schemas import ProblemBody
+from app.errors import AppError, InternalError, InvalidRequest, MethodNotAllowed, RouteNotFound
+from app.jobs import is_own
+from app.model_files import open_model_files
+from app.service import Service
+from app.settings import Settings, read_settings
+from app.wiring import handler_opener, open_broker, open_store
+from app.worker import serve
+from compiler.errors import CompileError
+
+TITLE = "ABS Server"
+DESCRIPTION = "Automata-guided beam search: text from a language model that satisfies a constraint within a budget."
+log = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
+    chosen = settings or read_settings()
+    app = FastAPI(
+        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _lifespan(app, chosen),
+        docs_url=None, redoc_url=None, separate_input_output_schemas=False,
+    )
+    app.include_router(router)
+    app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max)
+    for kind in (RequestValidationError, HTTPException, AppError, CompileError, Exception):
+        app.add_exception_handler(kind, _answer_error)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
+    """Open what the service needs, run the embedded workers beside it, close in reverse."""
+    broker, store = open_broker(settings), open_store(settings)
+    files = await asyncio.to_thread(open_model_files, settings.model)
+    async with asyncio.TaskGroup() as group:
+        workers = [
+            group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
+            for queue in settings.embedded_workers
+        ]
+        app.state.service = Service(settings, broker, store, files)
+        yield
+        app.state.service = None
+        for worker in workers:
+            worker.cancel()
+    await broker.close()
+    await store.close()
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Every error leaves through here, as problem+json."""
+    name = getattr(request.state, "request_id", "")
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    own = _own_error(error)
+    if isinstance(own, InternalError):
+        log.error("request %s failed: %s", name, type(error).__name__)  # the server logs the traceback
+    answer = problem(own, name, headers)
+    return Response(answer.body, answer.status, headers=answer.headers)
+
+
+def _own_error(error: Exception) -> Exception:
+    """The framework's errors, and bugs, as errors of ours. Nothing of the input goes along but paths."""
+    match error:
+        case RequestValidationError():
+            return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in error.errors()))
+        case HTTPException(status_code=405):
+            return MethodNotAllowed("this path does not take that method")
+        case HTTPException(status_code=404):
+            return RouteNotFound("there is no such path")
+        case _:
+            return error if is_own(error) else InternalError("an internal error")
+
+
+def _path(location: tuple[Any, ...]) -> str:
+    """`("body", "beams")` as "beams"."""
+    return ".".join(str(part) for part in location[1:]) or str(location[0])
+
+
+def _message(fault: dict[str, Any]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "unknown field"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the schema of errors that the paths refer to."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schemas = document["components"]["schemas"]
+        schemas["Problem"] = ProblemBody.model_json_schema()
+        for path in document["paths"].values():
+            for operation in path.values():  # the framework's own 422 is never sent
+                faults = operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})
+                if PROBLEM_TYPE not in faults["content"]:
+                    del operation["responses"]["422"]
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def main() -> None:
+    """The command `abs`."""
+    from app.cli import run
+
+    sys.exit(run(create_app))
+
+
+if __name__ == "__main__":
+    main()

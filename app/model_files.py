@@ -1,0 +1,94 @@
+"""The files that say what a model reads and writes: tokenizer and configuration. Never its weights, never torch."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import SettingsInvalid
+from compiler.errors import VocabularyError
+from compiler.tokenizer_json import vocabulary_from_tokenizer_json
+from compiler.vocabulary import Vocabulary
+
+FILES = ("config.json", "generation_config.json", "tokenizer.json")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFiles:
+    """What is known of a model without its weights.
+
+    folder          where its files lie
+    vocabulary      the bytes of each id
+    context_tokens  the most tokens it reads, None where its configuration does not say
+    bos_id          the id that starts a text, None where it has none
+    """
+
+    folder: Path
+    vocabulary: Vocabulary
+    context_tokens: int | None
+    bos_id: int | None
+
+    @property
+    def tokenizer_file(self) -> Path:
+        return self.folder / "tokenizer.json"
+
+
+@functools.lru_cache(maxsize=2)
+def open_model_files(model: str) -> ModelFiles:
+    """The files of a model, by folder or by name.
+
+    Raises SettingsInvalid, naming ABS_MODEL, where there is no such model or its tokenizer cannot be read.
+    """
+    folder = Path(model) if Path(model).is_dir() else _download(model)
+    config = _read_json(folder / "config.json")
+    text_config = config.get("text_config")
+    if isinstance(text_config, dict):  # models of several media keep the language model's part inside
+        config = {**config, **text_config}
+    generation = _read_json(folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
+    eos_ids = _ids(generation.get("eos_token_id")) or _ids(config.get("eos_token_id"))
+    if not eos_ids:
+        raise SettingsInvalid("ABS_MODEL: the model's configuration names no eos_token_id, so no text would ever end")
+    try:
+        text = (folder / "tokenizer.json").read_text(encoding="utf-8")
+        vocabulary = vocabulary_from_tokenizer_json(text, _first(config.get("vocab_size")), eos_ids)
+    except OSError as error:
+        raise SettingsInvalid(f"ABS_MODEL: the model has no readable tokenizer.json ({error.strerror})") from error
+    except VocabularyError as error:
+        raise SettingsInvalid(f"ABS_MODEL: {error}") from error
+    bos_id = _first({**config, **generation}.get("bos_token_id"))
+    return ModelFiles(folder, vocabulary, _first(config.get("max_position_embeddings")), bos_id)
+
+
+def _download(model: str) -> Path:
+    """The folder of a model of the Hugging Face hub, or of its local cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=list(FILES)))
+    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = f"is neither a folder nor a model that can be fetched ({type(error).__name__})"
+        raise SettingsInvalid(f"ABS_MODEL: {model!r} {reason}") from error
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsInvalid(f"ABS_MODEL: {path.name} of the model cannot be read ({type(error).__name__})") from error
+    if not isinstance(data, dict):
+        raise SettingsInvalid(f"ABS_MODEL: {path.name} of the model is not a JSON object")
+    return data
+
+
+def _ids(value: object) -> tuple[int, ...]:
+    """An id, or a list of ids, or nothing, as a tuple."""
+    values = value if isinstance(value, list) else [value]
+    return tuple(sorted({item for item in values if isinstance(item, int)}))
+
+
+def _first(value: object) -> int | None:
+    found = value if isinstance(value, list) else [value]
+    return next((item for item in found if isinstance(item, int)), None)

@@ -1,0 +1,257 @@
+"""The story of each request, in jobs. Knows no HTTP, no handler and no implementation of a broker or store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from app.automata import Decoder, summary
+from app.broker.base import Broker
+from app.errors import (
+    AutomatonMissing,
+    DeadlineExceeded,
+    JobFailed,
+    MessageInvalid,
+    NotReady,
+    RequestOverLimit,
+    UnknownAutomaton,
+    UnknownModel,
+)
+from app.jobs import (
+    CheckJob,
+    CheckResult,
+    CompileJob,
+    CompileResult,
+    Failure,
+    GenerateJob,
+    GenerateResult,
+    Job,
+    Progress,
+    dump,
+    load,
+    spec_json,
+)
+from app.keys import automaton_hash, automaton_key, compile_job_key, request_id
+from app.model_files import ModelFiles
+from app.settings import QUEUES, Settings
+from app.store.base import Store
+from compiler.compiled import Compiled
+from compiler.errors import ArtefactInvalid
+from compiler.spec import Spec
+
+R = TypeVar("R", CompileResult, CheckResult, GenerateResult)
+Observer = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOrder:
+    """What a caller of generate wants. Exactly one of `spec` and `automaton` is given."""
+
+    prompt: str
+    spec: Spec | None
+    automaton: str | None
+    model: str | None
+    max_tokens: int
+    beams: int
+    algorithm: Literal["abs"]
+    alpha_min: float
+    gamma: float
+    n: int
+    rank_by: Literal["score", "log_prob"]
+    trace: bool
+    timeout_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateAnswer:
+    """The generate result, and what happened on the way."""
+
+    id: str
+    compiled: CompileResult
+    result: GenerateResult
+    total_ms: float
+
+
+class Service:
+    """Answers requests by way of a broker and a store. One for each API process."""
+
+    def __init__(self, settings: Settings, broker: Broker, store: Store, files: ModelFiles) -> None:
+        self.settings = settings
+        self.files = files
+        self._broker = broker
+        self._store = store
+        self._decode = Decoder(settings.secret, files.vocabulary.fingerprint)
+        self.observer: Observer | None = None  # told how far each job is, where someone follows
+
+    async def compile(self, spec: Spec, model: str | None = None) -> CompileResult:
+        """Compile a constraint, or find it stored."""
+        self._require_model(model)
+        async with _deadline(self.settings.deadline_s_default):
+            return await self._compiled(spec)
+
+    async def generate(self, order: GenerateOrder) -> GenerateAnswer:
+        """Generate, compiling first where need be."""
+        started = time.perf_counter()
+        self._require_model(order.model)
+        self._require_limits(order)
+        await self._require_worker("generate")
+        timeout_s = self._timeout(order.timeout_s)
+        async with _deadline(timeout_s):
+            job, compiled, result = await self._generated(order, time.time() + timeout_s)
+        return GenerateAnswer(job.id, compiled, result, (time.perf_counter() - started) * 1000)
+
+    async def check(self, spec: Spec, text: str) -> CheckResult:
+        """Check a text, on the compile workers: no model takes part."""
+        _require_chars("text", text, "text_chars_max", self.settings.text_chars_max)
+        timeout_s = self.settings.deadline_s_default
+        async with _deadline(timeout_s):
+            job = CheckJob(spec_json(spec), text, time.time() + timeout_s)
+            return await self._run("compile", request_id(), job, CheckResult)
+
+    async def picture(self, automaton: str) -> Compiled:
+        """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
+        compiled = await self.automaton(automaton)
+        if compiled.text.dfa.states * compiled.text.dfa.symbols > self.settings.picture_cells_max:
+            raise RequestOverLimit("states * letters", "picture_cells_max", self.settings.picture_cells_max)
+        return compiled
+
+    async def automaton(self, automaton: str) -> Compiled:
+        """A stored constraint. Raises UnknownAutomaton."""
+        compiled = await self._stored(automaton)
+        if compiled is None:
+            raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
+        return compiled
+
+    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+        """Why requests would not be served now; empty when they would."""
+        reasons = []
+        for queue in queues:
+            workers = await self._broker.workers(queue)
+            if not workers:
+                reasons.append(f"no {queue} worker is alive")
+            elif all(worker.reason for worker in workers):
+                reasons.append(f"{queue} worker: {workers[0].reason}")
+        return tuple(reasons)
+
+    async def _generated(
+        self, order: GenerateOrder, deadline: float
+    ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
+        compiled = await self._automaton_of(order)
+        try:
+            return await self._decoded(order, compiled, deadline)
+        except JobFailed as failed:
+            if failed.error != AutomatonMissing.__name__ or order.spec is None:
+                raise
+        # the store dropped the automaton between the two jobs, and the constraint is at hand: compile it again
+        return await self._decoded(order, await self._compiled(order.spec), deadline)
+
+    async def _decoded(
+        self, order: GenerateOrder, compiled: CompileResult, deadline: float
+    ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
+        job = _generate_job(order, compiled.automaton, deadline)
+        return job, compiled, await self._run("generate", job.id, job, GenerateResult)
+
+    async def _automaton_of(self, order: GenerateOrder) -> CompileResult:
+        if order.spec is not None:
+            return await self._compiled(order.spec)
+        assert order.automaton is not None
+        return summary(order.automaton, await self.automaton(order.automaton), cached=True, compile_ms=0.0)
+
+    async def _compiled(self, spec: Spec) -> CompileResult:
+        """The constraint's sizes, from the store or by a job that all callers of the same constraint share."""
+        automaton = automaton_hash(spec, self.files.vocabulary.fingerprint)
+        stored = await self._stored(automaton)
+        if stored is not None:
+            return summary(automaton, stored, cached=True, compile_ms=0.0)
+        deadline = time.time() + self.settings.deadline_s_max  # not this caller's: others may join
+        job = CompileJob(automaton, spec_json(spec), deadline)
+        return await self._run("compile", compile_job_key(automaton), job, CompileResult)
+
+    async def _stored(self, automaton: str) -> Compiled | None:
+        key = automaton_key(automaton)
+        data = await self._store.get(key)
+        if data is None:
+            return None
+        try:
+            return await asyncio.to_thread(self._decode, data)
+        except ArtefactInvalid:
+            await self._store.delete(key, data)
+            return None
+
+    async def _run(self, queue: str, key: str, job: Job, wanted: type[R]) -> R:
+        """Submit a job and wait. A job that is ours alone is called off when we stop waiting."""
+        await self._require_worker(queue)
+        job_id = await self._broker.submit(queue, key, dump(job))
+        follower = asyncio.create_task(self._follow(job_id)) if self.observer else None
+        try:
+            message = load(await self._broker.result(job_id))
+        except asyncio.CancelledError:
+            if not isinstance(job, CompileJob):
+                await self._broker.cancel(job_id)
+            raise
+        finally:
+            if follower:
+                follower.cancel()
+        if isinstance(message, Failure):
+            raise JobFailed(message.error, message.detail, message.fields)
+        if not isinstance(message, wanted):
+            raise MessageInvalid(f"a {job.kind} job was answered by a {message.kind} message")
+        return message
+
+    async def _follow(self, job_id: str) -> None:
+        async for data in self._broker.events(job_id):
+            event = load(data)
+            if self.observer and isinstance(event, Progress):
+                self.observer(event)
+
+    async def _require_worker(self, queue: str) -> None:
+        reasons = await self.reasons_not_ready((queue,))
+        if reasons:
+            raise NotReady(reasons)
+
+    def _require_model(self, model: str | None) -> None:
+        if model is not None and model != self.settings.model_id:
+            raise UnknownModel(self.settings.model_id)
+
+    def _require_limits(self, order: GenerateOrder) -> None:
+        settings = self.settings
+        _require_chars("prompt", order.prompt, "prompt_chars_max", settings.prompt_chars_max)
+        for path, limit in (("max_tokens", "max_tokens_max"), ("beams", "beams_max"), ("n", "n_max")):
+            if getattr(order, path) > getattr(settings, limit):
+                raise RequestOverLimit(path, limit, getattr(settings, limit))
+        if order.beams * order.max_tokens > settings.beam_tokens_max:
+            raise RequestOverLimit("beams * max_tokens", "beam_tokens_max", settings.beam_tokens_max)
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self.settings.deadline_s_default
+        if timeout_s > self.settings.deadline_s_max:
+            raise RequestOverLimit("timeout_s", "deadline_s_max", self.settings.deadline_s_max)
+        return timeout_s
+
+
+def _require_chars(path: str, text: str, limit: str, cap: int) -> None:
+    if len(text) > cap:
+        raise RequestOverLimit(path, limit, cap)
+
+
+@contextlib.asynccontextmanager
+async def _deadline(timeout_s: float) -> AsyncIterator[None]:
+    """Raise DeadlineExceeded where the body takes longer."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded(timeout_s) from None
+
+
+def _generate_job(order: GenerateOrder, automaton: str, deadline: float) -> GenerateJob:
+    return GenerateJob(
+        id=request_id(), automaton=automaton, prompt=order.prompt, max_tokens=order.max_tokens, beams=order.beams,
+        algorithm=order.algorithm, alpha_min=order.alpha_min, gamma=order.gamma, n=order.n, rank_by=order.rank_by,
+        trace=order.trace, deadline=deadline,
+    )

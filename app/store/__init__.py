@@ -1,0 +1,1 @@
+"""Where compiled constraints are kept."""

@@ -1,0 +1,21 @@
+"""What a store of bytes must do. Every implementation passes the contract in tests/app/test_store.py."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Store(Protocol):
+    """Bytes by key, each with a time to live. A store may forget anything at any time, and never alters a value."""
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None where there is none or its time ran out."""
+
+    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Keep `value` for `ttl_s` seconds, in place of what was there."""
+
+    async def delete(self, key: str, value: bytes) -> None:
+        """Forget the key if it still holds `value`: whoever replaced a faulty value since is left alone."""
+
+    async def close(self) -> None:
+        """Give up connections; the store is not used after."""

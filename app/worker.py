@@ -1,0 +1,123 @@
+"""The one worker loop: take a job, run its handler in a thread, give back the result. Knows no handler by name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from concurrent.futures import Future
+
+from app.broker.base import PRESENCE_TTL_S, Broker, Delivery, Presence
+from app.errors import DeadlineExceeded, JobCancelled, MessageInvalid
+from app.handlers.base import Handler, OpenHandler
+from app.jobs import CheckJob, CompileJob, GenerateJob, Job, Progress, dump, failure_of, is_own, load
+from app.settings import Settings
+from app.store.base import Store
+
+LOADING = "loading"
+log = logging.getLogger(__name__)
+
+
+class _Context:
+    """Obeys app.handlers.base.Context: carries the calls of a handler's thread to the event loop."""
+
+    def __init__(self, broker: Broker, store: Store, delivery: Delivery, deadline: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._broker, self._store, self._job_id = broker, store, delivery.job_id
+        self._deadline = deadline
+        self.called_off = threading.Event()
+        self.waited_s = delivery.waited_s
+
+    def progress(self, event: Progress) -> None:
+        asyncio.run_coroutine_threadsafe(self._broker.publish(self._job_id, dump(event)), self._loop)
+
+    def cancelled(self) -> bool:
+        return self.called_off.is_set() or time.time() >= self._deadline
+
+    def load(self, key: str) -> bytes | None:
+        return asyncio.run_coroutine_threadsafe(self._store.get(key), self._loop).result()
+
+    def save(self, key: str, value: bytes, ttl_s: float) -> None:
+        saved: Future[None] = asyncio.run_coroutine_threadsafe(self._store.put(key, value, ttl_s), self._loop)
+        saved.result()
+
+    def discard(self, key: str, value: bytes) -> None:
+        asyncio.run_coroutine_threadsafe(self._store.delete(key, value), self._loop).result()
+
+
+async def serve(queue: str, open_handler: OpenHandler, broker: Broker, store: Store, settings: Settings) -> None:
+    """Serve a queue until cancelled, one job at a time.
+
+    A handler that cannot be opened is the operator's trouble: the worker stays, and says so to who asks whether
+    the service is ready.
+    """
+    worker = f"{queue}-{secrets.token_hex(4)}"
+    await broker.announce(queue, Presence(worker, LOADING))
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(_announce_forever(queue, broker, Presence(worker, LOADING)))
+        try:
+            handler = await asyncio.to_thread(open_handler, settings)
+        except Exception as error:
+            log.exception("the %s worker cannot start", queue)
+            reason = str(error) if is_own(error) else f"cannot start ({type(error).__name__})"
+            beat.cancel()
+            await _announce_forever(queue, broker, Presence(worker, reason))
+        beat.cancel()
+        await broker.announce(queue, Presence(worker, ""))
+        group.create_task(_announce_forever(queue, broker, Presence(worker, "")))
+        while True:
+            await _run(await broker.take(queue), handler, broker, store)
+
+
+async def _announce_forever(queue: str, broker: Broker, presence: Presence) -> None:
+    while True:
+        await broker.announce(queue, presence)
+        await asyncio.sleep(PRESENCE_TTL_S / 3)
+
+
+async def _run(delivery: Delivery, handler: Handler, broker: Broker, store: Store) -> None:
+    """Run one job to its result. Whatever the job does, the worker goes on."""
+    try:
+        job = _job(delivery.body)
+    except MessageInvalid as error:
+        await broker.finish(delivery.job_id, dump(failure_of(error)))
+        return
+    context = _Context(broker, store, delivery, job.deadline)
+    watcher = asyncio.create_task(_watch(broker, delivery.job_id, context.called_off))
+    try:
+        result = await asyncio.to_thread(_handle, handler, job, context)
+    finally:
+        context.called_off.set()  # where the worker itself is cancelled, the thread must not run on
+        watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watcher
+    await broker.finish(delivery.job_id, result)
+
+
+def _job(body: bytes) -> Job:
+    message = load(body)
+    if not isinstance(message, CompileJob | CheckJob | GenerateJob):
+        raise MessageInvalid(f"a message of kind {message.kind!r} is not a job")
+    return message
+
+
+async def _watch(broker: Broker, job_id: str, called_off: threading.Event) -> None:
+    await broker.cancelled(job_id)
+    called_off.set()
+
+
+def _handle(handler: Handler, job: Job, context: _Context) -> bytes:
+    """The bytes of the job's result, or of the failure that it ended in."""
+    try:
+        if context.cancelled():
+            raise JobCancelled("the job was over before it began")
+        return dump(handler(job, context))
+    except Exception as error:
+        if context.cancelled() and not context.called_off.is_set():
+            return dump(failure_of(DeadlineExceeded()))
+        if not is_own(error):
+            log.exception("a %s job failed", job.kind)
+        return dump(failure_of(error))

@@ -1,0 +1,13 @@
+"""Time for the tests of what expires."""
+
+from __future__ import annotations
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now

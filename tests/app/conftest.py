@@ -1,0 +1,63 @@
+"""The service as the tests of this folder run it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.main import create_app
+from app.settings import Settings
+
+READY_S_MAX = 60.0
+
+
+def wait_until_ready(client: TestClient) -> None:
+    ends = time.monotonic() + READY_S_MAX
+    while client.get("/ready").status_code != 200:
+        assert time.monotonic() < ends, client.get("/ready").text
+        time.sleep(0.02)
+
+
+def wait_for_compiler(client: TestClient) -> None:
+    """Until the compile worker of a service without a model is ready."""
+    ends = time.monotonic() + READY_S_MAX
+    while client.get("/ready").json()["reasons"] != ["no generate worker is alive"]:
+        assert time.monotonic() < ends, client.get("/ready").text
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[TestClient]:
+    """The whole service in this process, with the built-in model."""
+    with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
+        wait_until_ready(client)
+        yield client
+
+
+@pytest.fixture
+def short_sighted_client() -> Iterator[TestClient]:
+    """A service without a model that shows only the smallest automata."""
+    settings = Settings(embedded_workers=("compile",), picture_cells_max=10)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        wait_for_compiler(client)
+        yield client
+
+
+@pytest.fixture
+def unspelling_client(tmp_path: Path, captions_dir: Path) -> Iterator[TestClient]:
+    """A service whose tokenizer lacks the tokens of a byte of "é"; it compiles, it has no weights."""
+    tokenizer = json.loads((captions_dir / "tokenizer.json").read_text(encoding="utf-8"))
+    gone = "\u00a9"  # the byte A9, as byte-level BPE writes it
+    vocabulary = tokenizer["model"]["vocab"]
+    tokenizer["model"]["vocab"] = {piece: number for piece, number in vocabulary.items() if gone not in piece}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (tmp_path / "config.json").write_text((captions_dir / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    settings = Settings(model=str(tmp_path), embedded_workers=("compile",))
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        wait_for_compiler(client)
+        yield client

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.main import create_app
+from app.settings import Settings
+
+ORDERED = {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}
+CLOCK = {"regex": r"[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\."}
+KEYWORDS = {"keywords": ["dog", ["catch", "catches"]], "ordered": True}
+UNIT = re.compile(r"\w+|[^\w\s]")
+
+
+def generate(client: TestClient, constraint: dict[str, Any], **options: Any) -> dict[str, Any]:
+    body = {"prompt": "sentence:", "constraint": constraint, "max_tokens": 24, "beams": 8, **options}
+    response = client.post("/generate", json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def test_an_ordered_formula_is_met_and_every_figure_adds_up(client: TestClient) -> None:
+    answer = generate(client, ORDERED, trace=True)
+    choice = answer["choices"][0]
+    units = [unit.lower() for unit in UNIT.findall(choice["text"])]
+    assert units.index("coffee") < units.index("cat") < units.index("toy")
+    assert (choice["satisfied"], choice["finish_reason"]) == (True, "eos")
+    assert [word["text"].lower() for word in choice["words"]] == units
+    assert [word["text"] for word in choice["words"] if word["letters"] == ["coffee"]]
+    trace = choice["trace"]
+    assert "".join(step["text"] for step in trace) == choice["text"]
+    assert trace[-1]["distance"] == 0
+    assert all(before["distance"] - after["distance"] <= 1 for before, after in itertools.pairwise(trace))
+    assert math.isclose(sum(step["log_prob"] for step in trace), choice["log_prob"], abs_tol=0.01)
+    assert math.isclose(sum(step["score"] for step in trace), choice["score"], abs_tol=0.01)
+    assert trace[-1]["state"] == choice["words"][-1]["state"]
+    assert answer["usage"] == {"prompt_tokens": 5, "completion_tokens": len(trace), "beams": 8}
+    assert len(trace) <= 24
+    assert answer["model"] == "captions"
+    assert answer["timings"]["decode_ms"] <= answer["timings"]["total_ms"]
+
+
+def test_a_regex_matches_the_whole_answer_and_n_answers_differ(client: TestClient) -> None:
+    answer = generate(client, CLOCK, n=4, max_tokens=28)
+    texts = [choice["text"] for choice in answer["choices"]]
+    assert 1 < len(texts) == len(set(texts)) <= 4
+    assert all(re.fullmatch(CLOCK["regex"], text) for text in texts)
+    assert all(choice["trace"] is None for choice in answer["choices"])
+    log_probs = [choice["log_prob"] for choice in answer["choices"]]
+    assert log_probs == sorted(log_probs, reverse=True)
+
+
+def test_answers_are_ranked_as_asked(client: TestClient) -> None:
+    scores = [choice["score"] for choice in generate(client, KEYWORDS, n=4, rank_by="score")["choices"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_hash_of_a_compiled_constraint_stands_for_it(client: TestClient) -> None:
+    compiled = client.post("/compile", json={"constraint": KEYWORDS}).json()
+    body = {"prompt": "sentence:", "automaton": compiled["automaton"], "max_tokens": 16, "beams": 4}
+    by_hash = client.post("/generate", json=body).json()
+    inline = generate(client, KEYWORDS, max_tokens=16, beams=4)
+    assert by_hash["choices"] == inline["choices"]
+    assert by_hash["automaton"] == inline["automaton"] == compiled["automaton"]
+    assert by_hash["timings"]["cached"] and inline["timings"]["cached"]
+    again = client.post("/compile", json={"constraint": KEYWORDS, "model": "captions"}).json()
+    assert (again["cached"], again["compile_ms"]) == (True, 0)
+    assert again | {"cached": 0, "compile_ms": 0} == compiled | {"cached": 0, "compile_ms": 0}
+
+
+@pytest.mark.parametrize("constraint", [ORDERED, CLOCK, KEYWORDS])
+def test_the_least_budget_answers_and_one_token_less_is_refused_with_that_number(
+    client: TestClient, constraint: dict[str, Any]
+) -> None:
+    least = client.post("/compile", json={"constraint": constraint}).json()["min_tokens"]
+    answer = generate(client, constraint, max_tokens=least)
+    assert answer["choices"][0]["satisfied"]
+    assert answer["usage"]["completion_tokens"] == least
+    refused = client.post("/generate", json={"prompt": "a", "constraint": constraint, "max_tokens": least - 1})
+    assert refused.status_code == 422
+    assert (refused.json()["code"], refused.json()["min_tokens"]) == ("budget_too_small", least)
+
+
+def test_an_empty_prompt_is_continued(client: TestClient) -> None:
+    assert generate(client, KEYWORDS, prompt="")["choices"][0]["satisfied"]
+
+
+def test_the_same_request_has_the_same_answer(client: TestClient) -> None:
+    assert generate(client, ORDERED)["choices"] == generate(client, ORDERED)["choices"]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text", "satisfied", "violated_at"),
+    [
+        ({"ltlf": "F(dog) & G(!cat)"}, "the dog", True, None),
+        ({"ltlf": "F(dog) & G(!cat)"}, "the cat sees a dog", False, 7),
+        ({"ltlf": "F(dog)"}, "hotdog dogs", False, 11),
+        ({"ltlf": "F(dog)"}, "", False, 0),
+        ({"regex": "[a-c]+"}, "abd", False, 2),
+        ({"regex": "[a-c]+x"}, "abc", False, 3),
+        ({"regex": "(🐕|犬)+"}, "犬🐕", True, None),
+        ({"keywords": ["b", "a"], "ordered": True}, "b then a", True, None),
+    ],
+)
+def test_texts_are_checked(
+    client: TestClient, constraint: dict[str, Any], text: str, satisfied: bool, violated_at: int | None
+) -> None:
+    answer = client.post("/check", json={"constraint": constraint, "text": text}).json()
+    assert (answer["satisfied"], answer["violated_at"]) == (satisfied, violated_at)
+    assert [word["text"] for word in answer["words"]] == UNIT.findall(text)
+
+
+def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
+    compiled = client.post("/compile", json={"constraint": ORDERED}).json()
+    response = client.get(f"/automata/{compiled['automaton']}")
+    shown = response.json()
+    assert response.headers["etag"] == f'"{compiled["automaton"]}"'
+    assert len(shown["states"]) == compiled["states"]
+    assert len(shown["letters"]) == compiled["letters"]
+    assert shown["states"][shown["start"]]["distance"] == compiled["min_tokens"] == shown["min_tokens"]
+    assert sorted(state["distance"] for state in shown["states"] if state["distance"] is not None) == [1, 2, 3, 4]
+    assert [state["id"] for state in shown["states"] if state["accepting"]] == shown["accepting"]
+    outgoing = [(transition["from"], letter) for transition in shown["transitions"] for letter in transition["letters"]]
+    every = [(state["id"], letter) for state in shown["states"] for letter in shown["letters"]]
+    assert sorted(outgoing) == sorted(every)
+    assert shown["constraint"] == ORDERED | {"propositions": {}}
+
+
+def test_an_automaton_is_drawn(client: TestClient) -> None:
+    compiled = client.post("/compile", json={"constraint": ORDERED}).json()
+    dot = client.get(f"/automata/{compiled['automaton']}.dot")
+    assert dot.headers["content-type"].startswith("text/vnd.graphviz")
+    assert dot.text.startswith("digraph") and "coffee" in dot.text and "d 4" in dot.text
+    svg = client.get(f"/automata/{compiled['automaton']}.svg")
+    assert svg.headers["content-type"] == "image/svg+xml"
+    labels = [node.text for node in ElementTree.fromstring(svg.text).iter() if node.tag.endswith("}text")]
+    assert {"q0", "d 4", "coffee"} <= set(labels)
+
+
+def test_an_automaton_too_large_to_look_at_is_refused(short_sighted_client: TestClient) -> None:
+    automaton = short_sighted_client.post("/compile", json={"constraint": ORDERED}).json()["automaton"]
+    for ending in ("", ".dot", ".svg"):
+        response = short_sighted_client.get(f"/automata/{automaton}{ending}")
+        assert (response.status_code, response.json()["limit"]) == (422, "picture_cells_max")
+
+
+def test_the_served_model_is_listed(client: TestClient) -> None:
+    answer = client.get("/v1/models").json()
+    assert [card["id"] for card in answer["data"]] == ["captions"]
+    assert answer["object"] == "list"
+    assert (answer["data"][0]["vocabulary"], answer["data"][0]["context_tokens"]) == (4096, 256)
+
+
+def test_alive_and_ready_are_two_things() -> None:
+    with TestClient(create_app(Settings(embedded_workers=()))) as bare:
+        assert bare.get("/health").json() == {"status": "ok"}
+        response = bare.get("/ready")
+        assert (response.status_code, response.json()["code"]) == (503, "not_ready")
+        assert response.json()["reasons"] == ["no compile worker is alive", "no generate worker is alive"]
+        assert int(response.headers["retry-after"]) >= 1
+        refused = bare.post("/check", json={"constraint": {"regex": "a"}, "text": "a"})
+        assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+
+
+def test_a_request_keeps_its_id(client: TestClient) -> None:
+    assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
+    for odd in ("x" * 65, "a b", "a\tb"):
+        minted = client.get("/health", headers={"x-request-id": odd}).headers["x-request-id"]
+        assert minted != odd and minted.startswith("abs-")
+
+
+def test_a_short_deadline_is_kept(client: TestClient) -> None:
+    response = client.post(
+        "/generate", json={"prompt": "a", "constraint": KEYWORDS, "max_tokens": 64, "beams": 64, "timeout_s": 0.001}
+    )
+    assert (response.status_code, response.json()["code"]) == (504, "deadline")
+    assert generate(client, KEYWORDS)["choices"][0]["satisfied"]

@@ -1,0 +1,206 @@
+"""The contract of every broker: add a broker to BROKERS and it is held to the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from app.broker.base import PRESENCE_TTL_S, Broker, Presence
+from app.broker.memory import MemoryBroker
+from app.errors import JobCancelled, JobUnknown, QueueFull
+from tests.app.clock import Clock
+
+OpenBroker = Callable[[int, float, Clock], Broker]
+BROKERS: dict[str, OpenBroker] = {"memory": MemoryBroker}
+
+
+@pytest.fixture(params=BROKERS)
+def tell(request: pytest.FixtureRequest) -> Callable[[Callable[[Broker, Clock], Awaitable[None]]], None]:
+    """Runs a story with a fresh broker that takes three waiting jobs a queue and keeps results for 60 s."""
+
+    def run(story: Callable[[Broker, Clock], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            clock = Clock()
+            broker = BROKERS[request.param](3, 60.0, clock)
+            async with asyncio.timeout(10):
+                await story(broker, clock)
+            await broker.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+Tell = Callable[[Callable[[Broker, Clock], Awaitable[None]]], None]
+
+
+def test_a_job_goes_to_a_worker_and_its_result_comes_back(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"body")
+        clock.now = 2.5
+        delivery = await broker.take("q")
+        assert (delivery.job_id, delivery.body, delivery.waited_s) == (job_id, b"body", 2.5)
+        await broker.finish(job_id, b"answer")
+        assert await broker.result(job_id) == b"answer"
+        assert await broker.result(job_id) == b"answer"
+
+    tell(story)
+
+
+def test_jobs_are_taken_oldest_first_and_queues_are_apart(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        for key in "ab":
+            await broker.submit("q", key, key.encode())
+        await broker.submit("other", "c", b"c")
+        assert [(await broker.take(queue)).body for queue in ("q", "other", "q")] == [b"a", b"c", b"b"]
+
+    tell(story)
+
+
+def test_a_worker_that_waits_is_woken(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        takers = [asyncio.create_task(broker.take("q")) for _ in range(2)]
+        await asyncio.sleep(0)
+        for key in "ab":
+            await broker.submit("q", key, key.encode())
+        assert {(await taker).body for taker in takers} == {b"a", b"b"}
+
+    tell(story)
+
+
+def test_a_key_that_is_waiting_or_running_is_joined(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        first = await broker.submit("q", "k", b"1")
+        assert await broker.submit("q", "k", b"2") == first
+        await broker.take("q")
+        assert await broker.submit("q", "k", b"3") == first
+        results = [asyncio.create_task(broker.result(first)) for _ in range(500)]
+        await broker.finish(first, b"done")
+        assert await asyncio.gather(*results) == [b"done"] * 500
+
+    tell(story)
+
+
+def test_a_key_runs_again_once_it_is_finished(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        first = await broker.submit("q", "k", b"1")
+        await broker.take("q")
+        await broker.finish(first, b"old")
+        second = await broker.submit("q", "k", b"2")
+        assert second != first
+        await broker.take("q")
+        await broker.finish(second, b"new")
+        assert (await broker.result(first), await broker.result(second)) == (b"old", b"new")
+
+    tell(story)
+
+
+def test_a_full_queue_refuses_and_takes_again_when_there_is_room(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        for key in "abc":
+            await broker.submit("q", key, b"")
+        with pytest.raises(QueueFull) as refused:
+            await broker.submit("q", "d", b"")
+        assert refused.value.cap == 3
+        assert refused.value.retry_after_s > 0
+        await broker.submit("q", "a", b"")  # joins, needs no room
+        await broker.submit("other", "d", b"")
+        await broker.take("q")
+        await broker.submit("q", "d", b"")
+
+    tell(story)
+
+
+def test_events_are_seen_from_the_first_on_and_end_with_the_job(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        await broker.publish(job_id, b"1")
+
+        async def collect() -> list[bytes]:
+            return [event async for event in broker.events(job_id)]
+
+        early = asyncio.create_task(collect())
+        await asyncio.sleep(0)
+        await broker.publish(job_id, b"2")
+        await broker.finish(job_id, b"")
+        await broker.publish(job_id, b"too late")
+        assert await early == await collect() == [b"1", b"2"]
+
+    tell(story)
+
+
+def test_a_waiting_job_that_is_called_off_never_runs(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        gone = await broker.submit("q", "a", b"a")
+        await broker.submit("q", "b", b"b")
+        await broker.cancel(gone)
+        await broker.cancel(gone)
+        assert (await broker.take("q")).body == b"b"
+        with pytest.raises(JobCancelled):
+            await broker.result(gone)
+
+    tell(story)
+
+
+def test_the_worker_of_a_running_job_is_told_that_it_is_called_off(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        told = asyncio.create_task(broker.cancelled(job_id))
+        await asyncio.sleep(0)
+        assert not told.done()
+        await broker.cancel(job_id)
+        await told
+        assert await broker.submit("q", "k", b"again") != job_id
+        await broker.finish(job_id, b"half an answer")
+        with pytest.raises(JobCancelled):
+            await broker.result(job_id)
+
+    tell(story)
+
+
+def test_a_finished_job_is_not_called_off_and_keeps_its_first_result(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        await broker.finish(job_id, b"first")
+        await broker.finish(job_id, b"second")
+        await broker.cancel(job_id)
+        assert await broker.result(job_id) == b"first"
+
+    tell(story)
+
+
+def test_an_unknown_or_forgotten_job_is_said_to_be_so(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        with pytest.raises(JobUnknown):
+            await broker.result("never")
+        await broker.cancel("never")
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        await broker.finish(job_id, b"")
+        clock.now = 61.0
+        await broker.submit("q", "other", b"")
+        with pytest.raises(JobUnknown):
+            await broker.result(job_id)
+
+    tell(story)
+
+
+def test_workers_are_seen_while_they_announce_themselves(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        assert await broker.workers("q") == ()
+        await broker.announce("q", Presence("w1", "loading"))
+        await broker.announce("q", Presence("w1", ""))
+        await broker.announce("q", Presence("w2", ""))
+        assert set(await broker.workers("q")) == {Presence("w1", ""), Presence("w2", "")}
+        assert await broker.workers("other") == ()
+        clock.now = PRESENCE_TTL_S / 2
+        await broker.announce("q", Presence("w2", ""))
+        clock.now = PRESENCE_TTL_S
+        assert await broker.workers("q") == (Presence("w2", ""),)
+
+    tell(story)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import JobFailed, MessageInvalid, NotReady
+from app.jobs import (
+    CheckJob,
+    CheckResult,
+    Choice,
+    CompileJob,
+    CompileResult,
+    Failure,
+    GenerateJob,
+    GenerateResult,
+    Progress,
+    TokenStep,
+    Word,
+    dump,
+    failure_of,
+    load,
+)
+from compiler.errors import LimitExceeded, SpecSyntaxError
+
+WORD = Word("dog", ("dog", "animal"), 1)
+CHECK_JOB = CheckJob({"ltlf": "F(dog)", "propositions": {}}, "a dög 🐕", 12.5)
+MESSAGES = [
+    CompileJob("ab" * 32, {"keywords": [["dog", "dogs"]], "ordered": False}, 12.5),
+    CHECK_JOB,
+    GenerateJob("abs-1", "ab" * 32, "a", 8, 4, "abs", 0.5, 1.0, 2, "score", True, 12.5),
+    Progress("decode", 3, 8),
+    CompileResult("ab" * 32, 4, 4, 100, 20, 3, False, 1.5),
+    CheckResult(False, (WORD,), 3),
+    GenerateResult((Choice("dog", "eos", -1.0, -0.5, True, (WORD,), 2,
+                           (TokenStep(5, "dog", 1, 1, 0.5, -1.0, -0.5, (("dog",), ())),)),), 4, 0.5, 9.0),
+    Failure("LimitExceeded", "too big", {"limit": "dfa_states_max", "cap": 20}),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_wire(message: object) -> None:
+    assert load(dump(message)) == message  # type: ignore[arg-type]
+
+
+@given(st.binary())
+def test_no_bytes_do_more_than_raise_our_own_error(data: bytes) -> None:
+    with pytest.raises(MessageInvalid):
+        load(data)
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": 2}, {"kind": "other"}, {"deadline": "soon"}, {"extra": 1}, {"text": None}]
+)
+def test_a_message_of_another_shape_is_refused(change: dict[str, object]) -> None:
+    fields = json.loads(dump(CHECK_JOB)) | change
+    with pytest.raises(MessageInvalid):
+        load(json.dumps(fields).encode())
+
+
+def test_an_error_is_carried_by_name_with_its_fields() -> None:
+    failure = failure_of(SpecSyntaxError("bad", source="F(", position=2, expected="a formula"))
+    assert (failure.error, failure.detail) == ("SpecSyntaxError", "bad")
+    assert (failure.fields["position"], failure.fields["line"], failure.fields["column"]) == (2, 1, 3)
+    assert failure_of(LimitExceeded("letters_max", 4, float("inf"))).fields["value"] == "inf"
+    assert failure_of(NotReady(("a", "b"))).fields["reasons"] == ["a", "b"]
+    assert load(dump(failure)) == failure
+
+
+def test_a_remote_error_is_passed_on_unchanged() -> None:
+    failure = Failure("BudgetTooSmall", "too small", {"min_tokens": 4})
+    assert failure_of(JobFailed(failure.error, failure.detail, failure.fields)) == failure
+
+
+def test_a_bug_is_carried_without_its_text() -> None:
+    failure = failure_of(ZeroDivisionError("the caller's secret prompt"))
+    assert failure.error == "InternalError"
+    assert "secret" not in str(failure)

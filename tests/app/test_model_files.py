@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.errors import SettingsInvalid
+from app.model_files import open_model_files
+
+
+def model(folder: Path, captions: Path, config: dict[str, object], generation: dict[str, object] | None = None) -> str:
+    """A folder with the tokenizer of the built-in model and a configuration of the test's."""
+    (folder / "tokenizer.json").write_text((captions / "tokenizer.json").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    if generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps(generation), encoding="utf-8")
+    return str(folder)
+
+
+def test_the_built_in_model_is_read(captions_dir: Path) -> None:
+    files = open_model_files(str(captions_dir))
+    assert (files.vocabulary.size, files.vocabulary.eos_ids, files.context_tokens, files.bos_id) == (4096, (0,), 256, 0)
+
+
+def test_the_generation_config_has_the_last_word_on_eos(tmp_path: Path, captions_dir: Path) -> None:
+    path = model(tmp_path, captions_dir, {"vocab_size": 4100, "eos_token_id": 0}, {"eos_token_id": [7, 5]})
+    files = open_model_files(path)
+    assert (files.vocabulary.eos_ids, files.vocabulary.size, files.bos_id) == ((5, 7), 4100, None)
+
+
+def test_the_language_part_of_a_model_of_several_media_is_read(tmp_path: Path, captions_dir: Path) -> None:
+    inner = {"vocab_size": 4096, "eos_token_id": 3, "max_position_embeddings": 99}
+    files = open_model_files(model(tmp_path, captions_dir, {"text_config": inner}))
+    assert (files.vocabulary.eos_ids, files.context_tokens) == ((3,), 99)
+
+
+@pytest.mark.parametrize(
+    "config", [{"vocab_size": 4096}, {"eos_token_id": None}, {"eos_token_id": 9_999, "vocab_size": 4096}]
+)
+def test_a_model_whose_texts_cannot_end_is_refused(
+    tmp_path: Path, captions_dir: Path, config: dict[str, object]
+) -> None:
+    with pytest.raises(SettingsInvalid, match=r"ABS_MODEL.*(?i:eos)"):
+        open_model_files(model(tmp_path, captions_dir, config))
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json"])
+def test_a_folder_without_its_files_is_refused(tmp_path: Path, captions_dir: Path, missing: str) -> None:
+    path = model(tmp_path, captions_dir, {"eos_token_id": 0})
+    (tmp_path / missing).unlink()
+    with pytest.raises(SettingsInvalid, match=missing):
+        open_model_files(path)
+
+
+def test_a_tokenizer_of_another_kind_is_refused(tmp_path: Path, captions_dir: Path) -> None:
+    path = model(tmp_path, captions_dir, {"eos_token_id": 0})
+    word_pieces = '{"model": {"vocab": {"a": 0}}, "decoder": {"type": "WordPiece"}}'
+    (tmp_path / "tokenizer.json").write_text(word_pieces, encoding="utf-8")
+    with pytest.raises(SettingsInvalid, match="ABS_MODEL"):
+        open_model_files(path)

@@ -1,0 +1,87 @@
+"""What only real processes and sockets show."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+
+from app import wiring
+from app.main import create_app
+from app.settings import Settings
+from tests.app import fake_handlers
+
+S_MAX = 30.0
+
+
+def test_the_api_loads_no_model_code() -> None:
+    code = (
+        "import sys; from starlette.testclient import TestClient; from app.main import create_app; "
+        "from app.settings import Settings\n"
+        "with TestClient(create_app(Settings(embedded_workers=()))) as client:\n"
+        "    assert client.get('/health').status_code == 200\n"
+        "assert not {'torch', 'transformers', 'sympy', 'decoding'} & set(sys.modules), 'loaded'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=S_MAX)
+
+
+@contextmanager
+def listening(settings: Settings) -> Iterator[int]:
+    """A real server on a free port."""
+    server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=5))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(S_MAX)
+    assert not thread.is_alive()
+
+
+def ask(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=S_MAX) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def wait_until_ready(port: int) -> None:
+    ends = time.monotonic() + S_MAX
+    while b" 200 " not in ask(port, b"GET /ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")[:20]:
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
+    fake_handlers.reset()
+    body = json.dumps({"prompt": "a", "constraint": {"regex": "a+"}}).encode()
+    kind = "Host: a\r\nContent-Type: application/json"
+    head = f"POST /generate HTTP/1.1\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with listening(Settings()) as port:
+        wait_until_ready(port)
+        connection = socket.create_connection(("127.0.0.1", port), timeout=S_MAX)
+        connection.sendall(head.encode() + body)
+        assert fake_handlers.started.wait(S_MAX)
+        assert not fake_handlers.stopped.is_set()
+        connection.close()
+        assert fake_handlers.stopped.wait(S_MAX)
+        wait_until_ready(port)
+
+
+def test_a_client_that_sends_too_much_gets_to_read_why() -> None:
+    head = b"POST /check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+    with listening(Settings(embedded_workers=())) as port:
+        answer = ask(port, head + chunk * 320 + b"0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"body_too_large" in answer

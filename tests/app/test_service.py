@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import app.handlers.compile as compile_handler
+from app.broker.memory import MemoryBroker
+from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
+from app.handlers.base import Context, Handler, OpenHandler
+from app.jobs import CompileResult, GenerateJob, Job, Progress, Result
+from app.keys import automaton_hash, automaton_key
+from app.model_files import open_model_files
+from app.service import GenerateOrder, Service
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from app.worker import serve
+from compiler.compiled import Compiled
+from compiler.pipeline import compile_spec
+from compiler.spec import KeywordsSpec, RegexSpec, Spec
+from tests.app import fake_handlers
+
+SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
+
+
+def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateOrder:
+    return GenerateOrder("a", spec, automaton, None, 8, 4, "abs", 0.5, 1.0, 1, "log_prob", False, timeout_s)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    captions: Path, workers: Mapping[str, OpenHandler], queue_jobs_max: int = 256
+) -> AsyncIterator[tuple[Service, MemoryStore]]:
+    settings = Settings(model=str(captions))
+    broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.store_bytes_max)
+    service = Service(settings, broker, store, open_model_files(settings.model))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(serve(queue, opener, broker, store, settings)) for queue, opener in workers.items()]
+        while workers and await service.reasons_not_ready(tuple(workers)):
+            await asyncio.sleep(0.005)
+        yield service, store
+        for task in tasks:
+            task.cancel()
+
+
+@pytest.fixture
+def compiles(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """The constraints that were really compiled."""
+    seen: list[Spec] = []
+    whole = compile_spec
+
+    def counted(spec: Spec, *rest: object) -> Compiled:
+        seen.append(spec)
+        return whole(spec, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compile_handler, "compile_spec", counted)
+    return seen
+
+
+def test_500_callers_of_one_cold_constraint_compile_it_once(captions_dir: Path, compiles: list[Spec]) -> None:
+    async def story() -> None:
+        async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
+            answers = await asyncio.gather(*(service.compile(SPEC) for _ in range(500)))
+            assert len({answer.automaton for answer in answers}) == 1
+            assert not any(answer.cached for answer in answers)
+            assert (await service.compile(SPEC)).cached
+
+    asyncio.run(story())
+    assert compiles == [SPEC]
+
+
+def test_a_caller_that_leaves_does_not_take_the_shared_compilation_along(
+    captions_dir: Path, compiles: list[Spec]
+) -> None:
+    async def story() -> None:
+        async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
+            leaving, staying = asyncio.create_task(service.compile(SPEC)), asyncio.create_task(service.compile(SPEC))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            leaving.cancel()
+            assert (await staying).min_tokens == 3
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+
+    asyncio.run(story())
+    assert compiles == [SPEC]
+
+
+def test_equal_constraints_are_one_whatever_their_json_looked_like() -> None:
+    hashes = {automaton_hash(KeywordsSpec((("a",),)), "v"), automaton_hash(KeywordsSpec((("a",),), False), "v")}
+    assert len(hashes) == 1
+    assert automaton_hash(KeywordsSpec((("a",),), True), "v") not in hashes
+    assert automaton_hash(KeywordsSpec((("a",),)), "another vocabulary") not in hashes
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", bytes(100)])
+def test_a_damaged_automaton_is_compiled_anew(captions_dir: Path, compiles: list[Spec], damage: bytes) -> None:
+    async def story() -> None:
+        async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, store):
+            first = await service.compile(SPEC)
+            await store.put(automaton_key(first.automaton), damage, 100)
+            with pytest.raises(UnknownAutomaton):
+                await service.automaton(first.automaton)
+            await store.put(automaton_key(first.automaton), damage, 100)
+            again = await service.compile(SPEC)
+            assert (again.automaton, again.cached) == (first.automaton, False)
+            await service.automaton(first.automaton)
+
+    asyncio.run(story())
+    assert compiles == [SPEC, SPEC]
+
+
+def open_forgetful(settings: Settings) -> Handler:
+    """Finds the automaton gone the first time, as if the store had evicted it between two jobs."""
+    calls = []
+
+    def handle(job: Job, context: Context) -> Result:
+        assert isinstance(job, GenerateJob)
+        calls.append(job)
+        if len(calls) == 1:
+            data = context.load(automaton_key(job.automaton))
+            assert data is not None
+            context.discard(automaton_key(job.automaton), data)
+            raise AutomatonMissing("gone")
+        return fake_handlers.open_quick(settings)(job, context)
+
+    return handle
+
+
+def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
+    captions_dir: Path, compiles: list[Spec]
+) -> None:
+    workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
+
+    async def story() -> None:
+        async with running(captions_dir, workers) as (service, _):
+            assert (await service.generate(order())).result.choices
+
+    asyncio.run(story())
+    assert compiles == [SPEC, SPEC]
+
+
+def test_an_automaton_given_by_hash_that_is_dropped_on_the_way_is_unknown(captions_dir: Path) -> None:
+    workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
+
+    async def story() -> None:
+        async with running(captions_dir, workers) as (service, _):
+            automaton = (await service.compile(SPEC)).automaton
+            with pytest.raises(JobFailed) as failed:
+                await service.generate(order(None, automaton))
+            assert failed.value.error == "AutomatonMissing"
+
+    asyncio.run(story())
+
+
+def test_a_request_that_takes_too_long_ends_and_its_job_is_called_off(captions_dir: Path) -> None:
+    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
+
+    async def story() -> None:
+        fake_handlers.reset()
+        async with running(captions_dir, workers) as (service, _):
+            with pytest.raises(DeadlineExceeded):
+                await service.generate(order(timeout_s=0.3))
+            assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
+
+    asyncio.run(story())
+
+
+def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
+    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
+
+    async def story() -> None:
+        async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
+            automaton = (await service.compile(SPEC)).automaton
+            waiting = [asyncio.create_task(service.generate(order(None, automaton))) for _ in range(6)]
+            done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            assert all(isinstance(task.exception(), QueueFull) for task in done)
+            assert pending
+            for task in pending:
+                task.cancel()
+
+    asyncio.run(story())
+
+
+def test_without_workers_every_request_says_what_is_missing(captions_dir: Path) -> None:
+    calls: list[Callable[[Service], Awaitable[object]]] = [
+        lambda service: service.compile(SPEC),
+        lambda service: service.check(RegexSpec("a"), "a"),
+        lambda service: service.generate(order()),
+    ]
+
+    async def story() -> None:
+        async with running(captions_dir, {}) as (service, _):
+            for call in calls:
+                with pytest.raises(NotReady) as refused:
+                    await call(service)
+                assert "worker is alive" in refused.value.reasons[0]
+
+    asyncio.run(story())
+
+
+def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
+    def open_telling(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            context.progress(Progress("decode", 1, 8))
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return handle
+
+    async def story() -> None:
+        seen: list[Progress] = []
+        workers = {"compile": compile_handler.open_handler, "generate": open_telling}
+        async with running(captions_dir, workers) as (service, _):
+            service.observer = seen.append
+            answer = await service.generate(order())
+            assert isinstance(answer.compiled, CompileResult)
+            assert Progress("compile") in seen
+            assert Progress("decode", 1, 8) in seen
+
+    asyncio.run(story())

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from app.errors import SettingsInvalid
+from app.settings import BUILT_IN_MODEL, Settings, read_settings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    settings = read_settings({})
+    assert settings == dataclasses.replace(Settings(), secret=settings.secret)
+    assert (settings.model, settings.store, settings.broker) == (BUILT_IN_MODEL, "memory://", "memory://")
+    assert settings.embedded_workers == ("compile", "generate")
+    assert settings.model_id == "captions"
+
+
+def test_every_kind_of_setting_is_read() -> None:
+    settings = read_settings(
+        {
+            "ABS_MODEL": "some/model", "ABS_PORT": "9000", "ABS_DEADLINE_S_DEFAULT": "1.5",
+            "ABS_EMBEDDED_WORKERS": "compile, compile",
+            "ABS_SECRET": "s" * 16, "ABS_DFA_STATES_MAX": "77", "ABS_COMPILE_S_MAX": "0.5",
+        }
+    )
+    assert (settings.model, settings.port, settings.deadline_s_default) == ("some/model", 9000, 1.5)
+    assert settings.embedded_workers == ("compile", "compile")
+    assert (settings.secret, settings.limits.dfa_states_max, settings.limits.compile_s_max) == (b"s" * 16, 77, 0.5)
+    assert settings.model_id == "some/model"
+
+
+def test_no_embedded_workers_is_a_choice() -> None:
+    assert read_settings({"ABS_EMBEDDED_WORKERS": ""}).embedded_workers == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_BEAMS_MAX", "0"), ("ABS_BEAMS_MAX", "many"),
+        ("ABS_MODEL", ""),
+        ("ABS_DEADLINE_S_DEFAULT", "soon"), ("ABS_DEADLINE_S_DEFAULT", "1000"), ("ABS_DEADLINE_S_DEFAULT", "nan"),
+        ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
+        ("ABS_LOG_LEVEL", "loud"), ("ABS_BODY_BYTES_MAX", ""),
+    ],
+)
+def test_a_faulty_value_is_refused_and_its_variable_named(variable: str, value: str) -> None:
+    with pytest.raises(SettingsInvalid, match=variable):
+        read_settings({variable: value})
+
+
+def test_the_secret_is_not_shown_and_not_shared() -> None:
+    one, other = Settings(), Settings()
+    assert one.secret != other.secret
+    assert repr(one.secret) not in repr(one)

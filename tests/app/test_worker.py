@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from app.broker.memory import MemoryBroker
+from app.errors import JobCancelled
+from app.handlers.base import Context, Handler, OpenHandler
+from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Result, dump, load
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from app.worker import serve
+from tests.app import fake_handlers
+
+S_MAX = 20.0
+
+
+def job(deadline_in_s: float = 60.0) -> GenerateJob:
+    return GenerateJob("abs-1", "0" * 64, "a", 8, 4, "abs", 0.5, 1.0, 1, "log_prob", False, time.time() + deadline_in_s)
+
+
+@asynccontextmanager
+async def worker(open_handler: OpenHandler) -> AsyncIterator[tuple[MemoryBroker, MemoryStore]]:
+    broker, store = MemoryBroker(16), MemoryStore(1000)
+    async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
+        task = group.create_task(serve("q", open_handler, broker, store, Settings()))
+        yield broker, store
+        task.cancel()
+
+
+async def until(broker: MemoryBroker, reason: str) -> None:
+    while [presence.reason for presence in await broker.workers("q")] != [reason]:
+        await asyncio.sleep(0.005)
+
+
+def test_a_handler_that_breaks_fails_its_job_and_not_the_worker() -> None:
+    async def story() -> None:
+        async with worker(fake_handlers.open_broken) as (broker, _):
+            for key in "ab":
+                failure = load(await broker.result(await broker.submit("q", key, dump(job()))))
+                assert isinstance(failure, Failure)
+                assert failure.error == "InternalError"
+                assert "MARKER" not in failure.detail
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\x80\x04pickle", dump(Progress("decode"))])
+def test_a_body_that_is_no_job_is_answered_so(body: bytes) -> None:
+    async def story() -> None:
+        async with worker(fake_handlers.open_quick) as (broker, _):
+            failure = load(await broker.result(await broker.submit("q", "a", body)))
+            assert isinstance(failure, Failure)
+            assert failure.error == "MessageInvalid"
+            assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateResult)
+
+    asyncio.run(story())
+
+
+def test_calling_a_job_off_stops_its_handler() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with worker(fake_handlers.open_patient) as (broker, _):
+            job_id = await broker.submit("q", "a", dump(job()))
+            await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+            await broker.cancel(job_id)
+            with pytest.raises(JobCancelled):
+                await broker.result(job_id)
+            assert fake_handlers.stopped.is_set()
+
+    asyncio.run(story())
+
+
+def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with worker(fake_handlers.open_patient) as (broker, _):
+            await broker.submit("q", "a", dump(job()))
+            await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+        assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("deadline_in_s", [-1.0, 0.1])
+def test_a_job_past_its_deadline_says_so(deadline_in_s: float) -> None:
+    async def story() -> None:
+        async with worker(fake_handlers.open_patient) as (broker, _):
+            failure = load(await broker.result(await broker.submit("q", "a", dump(job(deadline_in_s)))))
+            assert isinstance(failure, Failure)
+            assert failure.error == "DeadlineExceeded"
+
+    asyncio.run(story())
+
+
+def test_a_handler_that_cannot_be_opened_is_reported_and_takes_no_jobs() -> None:
+    async def story() -> None:
+        async with worker(fake_handlers.open_never) as (broker, _):
+            await until(broker, "cannot start (RuntimeError)")
+            job_id = await broker.submit("q", "a", dump(job()))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(broker.result(job_id), 0.05)
+
+    asyncio.run(story())
+
+
+def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
+    def open_busy(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            assert context.load("k") is None
+            context.save("k", b"v", 10)
+            assert context.load("k") == b"v"
+            context.discard("k", b"v")
+            assert context.load("k") is None
+            context.save("left", b"behind", 10)
+            for step in (1, 2, 3):
+                context.progress(Progress("decode", step, 3))
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return handle
+
+    async def story() -> None:
+        async with worker(open_busy) as (broker, store):
+            job_id = await broker.submit("q", "a", dump(job()))
+            events = [load(event) async for event in broker.events(job_id)]
+            assert events == [Progress("decode", step, 3) for step in (1, 2, 3)]
+            assert isinstance(load(await broker.result(job_id)), GenerateResult)
+            assert await store.get("left") == b"behind"
+
+    asyncio.run(story())

@@ -1,0 +1,91 @@
+"""The whole way on trained models: constraint, real vocabulary, search, trace, and the verdict of the definitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from compiler.pipeline import compile_spec
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
+from compiler.text_automaton import answer_text
+from compiler.tokenizer_json import vocabulary_from_tokenizer_json
+from compiler.vocabulary import Vocabulary
+from decoding.model import HuggingFaceModel
+from decoding.search import SearchOptions, generate
+from decoding.trace import replay
+from tests.fuzz_cases import BUILT_IN
+from tests.reference_text import satisfies
+
+Loaded = tuple[HuggingFaceModel, Vocabulary, list[int]]
+MANY_TOKENS_A_CHARACTER: list[Spec] = [
+    RegexSpec("😀{2}日本語?é"),
+    RegexSpec(r"[一-龥]{3}。"),
+    RegexSpec(r"\w+ – \W{2}"),
+    LtlfSpec("F(日本) & F(é) & G(!nomatch)"),
+    LtlfSpec('F "😀" & X X last'),
+    LtlfSpec("F smile", (("smile", Proposition(regex="[😀-😏]")),)),
+    KeywordsSpec((("café",), ("日本", "中文"), ("😀",)), ordered=True),
+    KeywordsSpec((("naïve",), ("Ωμέγα",))),
+]
+PLAIN: list[Spec] = [
+    LtlfSpec("(!cat & !dog) U (girl & X F cat) & F dog & F dot & G(dot -> last)"),
+    RegexSpec(r"[A-Z][a-z]+( [a-z]+){3,9}\."),
+    KeywordsSpec((("play", "plays", "playing"), ("park",), ("friend", "friends")), ordered=True),
+    LtlfSpec("G(!the & !a) & F ball"),
+]
+
+
+def load(folder: Path, prompt: str) -> Loaded:
+    model = HuggingFaceModel.load(str(folder))
+    file = folder / "tokenizer.json"
+    vocabulary = vocabulary_from_tokenizer_json(file.read_text(encoding="utf-8"), model.vocab_size, model.eos_ids)
+    return model, vocabulary, Tokenizer.from_file(str(file)).encode(prompt).ids
+
+
+@pytest.fixture(scope="module")
+def captions() -> Loaded:
+    return load(BUILT_IN, "sentence:")
+
+
+def check(loaded: Loaded, spec: Spec, extra_tokens: int, beams: int) -> None:
+    model, vocabulary, prompt = loaded
+    compiled = compile_spec(spec, vocabulary)
+    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams, n=min(beams, 3))
+    answers = generate(model, prompt, compiled.tokens, options)
+    assert answers
+    for answer in answers:
+        raw = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
+        assert satisfies(spec, answer_text(compiled.text, raw)), raw
+        assert len(answer.tokens) <= options.max_tokens
+        steps = replay(compiled.tokens, answer, model.score(prompt, answer.tokens), options, model.tolerance)
+        assert [step.distance for step in steps][-1] == 0
+
+
+@pytest.mark.parametrize("spec", MANY_TOKENS_A_CHARACTER, ids=str)
+@pytest.mark.parametrize(("extra_tokens", "beams"), [(0, 1), (9, 4)])
+def test_characters_of_several_tokens_work_in_every_form(
+    captions: Loaded, spec: Spec, extra_tokens: int, beams: int
+) -> None:
+    check(captions, spec, extra_tokens, beams)
+
+
+@pytest.mark.parametrize("spec", PLAIN, ids=str)
+def test_the_built_in_model_satisfies(captions: Loaded, spec: Spec) -> None:
+    check(captions, spec, 12, 8)
+
+
+@pytest.mark.parametrize("spec", PLAIN, ids=str)
+@pytest.mark.parametrize("name", ["stories260k", "tinystories-656k"])
+def test_small_models_of_the_other_tokenizer_families_satisfy(shared: Path, name: str, spec: Spec) -> None:
+    check(load(shared / "models" / name, "One day"), spec, 12, 8)
+
+
+def test_without_a_constraint_on_words_the_built_in_model_writes_its_own_caption(captions: Loaded) -> None:
+    model, vocabulary, prompt = captions
+    compiled = compile_spec(RegexSpec("(?s:.*)"), vocabulary)
+    answer = generate(model, prompt, compiled.tokens, SearchOptions(24, 8))[0]
+    text = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
+    assert text.startswith(" A ")
+    assert text.endswith(".")
