@@ -56,15 +56,17 @@ def to_labeller(transducer: CharTransducer, start: int, meter: Meter) -> Labelle
     pairs = np.concatenate([[DEAD], (transducer.next_state.astype(np.int64) * strings + silent).reshape(-1)])
     arrivals, code = np.unique(pairs, return_inverse=True)  # the dead arrival sorts first: its code is DEAD
     expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, meter)
+    target_of, emission_of = (part.astype(np.int32) for part in np.divmod(arrivals, strings))
+    completed = np.maximum(expanded.table, 0)
+    target, emission = target_of[completed], emission_of[completed]
     inside = expanded.table < 0
-    arrival = arrivals[np.where(inside, DEAD, expanded.table)]
-    target = np.where(inside, states - 1 - expanded.table, arrival // strings)
-    emission = np.where(inside, 0, arrival % strings)
+    target[inside] = states - 1 - expanded.table[inside]
+    emission[inside] = 0
     flush = np.concatenate([transducer.flush, np.full(expanded.inner, NO_END)])
     return Labeller(
         expanded.byte_class.astype(np.int32),
-        target.astype(np.int32),
-        emission.astype(np.int32),
+        target,
+        emission,
         flush.astype(np.int32),
         states,
         transducer.strings,

@@ -1,4 +1,4 @@
-"""Equal rows of an integer matrix, found by 64-bit hashes and confirmed by comparison."""
+"""Rows of integer matrices: equal ones found by 64-bit hashes and confirmed by comparison, and room for more."""
 
 from __future__ import annotations
 
@@ -34,3 +34,10 @@ def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return first[order], rank[inverse.reshape(-1)]
+
+
+def grown(table: np.ndarray, rows: int) -> np.ndarray:
+    """The same table with room for `rows` rows; what is in the new ones is arbitrary."""
+    larger = np.empty((rows, *table.shape[1:]), dtype=table.dtype)
+    larger[: len(table)] = table
+    return larger

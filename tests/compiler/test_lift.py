@@ -151,6 +151,12 @@ def plain() -> TokenAutomaton:
     return from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, (1,))
 
 
+def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
+    table = np.array([[0, 1], [1, 1]])
+    assert from_table(np.array([0, 1, 0]), table, np.array([False, True]), 0, (2,)).min_tokens == 2
+    assert from_table(np.array([0, 0, 0]), table, np.array([False, True]), 0, (2,)).min_tokens == UNREACHABLE
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

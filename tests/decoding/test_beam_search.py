@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -172,9 +174,8 @@ def test_an_automaton_without_an_accepted_text_is_refused_before_the_first_token
 
 
 def test_an_automaton_whose_distances_count_a_column_that_no_id_reads_is_our_fault_not_an_empty_answer() -> None:
-    automaton = from_table(
-        np.zeros(4, dtype=np.int64), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (3,)
-    )
+    honest = from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (3,))
+    automaton = dataclasses.replace(honest, token_class=np.array([0, 0, 0, 2], dtype=np.int32))
     assert automaton.min_tokens == 2
     with pytest.raises(SearchExhausted):
         generate(HashModel(4, (3,)), (0,), automaton, SearchOptions(max_tokens=2))
