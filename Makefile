@@ -1,0 +1,65 @@
+# Everything runs in .venv, made once from pyproject.toml and constraints.txt.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve check test bench fuzz lock clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+N ?= 2000
+EXTRAS := compile,inference,dev
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export OMP_WAIT_POLICY ?= PASSIVE
+
+help:
+	@echo "make setup   install into $(VENV)"
+	@echo "make demo    start the service with its built-in model, send the README's three requests, stop"
+	@echo "make serve   the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
+	@echo "make check   lint and types"
+	@echo "make test    check, then all tests"
+	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
+	@echo "make bench   the benchmarks, which write benchmarks/RESULTS.md"
+	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "installing into $(VENV) (the first time fetches PyTorch: some minutes)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint constraints.txt
+	@touch $@
+
+demo: $(INSTALLED)
+	@$(BIN)/abs demo
+
+HOST ?= 127.0.0.1
+PORT ?= 8000
+serve: $(INSTALLED)
+	$(BIN)/abs serve --host $(HOST) --port $(PORT)
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine.
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+fuzz: $(INSTALLED)
+	$(BIN)/python -m tests.fuzz --cases $(N)
+
+bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),reference]' --constraint constraints.txt
+	$(BIN)/python -m benchmarks.compile
+
+lock:
+	rm -rf .cache/lock
+	$(PYTHON) -m venv .cache/lock
+	.cache/lock/bin/python -m pip install --quiet '.[$(EXTRAS),reference]'
+	.cache/lock/bin/python -m pip freeze --exclude abs-server | sed 's/+[a-z0-9.]*$$//' > constraints.txt
+	rm -rf .cache/lock
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
