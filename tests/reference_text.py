@@ -5,11 +5,12 @@ Shares nothing with the compiler but the spec's types and, for LTLf, the parsed 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
 from compiler.limits import Limits, Meter
-from compiler.ltlf_syntax import parse_formula, propositions_of
+from compiler.ltlf_syntax import Formula, parse_formula, propositions_of
 from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
 from tests import reference_ltlf
 
@@ -24,13 +25,12 @@ def satisfies(spec: Spec, text: str) -> bool:
         case KeywordsSpec():
             return _keywords_hold(spec, text)
         case LtlfSpec():
-            formula = parse_formula(spec.formula, Meter(Limits(formula_chars_max=10**6)))
-            return reference_ltlf.satisfies(formula, word_trace(spec, text))
+            return reference_ltlf.satisfies(_formula(spec.formula), word_trace(spec, text))
 
 
 def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
     """nu(text): the propositions of each unit, by design 3's one line of Python."""
-    names = propositions_of(parse_formula(spec.formula, Meter(Limits(formula_chars_max=10**6))))
+    names = propositions_of(_formula(spec.formula))
     declared = dict(spec.propositions)
     patterns = {name: _pattern(proposition) for name, proposition in declared.items()}
     for name in names:
@@ -38,6 +38,11 @@ def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
             patterns[name] = _pattern(Proposition(words=(PUNCTUATION.get(name, name),)))
     trace = [frozenset(step) or frozenset({"nomatch"}) for step in _held(patterns, text)]
     return [*trace, frozenset({"eos"})] if "eos" in names else trace
+
+
+@functools.lru_cache
+def _formula(source: str) -> Formula:
+    return parse_formula(source, Meter(Limits(formula_chars_max=10**6)))
 
 
 def _held(patterns: dict[str, re.Pattern[str]], text: str) -> Iterator[set[str]]:
@@ -51,6 +56,7 @@ def _held(patterns: dict[str, re.Pattern[str]], text: str) -> Iterator[set[str]]
         }
 
 
+@functools.lru_cache
 def _pattern(proposition: Proposition) -> re.Pattern[str]:
     if proposition.regex is not None:
         return re.compile(proposition.regex)
