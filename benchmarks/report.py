@@ -119,7 +119,7 @@ def summary(shapes: dict[Shape, list[Row]]) -> str:
                 mean, low = geometric_mean(pairs), min(pairs)
                 lines.append(
                     f"- {engine}, {word}: geometric mean {mean:.1f} over {len(pairs)} finished pairs, "
-                    f"{low:.1f} to {max(pairs):.1f}; pairs that were stopped would raise it"
+                    f"{low:.1f} to {max(pairs):.1f}; stopped ones not counted"
                 )
     return "\n".join(lines) + "\n"
 
