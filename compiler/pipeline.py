@@ -67,18 +67,24 @@ def _propositions(formula: Formula, declared: dict[str, Proposition]) -> dict[st
 
 
 def _keywords(spec: KeywordsSpec) -> tuple[Formula, dict[str, Proposition]]:
-    """The formula of a keyword constraint. In order: (no later one) U (first & X ((no later one) U (second & ...)))."""
+    """The formula of keywords. In order: (none yet) U (the first & X((none of the rest) U (the second & ...))).
+
+    The first itself is among the none: what counts is where it first occurs, also where concepts share a form.
+    """
     names: list[str] = []
     for forms in spec.concepts:
-        names.append(forms[0] if forms[0] not in names else f"{forms[0]} ({len(names) + 1})")
+        name = forms[0]
+        while name in (*names, EOS, NOMATCH):  # a keyword may be one of these words, or be given twice
+            name += "'"
+        names.append(name)
     build = Builder()
     concepts = [build.add(Op.NAME, (), name) for name in names]
     if spec.ordered:
         root = build.add(Op.FINALLY, concepts[-1:])
         for number in range(len(concepts) - 2, -1, -1):
             here = build.add(Op.AND, (concepts[number], build.add(Op.NEXT, (root,))))
-            later = [build.add(Op.NOT, (concept,)) for concept in dict.fromkeys(concepts[number + 1 :])]
-            root = build.add(Op.UNTIL, (build.add(Op.AND, later) if len(later) > 1 else later[0], here))
+            none = [build.add(Op.NOT, (concept,)) for concept in concepts[number:]]
+            root = build.add(Op.UNTIL, (build.add(Op.AND, none), here))
     else:
         found = list(dict.fromkeys(build.add(Op.FINALLY, (concept,)) for concept in concepts))
         root = build.add(Op.AND, found) if len(found) > 1 else found[0]

@@ -16,7 +16,7 @@ from decoding.model import HuggingFaceModel
 
 BUILT_IN = Path(__file__).resolve().parents[1] / "app/models/captions"
 ALPHABET = "ab cB.,é日😀1_-"
-WORDS = ("a", "b", "ab", "ba", "c", "B", "é", "日", "a b", "b.", "a-b", "1", "😀", "ab c")
+WORDS = ("a", "b", "ab", "ba", "c", "B", "é", "日", "a b", "b.", "a-b", "1", "😀", "ab c", "eos")
 NAMES = ("p", "q", "r", "a", "b", "dot", "nomatch", "eos")
 
 
