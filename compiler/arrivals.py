@@ -26,6 +26,7 @@ class Functions:
 
     def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], meter: Meter) -> None:
         self._meter = meter
+        meter.charge("table_bytes_max", len(strings) * letters.states * 4)
         self._moves = [self._move(letters, string) for string in strings]
         self._live = live_states(letters)
         self._ids: dict[bytes, int] = {}

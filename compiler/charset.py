@@ -205,10 +205,10 @@ def minterms(sets: Sequence[CharSet]) -> Minterms:
     owner = np.repeat(np.arange(len(sets)), [len(one) for one in sets]) if sets else np.zeros(0, dtype=np.int64)
     cuts = np.unique(np.concatenate([[0, *SURROGATES], flat.reshape(-1)]))
     cuts = cuts[cuts < CODE_POINTS]
-    steps = np.zeros((len(sets) + 1, len(cuts) + 1), dtype=np.int32)
+    steps = np.zeros((len(sets) + 1, len(cuts) + 1), dtype=np.int8)  # a set's intervals are apart: sums are 0 or 1
     steps[owner, np.searchsorted(cuts, flat[:, 0])] += 1
     steps[owner, np.searchsorted(cuts, flat[:, 1])] -= 1
-    inside = np.cumsum(steps[:, :-1], axis=1).astype(bool)
+    inside = np.cumsum(steps[:, :-1], axis=1, dtype=np.int8).astype(bool)
     real = cuts != SURROGATES[0]
     first, which = unique_rows(np.packbits(inside[:, real], axis=0).T)
     cell = np.full(len(cuts), NO_MINTERM, dtype=np.int32)

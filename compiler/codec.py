@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from compiler.compiled import Compiled
 from compiler.dfa import Dfa
-from compiler.errors import ArtefactInvalid, CompileError
+from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.labeller import Labeller
 from compiler.spec import spec_from_json, spec_to_json
 from compiler.text_automaton import TextAutomaton
@@ -40,7 +40,7 @@ def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.
 
 
 def encode(compiled: Compiled, secret: bytes) -> bytes:
-    """The bytes of a compiled constraint, signed with `secret`."""
+    """The bytes of a compiled constraint, signed with `secret`. Raises LimitExceeded for more than `decode` takes."""
     text = compiled.text
     arrays = {
         **_arrays("labeller", text.labeller, _LABELLER),
@@ -52,6 +52,8 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
     }
     raw = save(arrays)
     body = zstandard.ZstdCompressor(level=3).compress(raw)
+    if len(raw) > RAW_BYTES_MAX or len(body) + _HEADER.size > BLOB_BYTES_MAX:
+        raise LimitExceeded("blob_bytes_max", BLOB_BYTES_MAX, len(body))
     head = _HEADER.pack(MAGIC, len(raw), len(body), bytes(32))
     return _HEADER.pack(MAGIC, len(raw), len(body), _sign(head, body, secret)) + body
 

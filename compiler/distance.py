@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.limits import Meter
+
 UNREACHABLE = int(np.iinfo(np.int32).max)  # a dead state's distance: compared, never computed with
 
 
@@ -14,6 +16,7 @@ def distances(
     edge_function: np.ndarray,
     function: np.ndarray,
     accepting: np.ndarray,
+    meter: Meter | None = None,
 ) -> np.ndarray:
     """Fewest tokens from each state (l, q) to an accepting one: int32 [L, Q], UNREACHABLE where there is none.
 
@@ -23,54 +26,64 @@ def distances(
     function       int32 [F, Q]  letter state after that
     accepting      bool  [L, Q]
 
-    Breadth first, backwards, one round per distance: a round looks only at the edges into states that the
-    round before has settled, and treats the Q letter states of a labeller state as one packed bit set.
+    Breadth first, backwards, one round per distance. A round touches only the edges into the labeller states at which
+    the round before has settled something, and treats their Q letter states as one packed bit set.
+    Raises LimitExceeded over `compile_s_max`.
     """
-    labeller_states, letter_states = accepting.shape
-    distance = np.full((labeller_states, letter_states), UNREACHABLE, dtype=np.int32)
-    distance[accepting] = 0
+    distance = np.where(accepting, 0, UNREACHABLE).astype(np.int32)
     settled = accepting.copy()
-    fresh: np.ndarray = accepting
-    by_edge = _order(edge)
-    edge_sorted, source_sorted = edge[by_edge], source[by_edge]
-    used = np.unique(edge)
-    starts = np.searchsorted(edge_sorted, used)
-    ends = np.searchsorted(edge_sorted, used, side="right")
-    target, effect = edge_target[used], edge_function[used]
-    plain = (function == np.arange(letter_states)).all(axis=1)[effect]  # these edges leave the letter state as it is
+    into, sources = _Index(edge_target, len(accepting)), _Index(edge, len(edge_target))
+    plain = (function == np.arange(function.shape[1])).all(axis=1)[edge_function]  # edges that keep the letter state
+    rows = np.flatnonzero(accepting.any(axis=1))
+    fresh = accepting[rows]  # [n, Q]: what the round before has settled, by labeller state
     round_number = 0
-    while fresh.any():
+    while rows.size:
+        if meter:
+            meter.tick()
         round_number += 1
-        hit = np.logical_or.reduce(fresh, axis=1)[target]
-        silent, loud = np.flatnonzero(hit & plain), np.flatnonzero(hit & ~plain)
-        # [A, Q] as bits: the letter states from which an edge leads to a fresh pair
-        before = np.concatenate(
+        edges, leads_to = into.of(rows)
+        silent, loud = np.flatnonzero(plain[edges]), np.flatnonzero(~plain[edges])
+        before = np.concatenate(  # [E, Q] as bits: the letter states from which an edge leads to a fresh pair
             [
-                np.packbits(fresh, axis=1)[target[silent]],
-                np.packbits(fresh[target[loud, None], function[effect[loud]]], axis=1),
+                np.packbits(fresh, axis=1)[leads_to[silent]],
+                np.packbits(fresh[leads_to[loud, None], function[edge_function[edges[loud]]]], axis=1),
             ]
         )
-        active = np.concatenate([silent, loud])
+        edges = edges[np.concatenate([silent, loud])]
         some = np.flatnonzero(before.any(axis=1))
-        active, before = active[some], before[some]
-        reached = np.zeros((labeller_states, before.shape[1]), dtype=np.uint8)
-        if active.size:
-            counts = ends[active] - starts[active]
-            row = np.repeat(np.arange(len(active)), counts)
-            position = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + starts[active][row]
-            _or_rows(reached, source_sorted[position], before, row)
-        fresh = np.unpackbits(reached, axis=1, count=letter_states).astype(bool) & ~settled
-        distance[fresh] = round_number
-        settled |= fresh
+        pair, by_edge = sources.of(edges[some])
+        rows, reached = _or_rows(source[pair], before[some], by_edge)
+        new = np.unpackbits(reached, axis=1, count=accepting.shape[1]).astype(bool) & ~settled[rows]
+        grew = np.flatnonzero(new.any(axis=1))
+        rows, fresh = rows[grew], new[grew]
+        settled[rows] |= fresh
+        distance[rows] = np.where(fresh, round_number, distance[rows])
     return distance
 
 
-def _or_rows(out: np.ndarray, index: np.ndarray, rows: np.ndarray, row: np.ndarray) -> None:
-    """out[index[i]] |= rows[row[i]] for every i, with repeated indices."""
+class _Index:
+    """The places at which each key 0..K-1 stands in an array."""
+
+    def __init__(self, keys: np.ndarray, count: int) -> None:
+        self._order = _order(keys)
+        self._first = np.searchsorted(keys[self._order], np.arange(count + 1))
+
+    def of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The places of `keys` [n], and for each place which of them stands there: two int64 arrays."""
+        begin = self._first[keys]
+        counts = self._first[keys + 1] - begin
+        which = np.repeat(np.arange(len(keys)), counts)
+        return self._order[np.arange(len(which)) + (begin - (np.cumsum(counts) - counts))[which]], which
+
+
+def _or_rows(index: np.ndarray, rows: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each distinct index the union of its rows[row[i]]: the indices, ascending, and the unions."""
+    if not index.size:
+        return index, rows[row]
     order = _order(index)
     index, row = index[order], row[order]
     first = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]]))
-    out[index[first]] = np.bitwise_or.reduceat(rows[row], first, axis=0)
+    return index[first], np.bitwise_or.reduceat(rows[row], first, axis=0)
 
 
 def _order(keys: np.ndarray) -> np.ndarray:

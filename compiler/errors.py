@@ -26,7 +26,7 @@ class SpecError(CompileError):
 class SpecSyntaxError(SpecError):
     """The constraint does not parse.
 
-    position  0-based character offset of the fault in the source, None where there is no offset
+    position  0-based character offset of the fault in the source, None where there is no offset; so line and column
     expected  what would have been accepted there, in words
     field     the path of the faulty field within the constraint ("ltlf", "propositions.dog.regex")
     """
@@ -40,17 +40,18 @@ class SpecSyntaxError(SpecError):
         self.expected = expected
         self.field = field
         before = source[: position or 0]
-        self.line = before.count("\n") + 1
-        self.column = len(before) - (before.rfind("\n") + 1) + 1
+        self.line = None if position is None else before.count("\n") + 1
+        self.column = None if position is None else len(before) - (before.rfind("\n") + 1) + 1
 
 
 class SpecUnsupported(SpecError):
-    """A construct that is understood and refused. `construct` names it ("back-reference")."""
+    """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is."""
 
-    def __init__(self, message: str, *, construct: str, position: int | None = None) -> None:
+    def __init__(self, message: str, *, construct: str, position: int | None = None, field: str = "") -> None:
         super().__init__(message)
         self.construct = construct
         self.position = position
+        self.field = field
 
 
 class SpecUnsatisfiable(SpecError):
@@ -66,15 +67,20 @@ class SpecUnspellable(SpecError):
 
 
 class LimitExceeded(CompileError):
-    """A compile outgrew a budget of ours. `limit` is the name of the setting, `cap` its value."""
+    """A compile outgrew a budget of ours. `limit` is the name of the setting, `cap` its value.
+
+    value  what it had grown to when it was stopped, which may be far from what it needs
+    """
 
     def __init__(self, limit: str, cap: float, value: float) -> None:
-        super().__init__(
-            f"the constraint needs {limit.removesuffix('_max')} = {value:g}, over the limit {limit} = {cap:g}"
-        )
+        super().__init__(f"the constraint needs more than the limit {limit} = {cap:g}")
         self.limit = limit
         self.cap = cap
         self.value = value
+
+
+class CompileCancelled(CompileError):
+    """The compilation was called off from outside."""
 
 
 class EngineFailure(CompileError):

@@ -142,7 +142,7 @@ def lift(labeller: Labeller, letters: Dfa, vocabulary: Vocabulary, meter: Meter)
     token_class[vocabulary.inner_trie.ids] = outer.shape[1] + 1 + inner_column  # the EOS class stands between
     token_class[list(vocabulary.eos_ids)] = outer.shape[1]
     outer = _with_end(labeller, functions, arrivals, outer)
-    return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids)
+    return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids, meter)
 
 
 def _with_end(labeller: Labeller, functions: Functions, arrivals: Arrivals, outer: np.ndarray) -> np.ndarray:
@@ -169,6 +169,7 @@ def _assemble(
     inner: np.ndarray,
     token_class: np.ndarray,
     eos_ids: tuple[int, ...],
+    meter: Meter,
 ) -> TokenAutomaton:
     """Number the arrivals that tokens reach as edges, compute the distances and check the whole."""
     number, found = _numbers(outer, inner, len(arrivals))
@@ -182,7 +183,7 @@ def _assemble(
     edge_function, function = arrivals.function[found], functions.table()
     accepting = np.zeros((labeller.states + 1, letters.states), dtype=bool)
     accepting[between] = letters.accepting
-    distance = distances(*_pairs(edge_outer, edge_inner), edge_target, edge_function, function, accepting)
+    distance = distances(*_pairs(edge_outer, edge_inner), edge_target, edge_function, function, accepting, meter)
     start = labeller.start * letters.states + letters.start
     return TokenAutomaton(
         token_class, edge_outer, edge_inner, edge_target, edge_function, function, distance.reshape(-1), start, eos_ids

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from compiler.errors import LimitExceeded
+from compiler.errors import CompileCancelled, LimitExceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,22 +15,26 @@ class Limits:
 
     formula_chars_max: int = 4_096
     pattern_chars_max: int = 2_048
-    keyword_chars_max: int = 2_048
+    keyword_chars_max: int = 2_048  # of all keywords, and of all words of propositions, together
     nesting_depth_max: int = 64
     propositions_max: int = 32
     letters_max: int = 1_024
     bdd_nodes_max: int = 500_000
-    nfa_positions_max: int = 20_000
+    nfa_positions_max: int = 10_000
     dfa_states_max: int = 20_000
     table_bytes_max: int = 128 * 2**20
     compile_s_max: float = 10.0
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Meter:
     """Watches one compilation: each stage reports what it has grown to, and the first to outgrow its cap stops."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None = None) -> None:
         self.limits = limits
+        self._cancelled = cancelled
         self._started = time.monotonic()
 
     def charge(self, limit: str, value: int) -> None:
@@ -39,7 +44,9 @@ class Meter:
             raise LimitExceeded(limit, cap, value)
 
     def tick(self) -> None:
-        """Raise LimitExceeded when the compilation has run longer than `compile_s_max` (wall seconds)."""
+        """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled when called off."""
+        if self._cancelled is not None and self._cancelled():
+            raise CompileCancelled("the compilation was called off")
         elapsed = time.monotonic() - self._started
         if elapsed > self.limits.compile_s_max:
             raise LimitExceeded("compile_s_max", self.limits.compile_s_max, elapsed)

@@ -5,10 +5,11 @@ Owns the syntax, the flags and the refusals. Knows nothing of automata.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -94,7 +95,6 @@ _MULTILINE_ONLY = (_constants.AT_BEGINNING, _constants.AT_END)
 _ASCII, _DOTALL, _IGNORECASE, _MULTILINE = int(re.ASCII), int(re.DOTALL), int(re.IGNORECASE), int(re.MULTILINE)
 _TYPE_FLAGS = int(re.ASCII | re.LOCALE | re.UNICODE)
 _TEMPLATE = getattr(_constants, "SRE_FLAG_TEMPLATE", 0)  # gone from Python 3.13
-_MESSAGE_CHARS_MAX = 100  # the parser's messages quote names as long as the pattern
 _warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole process shares
 
 
@@ -111,17 +111,32 @@ def parse_pattern(pattern: str, meter: Meter) -> Node:
     return _Reader(meter).sequence(tree, int(tree.state.flags), 0)
 
 
+@contextlib.contextmanager
+def blame_field(field: str) -> Iterator[None]:
+    """Have the faults of a pattern name the field of the constraint that it stands in."""
+    try:
+        yield
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        error.field = field
+        raise
+
+
+def _said(error: Exception) -> str:
+    """What `re` says is wrong, without the group or character names that it quotes from the pattern."""
+    return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
+
+
 def _parse(pattern: str, meter: Meter) -> Any:
     try:
         with _warnings_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _parser.parse(pattern)
     except re.error as error:
-        message = f"not a pattern: {error.msg[:_MESSAGE_CHARS_MAX]}"
-        raise SpecSyntaxError(message, source=pattern, position=error.pos) from error
+        message = f"not a pattern: {_said(error)}"
+        raise SpecSyntaxError(message, source=pattern, position=error.pos) from None
     except (OverflowError, ValueError) as error:  # a repetition number too large; flags that exclude each other
-        message = f"not a pattern: {str(error)[:_MESSAGE_CHARS_MAX]}"
-        raise SpecSyntaxError(message, source=pattern) from error
+        message = f"not a pattern: {_said(error)}"
+        raise SpecSyntaxError(message, source=pattern) from None
     except RecursionError:
         cap = meter.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, pattern.count("(")) from None

@@ -13,6 +13,7 @@ from compiler.errors import SpecSyntaxError
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
 T = TypeVar("T")
+_NAME_CHARS_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +122,23 @@ def _strings(value: object, field: str) -> tuple[str, ...]:
     return tuple(_typed(item, str, f"{field}.{number}", "a string") for number, item in enumerate(items))
 
 
+def _shown(name: str) -> str:
+    """A caller's own name as errors repeat it: whole where it is short and plain, else not at all."""
+    return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
+
+
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
     for name in fields:
         if name not in allowed:
             raise SpecSyntaxError(
-                f"unknown field {name!r} in {where}; it takes {', '.join(allowed)}",
-                field=name,
+                f"unknown field {_shown(name)!r} in {where}; it takes {', '.join(allowed)}",
+                field=_shown(name),
                 expected=", ".join(allowed),
             )
 
 
 def _proposition(name: str, value: object) -> Proposition:
-    field = f"propositions.{name}"
+    field = f"propositions.{_shown(name)}"
     if isinstance(value, list):
         return Proposition(_strings(value, field))
     fields = _typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")

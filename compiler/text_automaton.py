@@ -13,7 +13,7 @@ import numpy as np
 from compiler.dfa import Dfa
 from compiler.labeller import NO_END, Labeller
 from compiler.lift import lift
-from compiler.limits import Limits, Meter
+from compiler.limits import DEFAULT_LIMITS, Limits, Meter
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.vocabulary import byte_vocabulary
 
@@ -45,6 +45,7 @@ class TextAutomaton:
     letter_names: tuple[tuple[str, ...], ...]
     dfa_state: np.ndarray
     text_start: int
+    limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         if len(self.symbol_names) != self.dfa.symbols:
@@ -59,7 +60,7 @@ class TextAutomaton:
     @functools.cached_property
     def byte_automaton(self) -> TokenAutomaton:
         """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made when first asked for."""
-        return lift(self.labeller, self.letters, _BYTES, Meter(Limits()))
+        return lift(self.labeller, self.letters, _BYTES, Meter(self.limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from compiler.charset import CharSet, Minterms, category, minterms
 from compiler.labeller import DEAD, NO_END, Labeller
 from compiler.limits import Meter
 from compiler.regex import CharNfa, node_nfa, pattern_nfa
-from compiler.regex_syntax import Node, alternation, concat, literal_node, space_run_node
+from compiler.regex_syntax import Node, alternation, blame_field, concat, literal_node, space_run_node
 from compiler.spec import Proposition
 
 NOMATCH = "nomatch"
@@ -40,10 +40,11 @@ class WordLabeller:
     letters: tuple[frozenset[str], ...]
 
 
-def _nfa(proposition: Proposition, meter: Meter) -> CharNfa:
+def _nfa(name: str, proposition: Proposition, meter: Meter) -> CharNfa:
     """The pattern of a proposition: its regex, or the alternation of its words and phrases."""
     if proposition.regex is not None:
-        return pattern_nfa(proposition.regex, meter)
+        with blame_field(f"propositions.{name}.regex"):
+            return pattern_nfa(proposition.regex, meter)
     phrases = [_phrase_node(phrase, not proposition.case_sensitive) for phrase in proposition.words]
     return node_nfa(alternation(phrases), meter)
 
@@ -153,7 +154,6 @@ class _Tracker:
             strings,
             self._patterns.minterms,
         )
-        self._meter.charge("letters_max", len(self._letters))
         return transducer, start, tuple(self._letters)
 
     def _row(self, in_word: bool, positions: int) -> tuple[list[int], list[int]]:
@@ -189,7 +189,9 @@ class _Tracker:
         return self._states[key]
 
     def _letter(self, held: frozenset[str]) -> int:
-        return self._letters.setdefault(held, len(self._letters))
+        number = self._letters.setdefault(held, len(self._letters))
+        self._meter.charge("letters_max", len(self._letters))
+        return number
 
     def _string(self, letters: tuple[int, ...]) -> int:
         return self._strings.setdefault(letters, len(self._strings))
@@ -201,7 +203,10 @@ def word_labeller(propositions: Mapping[str, Proposition], with_eos: bool, meter
     with_eos  one last step is added in which only `eos` holds
     Raises what the patterns' compilers raise, and LimitExceeded over `dfa_states_max` or `letters_max`.
     """
-    named = [(name, _nfa(proposition, meter)) for name, proposition in propositions.items()]
+    named: list[tuple[str, CharNfa]] = []
+    for name, proposition in propositions.items():
+        named.append((name, _nfa(name, proposition, meter)))
+        meter.charge("nfa_positions_max", sum(nfa.positions for _, nfa in named))
     transducer, start, letters = _Tracker(_patterns(named), with_eos, meter).build()
     transducer, start = minimize_transducer(transducer, start, meter)
     return WordLabeller(to_labeller(transducer, start, meter), letters)

@@ -13,10 +13,17 @@ import numpy as np
 import pytest
 
 from compiler.compiled import Compiled
-from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnspellable
+from compiler.errors import (
+    CompileCancelled,
+    LimitExceeded,
+    SpecSyntaxError,
+    SpecUnsatisfiable,
+    SpecUnspellable,
+    SpecUnsupported,
+)
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec, spec_from_json
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
 from compiler.text_automaton import answer_text, check_text
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.vocabulary import Vocabulary, byte_vocabulary
@@ -165,7 +172,7 @@ def brute_distances(automaton: TokenAutomaton) -> np.ndarray:
 
 def test_distances_are_exact_for_random_constraints() -> None:
     draw, checked = random.Random(7), 0
-    pieces = ("a", "b", " ", "ab", " a", "b.", "é", "é"[:1], "1", "-")
+    pieces = ("a", "b", " ", "ab", " a", "b.", "é", "1", "-")
     vocabulary = Vocabulary((None, *(piece.encode() for piece in pieces), b"\xc3", b"\xa9"), (0,))
     while checked < 40:
         try:
@@ -241,6 +248,26 @@ def test_characters_that_no_token_spells_are_named(spec: Spec, characters: tuple
     assert all(f"U+{ord(character):04X}" in str(refusal.value) for character in characters)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "pattern", "characters"),
+    [
+        (("é".encode(), "\u00a8".encode(), b"a"), "è", ("è",)),  # both bytes occur, but never one after the other
+        ((b"\xe6\x97", "日".encode()[2:], b"a"), "日", ()),
+        ((b"\xe6", b"\x97\xa5", b"a"), "日b", ("b",)),
+    ],
+)
+def test_a_character_is_missing_where_no_tokens_write_its_bytes_in_a_row(
+    tokens: tuple[bytes, ...], pattern: str, characters: tuple[str, ...]
+) -> None:
+    vocabulary = Vocabulary((None, *tokens), (0,))
+    if not characters:
+        assert compile_spec(RegexSpec(pattern), vocabulary).tokens.min_tokens == 3
+        return
+    with pytest.raises(SpecUnspellable) as refusal:
+        compile_spec(RegexSpec(pattern), vocabulary)
+    assert refusal.value.characters == characters
+
+
 def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character() -> None:
     with pytest.raises(SpecUnspellable) as refusal:
         compile_spec(RegexSpec("ab"), Vocabulary((None, b"ba"), (0,)))
@@ -260,6 +287,19 @@ def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character
         (KeywordsSpec((("a" * 3_000,),)), Limits(), "keyword_chars_max"),
         (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(), "dfa_states_max"),
         (RegexSpec(r"\w+(?: \w+){0,20}"), Limits(compile_s_max=0.0), "compile_s_max"),
+        (LtlfSpec("F p", (("p", Proposition(tuple(map(chr, range(0x4E00, 0x5700))))),)), Limits(), "keyword_chars_max"),
+        (
+            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a{4000}")) for i in range(3))),
+            Limits(),
+            "nfa_positions_max",
+        ),
+        (
+            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a" * 900)) for i in range(3))),
+            Limits(),
+            "pattern_chars_max",
+        ),
+        (LtlfSpec("F p", tuple((f"p{i}", Proposition(("a",))) for i in range(33))), Limits(), "propositions_max"),
+        (LtlfSpec("F p & F q & F r"), Limits(letters_max=2), "letters_max"),
     ],
 )
 def test_a_constraint_that_outgrows_a_limit_is_refused_by_its_name(spec: Spec, limits: Limits, limit: str) -> None:
@@ -269,6 +309,44 @@ def test_a_constraint_that_outgrows_a_limit_is_refused_by_its_name(spec: Spec, l
     assert limit in str(refusal.value)
 
 
-def test_a_proposition_whose_regex_does_not_parse_is_a_syntax_error() -> None:
-    with pytest.raises(SpecSyntaxError):
-        compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": "("}}}))
+@pytest.mark.parametrize(
+    ("constraint", "field"),
+    [
+        ({"ltlf": "F p & F q", "propositions": {"p": ["a"], "q": {"regex": "a("}}}, "propositions.q.regex"),
+        ({"ltlf": "F p", "propositions": {"p": {"regex": r"(?P=SECRET)"}}}, "propositions.p.regex"),
+        ({"regex": r"\N{SECRET}"}, "regex"),
+        ({"regex": "(?P<SECRET NAME>a)"}, "regex"),
+        ({"ltlf": 'F "  "'}, "ltlf"),
+        ({"ltlf": "F (SECRET"}, "ltlf"),
+    ],
+)
+def test_a_syntax_error_names_the_field_and_repeats_nothing(constraint: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecSyntaxError) as refusal:
+        compile_text(spec_from_json(constraint))
+    assert refusal.value.field == field
+    assert "SECRET" not in str(refusal.value)
+
+
+def test_a_refused_construct_names_the_field_too() -> None:
+    with pytest.raises(SpecUnsupported) as refusal:
+        compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": "(?=a)b"}}}))
+    assert (refusal.value.field, refusal.value.construct) == ("propositions.p.regex", "look-ahead")
+
+
+def test_a_compilation_that_is_called_off_stops() -> None:
+    asked = itertools.count()
+    with pytest.raises(CompileCancelled):
+        compile_spec(RegexSpec(".{5000}"), byte_vocabulary(), cancelled=lambda: next(asked) > 20)
+    with pytest.raises(CompileCancelled):
+        compile_text(LtlfSpec("F dog"), cancelled=lambda: True)
+
+
+def test_lifting_over_bytes_keeps_to_the_limits_given() -> None:
+    with pytest.raises(LimitExceeded, match="table_bytes_max"):
+        compile_text(LtlfSpec(" & ".join(f"F w{i}" for i in range(8))), Limits(table_bytes_max=100_000))
+
+
+def test_distances_of_a_long_chain_are_found_within_the_time_of_a_compile() -> None:
+    assert compile_spec(RegexSpec(".{9000}"), byte_vocabulary()).tokens.min_tokens == 9_001
+    with pytest.raises(LimitExceeded, match="compile_s_max"):
+        compile_spec(RegexSpec(".{9000}"), byte_vocabulary(), Limits(compile_s_max=0.2))

@@ -97,3 +97,11 @@ def test_specs_made_in_python_are_checked_too() -> None:
         LtlfSpec("p", (("p", Proposition(("a",))), ("p", Proposition(("b",)))))
     with pytest.raises(SpecSyntaxError):
         RegexSpec("a", "sometimes")  # type: ignore[arg-type]
+
+
+def test_an_error_repeats_no_long_name() -> None:
+    secret = "SECRET" * 20
+    for constraint in ({"ltlf": "a", secret: 1}, {"ltlf": "a", "propositions": {secret: 3}}):
+        with pytest.raises(SpecSyntaxError) as refusal:
+            spec_from_json(constraint)
+        assert "SECRET" not in str(refusal.value) + refusal.value.field

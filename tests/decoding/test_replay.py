@@ -1,9 +1,13 @@
-"""The replayed trace: what an honest answer shows, and every lie that is found out."""
+"""The replayed trace: what an honest answer shows, and every lie that is found out.
+
+Of tokens that are no answer the true sums are told, so that only the checks of the states can find them out; which
+of them did is known by its words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ import pytest
 from compiler.token_automaton import TokenAutomaton, from_table
 from decoding.errors import ReplayRejected
 from decoding.model import Rescored
+from decoding.ramp import push_up, pushed
 from decoding.search import Hypothesis, SearchOptions, generate
 from decoding.trace import replay
 from tests.decoding.random_automata import random_table
@@ -18,6 +23,7 @@ from tests.fakes import HashModel, ScriptedModel
 
 A, B, OTHER, EOS = range(4)
 OPTIONS = SearchOptions(max_tokens=6, beams=3, alpha_min=0.25)
+TOLERANCE = 1e-4
 
 
 def _a_then_b() -> TokenAutomaton:
@@ -28,10 +34,22 @@ def _a_then_b() -> TokenAutomaton:
     )
 
 
-def _honest() -> tuple[TokenAutomaton, Hypothesis, Rescored]:
-    model = HashModel(4, (EOS,), seed=5)
-    (answer,) = generate(model, (0,), _a_then_b(), OPTIONS)
-    return _a_then_b(), answer, model.score((0,), answer.tokens)
+def _model() -> HashModel:
+    return HashModel(4, (EOS,), seed=5)
+
+
+def _told(
+    automaton: TokenAutomaton, tokens: tuple[int, ...], options: SearchOptions = OPTIONS
+) -> tuple[Hypothesis, Rescored]:
+    """Any tokens as an answer with the true sums of just these tokens, and the model's opinion of them."""
+    rescored = _model().score((), tokens)
+    distance = automaton.distance.tolist()
+    score, state = 0.0, automaton.start
+    for place, (token, own, peak) in enumerate(zip(tokens, rescored.log_probs, rescored.peaks, strict=True)):
+        before, state = state, automaton.advance(state, token)
+        alpha = push_up(distance[before], options.max_tokens - place, options.alpha_min, options.gamma)
+        score += pushed(own, peak, alpha) if distance[state] < distance[before] else own
+    return Hypothesis(tokens, score, sum(rescored.log_probs)), rescored
 
 
 def test_an_honest_answer_replays_and_its_steps_add_up_to_its_sums() -> None:
@@ -65,40 +83,87 @@ def test_a_step_shows_its_push_where_it_came_closer_and_the_plain_log_prob_where
     assert [step.log_prob for step in trace] == pytest.approx(list(z))
 
 
-LIES: dict[str, Callable[[Hypothesis], Hypothesis]] = {
-    "a better log-prob": lambda told: replace(told, log_prob=told.log_prob + 0.5),
-    "a better score": lambda told: replace(told, score=told.score + 0.5),
-    "no number": lambda told: replace(told, score=float("nan")),
-    "no end": lambda told: replace(told, tokens=told.tokens[:-1]),
-    "a forbidden token": lambda told: replace(told, tokens=(B, *told.tokens[1:])),
-    "a token after the end": lambda told: replace(told, tokens=(*told.tokens, EOS)),
-    "an early end": lambda told: replace(told, tokens=(EOS, *told.tokens[1:])),
-    "no progress in time": lambda told: replace(told, tokens=(OTHER, OTHER, OTHER, OTHER, A, B)),
+@pytest.mark.parametrize("max_tokens", [3, 4, 6])
+def test_the_sums_told_of_an_answer_are_those_that_the_search_found(max_tokens: int) -> None:
+    options = replace(OPTIONS, max_tokens=max_tokens, n=3)
+    for answer in generate(_model(), (), _a_then_b(), options):
+        told, _ = _told(_a_then_b(), answer.tokens, options)
+        assert told.score == pytest.approx(answer.score)
+        assert told.log_prob == pytest.approx(answer.log_prob)
+
+
+@pytest.mark.parametrize("tokens", [(A, B, EOS), (A, A, OTHER, B, EOS), (OTHER, OTHER, OTHER, A, B, EOS)])
+def test_any_tokens_that_end_accepted_within_the_budget_replay_with_their_true_sums(tokens: tuple[int, ...]) -> None:
+    told, rescored = _told(_a_then_b(), tokens)
+    assert [step.token for step in replay(_a_then_b(), told, rescored, OPTIONS, TOLERANCE)] == list(tokens)
+
+
+LIES: dict[str, tuple[tuple[int, ...], str]] = {
+    "no tokens": ((), "the answer stops 3 tokens short of acceptance"),
+    "no end": ((A, B), "the answer stops 1 tokens short of acceptance"),
+    "a forbidden token": ((B, A, B, EOS), "token 0 leads to the dead state"),
+    "an early end": ((A, EOS), "token 1 leads to the dead state"),
+    "a second end": ((A, B, EOS, EOS), "token 3 follows the end of the text"),
+    "a token after the end": ((A, B, EOS, A), "token 3 follows the end of the text"),
+    "no progress in time": ((OTHER,) * 4 + (A, B), "after token 3 acceptance is 3 tokens away, with 2 left"),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_rejected(lie: str) -> None:
-    automaton, answer, _ = _honest()
-    told = LIES[lie](answer)
-    rescored = HashModel(4, (EOS,), seed=5).score((0,), told.tokens)
-    with pytest.raises(ReplayRejected):
-        replay(automaton, told, rescored, OPTIONS, 1e-4)
+def test_tokens_that_are_no_answer_are_rejected_though_their_sums_are_true(lie: str) -> None:
+    tokens, words = LIES[lie]
+    told, rescored = _told(_a_then_b(), tokens)
+    with pytest.raises(ReplayRejected, match=words):
+        replay(_a_then_b(), told, rescored, OPTIONS, TOLERANCE)
 
 
-def test_an_answer_over_its_budget_or_rescored_in_part_is_rejected() -> None:
-    automaton, answer, rescored = _honest()
-    assert replay(automaton, answer, rescored, OPTIONS, 1e-4)
-    with pytest.raises(ReplayRejected):
-        replay(automaton, answer, rescored, replace(OPTIONS, max_tokens=len(answer.tokens) - 1), 1e-4)
-    with pytest.raises(ReplayRejected):
-        replay(automaton, answer, Rescored(rescored.log_probs[:-1], rescored.peaks[:-1]), OPTIONS, 1e-4)
+def test_an_answer_over_the_budget_is_rejected_though_its_sums_are_true() -> None:
+    enough = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
+    told, rescored = _told(_a_then_b(), (OTHER, A, B, EOS), enough)
+    assert replay(_a_then_b(), told, rescored, enough, TOLERANCE)
+    with pytest.raises(ReplayRejected, match="the answer has 4 tokens, the budget is 3"):
+        replay(_a_then_b(), told, rescored, replace(enough, max_tokens=3), TOLERANCE)
 
 
 def test_an_answer_that_was_ever_too_far_from_acceptance_is_rejected_though_it_arrives() -> None:
     """Then the distances that the search pruned by are wrong, and the next answer may not arrive."""
-    automaton, answer, rescored = _honest()
+    automaton = _a_then_b()
     distance = automaton.distance.copy()
-    distance[automaton.advance(automaton.start, answer.tokens[0])] += OPTIONS.max_tokens
-    with pytest.raises(ReplayRejected, match="left"):
-        replay(replace(automaton, distance=distance), answer, rescored, OPTIONS, 1e-4)
+    distance[automaton.advance(automaton.start, A)] = OPTIONS.max_tokens
+    wrong = replace(automaton, distance=distance)
+    told, rescored = _told(wrong, (A, B, EOS))
+    with pytest.raises(ReplayRejected, match="after token 0 acceptance is 6 tokens away, with 5 left"):
+        replay(wrong, told, rescored, OPTIONS, TOLERANCE)
+
+
+@pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
+def test_a_wrong_log_prob_of_a_true_answer_is_rejected(off_by: float) -> None:
+    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    with pytest.raises(ReplayRejected, match="the log-probs of the tokens add up to"):
+        replay(_a_then_b(), replace(told, log_prob=told.log_prob + off_by), rescored, OPTIONS, TOLERANCE)
+
+
+@pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
+def test_a_wrong_score_of_a_true_answer_is_rejected(off_by: float) -> None:
+    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    with pytest.raises(ReplayRejected, match="the scores of the tokens add up to"):
+        replay(_a_then_b(), replace(told, score=told.score + off_by), rescored, OPTIONS, TOLERANCE)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_may_be_off_by_the_tolerance_a_token_and_by_no_more(sign: int) -> None:
+    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    near, far = sign * 2.9 * TOLERANCE, sign * 3.1 * TOLERANCE
+    within = replace(told, score=told.score + near, log_prob=told.log_prob - near)
+    assert replay(_a_then_b(), within, rescored, OPTIONS, TOLERANCE)
+    for beyond in (replace(told, score=told.score + far), replace(told, log_prob=told.log_prob + far)):
+        with pytest.raises(ReplayRejected, match="of the tokens add up to"):
+            replay(_a_then_b(), beyond, rescored, OPTIONS, TOLERANCE)
+
+
+@pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
+def test_an_answer_whose_tokens_were_not_rescored_one_by_one_is_rejected(log_probs: int, peaks: int) -> None:
+    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    z, best = (*rescored.log_probs, -1.0), (*rescored.peaks, -1.0)
+    with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
+        replay(_a_then_b(), told, Rescored(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)
