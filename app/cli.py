@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import math
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -19,9 +20,10 @@ import uvicorn
 from rich.console import Console
 from rich.status import Status
 
+from app.api.strict_json import read_json
 from app.client import Client, CreateApp, Refused, Unreachable, in_process, over_http
 from app.demo import LISTENING, ServerFailed, run_demo
-from app.errors import AppError
+from app.errors import AppError, InvalidJson
 from app.jobs import Progress
 from app.model_files import open_model_files
 from app.settings import QUEUES, Settings, read_settings
@@ -32,6 +34,12 @@ OK, USAGE, UNMET, TROUBLE = 0, 2, 3, 4
 UNMET_CODES = ("constraint_unsatisfiable", "budget_too_small")
 Opt = typer.Option
 
+def _finite(value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("must be a finite number")
+    return value
+
+
 Ltlf = Annotated[str | None, Opt(help="an LTLf formula over the words of the text")]
 Prop = Annotated[list[str], Opt(help="NAME=word,phrase,... : what a proposition of --ltlf means; may be repeated")]
 Regex = Annotated[str | None, Opt(help="a pattern that the whole text matches")]
@@ -39,18 +47,35 @@ Keyword = Annotated[list[str], Opt(help="a word that occurs, or its forms: catch
 Ordered = Annotated[bool, Opt("--ordered", help="the keywords occur in the order given")]
 ConstraintJson = Annotated[str | None, Opt("--constraint", help="a constraint object, as JSON")]
 AsJson = Annotated[bool, Opt("--json", help="print the API's JSON")]
+Finite = Annotated[float | None, Opt(callback=_finite)]
 Url = Annotated[str | None, Opt(help="a running service; without it this process does the work")]
 Model = Annotated[str | None, Opt(help="a folder or a Hugging Face name, in place of ABS_MODEL")]
 
 
 def run(create_app: CreateApp) -> int:
     """Run the command line of this process; the exit status. Usage errors end the process themselves, with 2."""
+    if not all(_is_unicode(argument) for argument in sys.argv[1:]):
+        _complain("an argument is not UTF-8")
+        return USAGE
     try:
         _commands(create_app)()
     except (AppError, Unreachable, ServerFailed, httpx2.HTTPError, OSError) as error:
-        Console(stderr=True).print(f"abs: {error}", style="red", markup=False, highlight=False)
+        _complain(str(error))
         return TROUBLE
     return OK
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True).print(f"abs: {message}", style="red", markup=False, highlight=False)
+
+
+def _is_unicode(text: str) -> bool:
+    """False for an argument that holds bytes which are not UTF-8: Python makes halves of surrogate pairs of them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _commands(create_app: CreateApp) -> typer.Typer:
@@ -72,16 +97,20 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         automaton: Annotated[str | None, Opt(help="the hash of a compiled constraint, with --url")] = None,
         max_tokens: Annotated[int | None, Opt(help="the budget in tokens, the end among them")] = None,
         beams: int | None = None, n: Annotated[int | None, Opt("-n", "--n", help="how many answers")] = None,
-        alpha_min: float | None = None, gamma: float | None = None, rank_by: str | None = None,
-        timeout_s: float | None = None,
+        alpha_min: Finite = None, gamma: Finite = None, rank_by: str | None = None, timeout_s: Finite = None,
         trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
         as_json: AsJson = False, url: Url = None, model: Model = None,
     ) -> None:
         """Continue a prompt with a text that satisfies a constraint."""
-        source, given = ("", None) if automaton else _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        if automaton is None:
+            source, given = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        else:
+            source, given = "", None
+            _require_alone(url, ltlf, prop, regex, keyword, ordered, constraint)
         options = {
             "constraint": given, "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
             "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by, "timeout_s": timeout_s,
+            "model": _remote(model, url),
         }
         body = {"prompt": prompt, "trace": trace or not as_json} | {k: v for k, v in options.items() if v is not None}
         _send(_Sender(create_app, url, model, QUEUES, as_json), "/generate", body, show_generated, source)
@@ -94,7 +123,8 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         """Compile a constraint: its sizes, and the least budget that can meet it."""
         source, given = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
         sender = _Sender(create_app, url, model, ("compile",), as_json)
-        _send(sender, "/compile", {"constraint": given}, show_compiled, source)
+        served = {"model": model} if _remote(model, url) else {}
+        _send(sender, "/compile", {"constraint": given, **served}, show_compiled, source)
 
     @app.command()
     def check(
@@ -104,7 +134,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
     ) -> None:
         """Check a text against a constraint."""
         source, given = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
-        whole = sys.stdin.read() if text == "-" else text
+        whole = _standard_input() if text == "-" else text
         sender = _Sender(create_app, url, None, ("compile",), as_json)
 
         def show(console: Console, answer: dict[str, Any]) -> None:
@@ -151,8 +181,10 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr, format=line)
     app = create_app(settings)
-    listener = socket.create_server((settings.host, settings.port), backlog=512)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    family, host = socket.AF_INET, settings.host
+    if ":" in settings.host:
+        family, host = socket.AF_INET6, f"[{settings.host}]"
+    listener = socket.create_server((settings.host, settings.port), family=family, backlog=512)
     print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
         app, log_config=None, log_level=settings.log_level, server_header=False, timeout_graceful_shutdown=10,
@@ -231,15 +263,38 @@ def _constraint(
     if (prop and ltlf is None) or (ordered and not keyword):
         raise typer.BadParameter("--prop goes with --ltlf, --ordered with --keyword")
     if ltlf is not None:
-        return ltlf, {"ltlf": ltlf, "propositions": dict(_proposition(text) for text in prop)}
+        propositions = dict(_proposition(text) for text in prop)
+        if len(propositions) != len(prop):
+            raise typer.BadParameter("--prop gives one name twice; list all its words in one: NAME=word,phrase,...")
+        return ltlf, {"ltlf": ltlf, "propositions": propositions}
     if regex is not None:
         return regex, {"regex": regex}
     if constraint is not None:
         try:
-            return "", json.loads(constraint)
-        except ValueError:
-            raise typer.BadParameter("--constraint is not JSON") from None
+            return "", read_json(constraint.encode())
+        except InvalidJson as error:
+            raise typer.BadParameter(f"--constraint: {error}") from None
     return "", {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
+
+
+def _require_alone(url: str | None, *given: object) -> None:
+    """Raise BadParameter where --automaton stands beside another constraint, or where nobody can know its hash."""
+    if any(option not in (None, [], False) for option in given):
+        raise typer.BadParameter("--automaton names a whole constraint: leave the other constraint options out")
+    if url is None:
+        raise typer.BadParameter("--automaton goes with --url: this process has compiled nothing yet")
+
+
+def _remote(model: str | None, url: str | None) -> str | None:
+    """The name of the model that a running service is asked for; in this process the settings name it."""
+    return model if url is not None else None
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"the standard input is not UTF-8: byte {error.start}") from None
 
 
 def _proposition(text: str) -> tuple[str, list[str]]:

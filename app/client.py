@@ -66,7 +66,11 @@ def _answer(response: httpx2.Response) -> dict[str, Any]:
 async def over_http(url: str) -> AsyncIterator[Client]:
     """A client of a service that runs elsewhere."""
     timeout = httpx2.Timeout(None, connect=CONNECT_S_MAX)  # the service keeps its own deadlines
-    async with httpx2.AsyncClient(base_url=url, timeout=timeout) as http:
+    try:
+        http = httpx2.AsyncClient(base_url=url, timeout=timeout)
+    except httpx2.InvalidURL as error:
+        raise Unreachable(f"{url!r} is not a URL ({error})") from error
+    async with http:
         yield Client(http)
 
 

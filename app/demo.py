@@ -101,7 +101,7 @@ def _ready_url(process: subprocess.Popen[str], words: IO[bytes]) -> str:
                 return url
             problem = response.json()
         time.sleep(0.05)
-    raise ServerFailed(f"the service is not ready: {problem.get('detail') or _last_words(process, words)}")
+    raise ServerFailed(f"the service is not ready: {problem.get('detail', '')}\n{_last_words(process, words)}")
 
 
 def _last_words(process: subprocess.Popen[str], words: IO[bytes]) -> str:

@@ -6,9 +6,11 @@
     |   |-- InvalidRequest        a field is missing, unknown, of the wrong type or out of its range
     |   |-- RequestOverLimit      a field is over a limit of ours; names the limit and its cap
     |   |-- BodyTooLarge          more bytes than we read
+    |   |-- RequestTimeout        the body did not arrive in time
     |   |-- UnsupportedMediaType  the body is not declared as JSON
     |   |-- UnknownAutomaton      no stored constraint has this hash
     |   |-- UnknownModel          another model is served here
+    |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; says how many
     |   |-- RouteNotFound         no such path
     |   |-- MethodNotAllowed      no such method on this path
     |   `-- ClientGone            the caller closed the connection
@@ -27,6 +29,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 
 
@@ -70,6 +73,14 @@ class BodyTooLarge(RequestError):
         self.cap = cap
 
 
+class RequestTimeout(RequestError):
+    """The body did not arrive whole within `timeout_s` seconds."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the body did not arrive within {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+
 class UnsupportedMediaType(RequestError):
     """The body is declared as something other than JSON."""
 
@@ -84,6 +95,15 @@ class UnknownModel(RequestError):
     def __init__(self, served: str) -> None:
         super().__init__(f"this service serves the model {served!r}; leave `model` out, or name that one")
         self.served = served
+
+
+class BudgetTooSmall(RequestError):
+    """The constraint needs more tokens than the request grants, as its compilation already says."""
+
+    def __init__(self, min_tokens: int, max_tokens: int) -> None:
+        super().__init__(f"the constraint needs at least {min_tokens} tokens, max_tokens is {max_tokens}")
+        self.min_tokens = min_tokens
+        self.max_tokens = max_tokens
 
 
 class RouteNotFound(RequestError):
@@ -162,3 +182,10 @@ class InternalError(AppError):
 
 class SettingsInvalid(AppError):
     """The environment is at fault; the message names the variable."""
+
+
+def without_message(error: BaseException) -> str:
+    """An error for the log: its class and where it was raised, and so for its causes; messages may quote a prompt."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    own = f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
+    return own if cause is None else f"{own}from {without_message(cause)}"

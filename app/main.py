@@ -16,16 +16,25 @@ from starlette.exceptions import HTTPException
 
 from app import __version__
 from app.api.body import StrictBody
-from app.api.errors import PROBLEM_TYPE, problem
+from app.api.errors import PROBLEM_TYPE, is_private, problem, shown_path
 from app.api.routes import router
 from app.api.schemas import ProblemBody
-from app.errors import AppError, InternalError, InvalidRequest, MethodNotAllowed, RouteNotFound
+from app.errors import (
+    AppError,
+    InternalError,
+    InvalidRequest,
+    JobFailed,
+    MethodNotAllowed,
+    NotReady,
+    RouteNotFound,
+    without_message,
+)
 from app.jobs import is_own
 from app.model_files import open_model_files
 from app.service import Service
 from app.settings import Settings, read_settings
 from app.wiring import handler_opener, open_broker, open_store
-from app.worker import serve
+from app.worker import LOADING, serve
 from compiler.errors import CompileError
 
 TITLE = "ABS Server"
@@ -38,7 +47,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     chosen = settings or read_settings()
     app = FastAPI(
         title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _lifespan(app, chosen),
-        docs_url=None, redoc_url=None, separate_input_output_schemas=False,
+        docs_url=None, redoc_url=None, separate_input_output_schemas=False, redirect_slashes=False,
     )
     app.include_router(router)
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max)
@@ -73,7 +82,9 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     own = _own_error(error)
     if isinstance(own, InternalError):
-        log.error("request %s failed: %s", name, type(error).__name__)  # the server logs the traceback
+        log.error("request %s failed: %s", name, without_message(error))
+    elif isinstance(own, JobFailed) and is_private(own):
+        log.error("request %s failed: %s: %s", name, own.error, own)
     answer = problem(own, name, headers)
     return Response(answer.body, answer.status, headers=answer.headers)
 
@@ -87,13 +98,15 @@ def _own_error(error: Exception) -> Exception:
             return MethodNotAllowed("this path does not take that method")
         case HTTPException(status_code=404):
             return RouteNotFound("there is no such path")
+        case NotReady():  # what a worker says is for the operator
+            return NotReady(tuple(_public(reason) for reason in error.reasons))
         case _:
             return error if is_own(error) else InternalError("an internal error")
 
 
 def _path(location: tuple[Any, ...]) -> str:
     """`("body", "beams")` as "beams"."""
-    return ".".join(str(part) for part in location[1:]) or str(location[0])
+    return shown_path(".".join(str(part) for part in location[1:]) or str(location[0]))
 
 
 def _message(fault: dict[str, Any]) -> str:
@@ -101,6 +114,12 @@ def _message(fault: dict[str, Any]) -> str:
         return "unknown field"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return message[0].lower() + message[1:]
+
+
+def _public(reason: str) -> str:
+    """Why the service is not ready, without a worker's own words, which may name the operator's files."""
+    worker, colon, words = reason.partition(": ")
+    return reason if not colon or words == LOADING else f"{worker}: the model cannot be loaded; see the log"
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from app.automata import Decoder, summary
+from app.automata import open_decoder, summary
 from app.broker.base import Broker
 from app.errors import (
     AutomatonMissing,
@@ -41,6 +41,7 @@ from app.settings import QUEUES, Settings
 from app.store.base import Store
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
+from compiler.pipeline import check_limits
 from compiler.spec import Spec
 
 R = TypeVar("R", CompileResult, CheckResult, GenerateResult)
@@ -84,12 +85,13 @@ class Service:
         self.files = files
         self._broker = broker
         self._store = store
-        self._decode = Decoder(settings.secret, files.vocabulary.fingerprint)
+        self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         self.observer: Observer | None = None  # told how far each job is, where someone follows
 
     async def compile(self, spec: Spec, model: str | None = None) -> CompileResult:
         """Compile a constraint, or find it stored."""
         self._require_model(model)
+        check_limits(spec, self.settings.limits)  # before anyone hashes it, writes it down or queues it
         async with _deadline(self.settings.deadline_s_default):
             return await self._compiled(spec)
 
@@ -98,6 +100,8 @@ class Service:
         started = time.perf_counter()
         self._require_model(order.model)
         self._require_limits(order)
+        if order.spec is not None:
+            check_limits(order.spec, self.settings.limits)
         await self._require_worker("generate")
         timeout_s = self._timeout(order.timeout_s)
         async with _deadline(timeout_s):
@@ -107,6 +111,7 @@ class Service:
     async def check(self, spec: Spec, text: str) -> CheckResult:
         """Check a text, on the compile workers: no model takes part."""
         _require_chars("text", text, "text_chars_max", self.settings.text_chars_max)
+        check_limits(spec, self.settings.limits)
         timeout_s = self.settings.deadline_s_default
         async with _deadline(timeout_s):
             job = CheckJob(spec_json(spec), text, time.time() + timeout_s)
@@ -152,6 +157,8 @@ class Service:
     async def _decoded(
         self, order: GenerateOrder, compiled: CompileResult, deadline: float
     ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
+        if compiled.min_tokens > order.max_tokens:  # known now: not a reason to wait behind other generations
+            raise _budget_too_small(compiled.min_tokens, order.max_tokens)
         job = _generate_job(order, compiled.automaton, deadline)
         return job, compiled, await self._run("generate", job.id, job, GenerateResult)
 
@@ -183,17 +190,14 @@ class Service:
             return None
 
     async def _run(self, queue: str, key: str, job: Job, wanted: type[R]) -> R:
-        """Submit a job and wait. A job that is ours alone is called off when we stop waiting."""
+        """Submit a job and wait. A job is called off when nobody is left who waits for it."""
         await self._require_worker(queue)
         job_id = await self._broker.submit(queue, key, dump(job))
         follower = asyncio.create_task(self._follow(job_id)) if self.observer else None
         try:
             message = load(await self._broker.result(job_id))
-        except asyncio.CancelledError:
-            if not isinstance(job, CompileJob):
-                await self._broker.cancel(job_id)
-            raise
         finally:
+            await self._broker.leave(job_id)
             if follower:
                 follower.cancel()
         if isinstance(message, Failure):
@@ -237,6 +241,12 @@ class Service:
 def _require_chars(path: str, text: str, limit: str, cap: int) -> None:
     if len(text) > cap:
         raise RequestOverLimit(path, limit, cap)
+
+
+def _budget_too_small(min_tokens: int, max_tokens: int) -> JobFailed:
+    """What the generate worker would answer."""
+    detail = f"the constraint needs at least {min_tokens} tokens, max_tokens is {max_tokens}"
+    return JobFailed("BudgetTooSmall", detail, {"min_tokens": min_tokens, "max_tokens": max_tokens})
 
 
 @contextlib.asynccontextmanager

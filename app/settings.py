@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import secrets
 from collections.abc import Mapping
@@ -46,13 +47,16 @@ class Settings:
     beams_max: int = 128
     n_max: int = 16
     beam_tokens_max: int = 16_384
+    beam_context_tokens_max: int = 262_144
     deadline_s_default: float = 60.0
     deadline_s_max: float = 300.0
     picture_cells_max: int = 200_000
     queue_jobs_max: int = 256
     store_bytes_max: int = 512 * 2**20
+    decoded_bytes_max: int = 256 * 2**20
     automaton_ttl_s: float = 7 * 86_400.0
     result_ttl_s: float = 600.0
+    result_bytes_max: int = 64 * 2**20
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -67,6 +71,7 @@ class Settings:
         for holder in (self, self.limits):
             for name, value in _numbers(holder):
                 _require(value > 0 or name == "port", name, "must be greater than 0")
+                _require(math.isfinite(value), name, "must be finite")
         _require(self.deadline_s_default <= self.deadline_s_max, "deadline_s_default", "is over deadline_s_max")
 
     @property

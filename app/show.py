@@ -103,6 +103,7 @@ def _word_table(words: list[Mapping[str, Any]]) -> Table:
         changed = before is not None and word["state"] != before
         style = "bold" if word["letters"] or changed else "dim"
         text = word["text"] if len(word["text"]) <= COLUMN_CHARS_MAX else word["text"][: COLUMN_CHARS_MAX - 1] + "…"
-        table.add_row(str(number), Text(text or "(end)"), ", ".join(word["letters"]), str(word["state"]), style=style)
+        letters = Text(", ".join(word["letters"]))  # names are not markup
+        table.add_row(str(number), Text(text or "(end)"), letters, str(word["state"]), style=style)
         before = word["state"]
     return table

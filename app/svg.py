@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from xml.sax.saxutils import escape
 RADIUS, COLUMN, ROW, MARGIN = 26.0, 210.0, 110.0, 70.0  # user units
 STATES_MAX = 200  # more cannot be read; the picture then says so
 LABEL_CHARS_MAX = 28
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Drawing:
     accepting: frozenset[int]
     start: int
     edges: Sequence[tuple[int, int, str]]
+
+
+def visible(text: str) -> str:
+    """A label with its control characters written out, as \\u0001: XML may not hold them, nobody sees them."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def draw(drawing: Drawing, title: str) -> str:
@@ -97,6 +104,7 @@ def _colour(distance: int, furthest: int) -> str:
 def _edge(place: dict[int, tuple[float, float]], source: int, target: int, label: str, both_ways: bool) -> str:
     """A loop above its state, or a curve that bends more the more columns it crosses."""
     (x1, y1), (x2, y2) = place[source], place[target]
+    label = visible(label)
     name = label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
     hint = f"<title>{escape(f'{source} to {target}: {label}')}</title>"
     if source == target:

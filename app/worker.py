@@ -11,13 +11,14 @@ import time
 from concurrent.futures import Future
 
 from app.broker.base import PRESENCE_TTL_S, Broker, Delivery, Presence
-from app.errors import DeadlineExceeded, JobCancelled, MessageInvalid
+from app.errors import DeadlineExceeded, JobCancelled, MessageInvalid, without_message
 from app.handlers.base import Handler, OpenHandler
 from app.jobs import CheckJob, CompileJob, GenerateJob, Job, Progress, dump, failure_of, is_own, load
 from app.settings import Settings
 from app.store.base import Store
 
 LOADING = "loading"
+PROGRESS_S = 0.1
 log = logging.getLogger(__name__)
 
 
@@ -30,8 +31,14 @@ class _Context:
         self._deadline = deadline
         self.called_off = threading.Event()
         self.waited_s = delivery.waited_s
+        self._stage, self._told = "", 0.0
 
     def progress(self, event: Progress) -> None:
+        """Tell the first event of each stage, and of the rest one every `PROGRESS_S` seconds: a step takes less."""
+        now = time.monotonic()
+        if event.stage == self._stage and now - self._told < PROGRESS_S:
+            return
+        self._stage, self._told = event.stage, now
         asyncio.run_coroutine_threadsafe(self._broker.publish(self._job_id, dump(event)), self._loop)
 
     def cancelled(self) -> bool:
@@ -119,5 +126,5 @@ def _handle(handler: Handler, job: Job, context: _Context) -> bytes:
         if context.cancelled() and not context.called_off.is_set():
             return dump(failure_of(DeadlineExceeded()))
         if not is_own(error):
-            log.exception("a %s job failed", job.kind)
+            log.error("a %s job failed: %s", job.kind, without_message(error))
         return dump(failure_of(error))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import math
+import asyncio
+import logging
 import re
-import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
 from app.api.errors import Problem, problem
-from app.errors import BodyTooLarge, ClientGone, InvalidJson, RequestError, UnsupportedMediaType
+from app.api.strict_json import read_json
+from app.errors import (
+    BodyTooLarge,
+    ClientGone,
+    InternalError,
+    RequestError,
+    RequestTimeout,
+    UnsupportedMediaType,
+    without_message,
+)
 from app.keys import request_id
 
 Message = MutableMapping[str, Any]
@@ -18,10 +26,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-NESTING_MAX = 64
-INTEGER_DIGITS_MAX = 18
+BODY_S_MAX = 30.0  # how long a body may take to arrive
 DRAIN_BYTES_MAX, DRAIN_S_MAX = 64 * 2**20, 10.0  # how much of a body over the limit is still read
-_SURROGATE = re.compile("[\ud800-\udfff]")
+log = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -45,7 +52,18 @@ class StrictBody:
         except RequestError as error:
             await _answer(send, problem(error, name, {"connection": "close"}))
             return
-        await self._app(scope, _replay(body, receive), _with_id(send, name))
+        await self._run(scope, _replay(body, receive), send, name)
+
+    async def _run(self, scope: Message, receive: Receive, send: Send, name: str) -> None:
+        """Run the application. A bug in it is logged without its message, which may quote the request."""
+        answering = _Answering(send, name)
+        try:
+            await self._app(scope, receive, answering)
+        except Exception as error:
+            log.error("request %s failed: %s", name, without_message(error))
+            if answering.started:  # the server then breaks the connection off
+                raise InternalError("an answer broke off") from None
+            await _answer(send, problem(error, name))
 
     async def _read(self, scope: Message, receive: Receive) -> bytes:
         """The whole body, counted and checked.
@@ -53,17 +71,22 @@ class StrictBody:
         What is over the limit is read on, within bounds, and thrown away: a client that is still sending when the
         connection closes would see a reset in place of its refusal.
         """
-        chunks, size, more, ends = [], 0, True, math.inf
-        while more and size <= DRAIN_BYTES_MAX and time.monotonic() < ends:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone("the client left while it was sending")
-            size += len(message.get("body", b""))
-            more = message.get("more_body", False)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_S_MAX) as clock:
+                async for chunk in _chunks(receive):
+                    within = size <= self._body_bytes_max
+                    size += len(chunk)
+                    if size <= self._body_bytes_max:
+                        chunks.append(chunk)
+                    elif within:
+                        clock.reschedule(asyncio.get_running_loop().time() + DRAIN_S_MAX)
+                    if size > DRAIN_BYTES_MAX:
+                        break
+        except TimeoutError:
             if size <= self._body_bytes_max:
-                chunks.append(message.get("body", b""))
-            elif math.isinf(ends):
-                ends = time.monotonic() + DRAIN_S_MAX
+                raise RequestTimeout(BODY_S_MAX) from None
         if size > self._body_bytes_max:
             raise BodyTooLarge(self._body_bytes_max)
         body = b"".join(chunks)
@@ -73,68 +96,15 @@ class StrictBody:
         return body
 
 
-def read_json(body: bytes) -> object:
-    """The value of a JSON text that every reader understands alike.
-
-    Raises InvalidJson for what is no JSON, and for NaN, infinities, numbers beyond a double, integers beyond
-    18 digits, keys given twice, half surrogate pairs and nesting deeper than 64. The message never quotes the body.
-    """
-    try:
-        value: object = json.loads(
-            body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite, parse_int=_bounded,
-            object_pairs_hook=_no_duplicates,
-        )
-    except UnicodeDecodeError as error:
-        raise InvalidJson(f"the body is not UTF-8: byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise InvalidJson(f"the body is not JSON: {error.msg.lower()} at {place}") from None
-    except RecursionError:
-        raise InvalidJson(f"the JSON is nested deeper than {NESTING_MAX}") from None
-    _check_values(value)
-    return value
-
-
-def _no_constant(name: str) -> object:
-    raise InvalidJson(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise InvalidJson("a number is beyond the range of a double")
-    return value
-
-
-def _bounded(text: str) -> int:
-    if len(text.lstrip("-")) > INTEGER_DIGITS_MAX:
-        raise InvalidJson(f"an integer has more than {INTEGER_DIGITS_MAX} digits")
-    return int(text)
-
-
-def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise InvalidJson("an object has the same key twice")
-    return found
-
-
-def _check_values(value: object) -> None:
-    """Depth and surrogates, level by level, without recursion."""
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > NESTING_MAX:
-            raise InvalidJson(f"the JSON is nested deeper than {NESTING_MAX}")
-        following: list[object] = []
-        for item in level:
-            if isinstance(item, str) and _SURROGATE.search(item):
-                raise InvalidJson("a string holds half of a surrogate pair")
-            if isinstance(item, dict):
-                following += [*item.keys(), *item.values()]
-            elif isinstance(item, list):
-                following += item
-        level = following
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+    """The parts of a body as they arrive. Raises ClientGone."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client left while it was sending")
+        more = message.get("more_body", False)
+        yield message.get("body", b"")
 
 
 def _require_json(content_type: str) -> None:
@@ -167,14 +137,20 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-def _with_id(send: Send, name: str) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"x-request-id"]
-            message["headers"] = [*headers, (b"x-request-id", name.encode())]
-        await send(message)
+class _Answering:
+    """A send that puts the request's id on the answer and knows whether one has begun."""
 
-    return sending
+    def __init__(self, send: Send, name: str) -> None:
+        self._send = send
+        self._name = name
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"x-request-id"]
+            message["headers"] = [*headers, (b"x-request-id", self._name.encode())]
+        await self._send(message)
 
 
 async def _answer(send: Send, answer: Problem) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,21 +13,32 @@ from app.jobs import Failure, failure_of
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
 TEXT_CHARS_MAX = 120
+PATH_CHARS_MAX = 40
+UNKNOWN_FIELD = "an unknown field"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an error class is answered. `fields` are the attributes of the error that the body carries."""
+    """How an error class is answered.
+
+    fields         the attributes of the error that the body carries
+    private        the error's own message is for the log: it may name the operator's files
+    retry_after_s  when to try again, where the error itself does not say
+    """
 
     status: int
     code: str
     title: str
     fields: tuple[str, ...] = ()
+    private: bool = False
+    retry_after_s: int | None = None
 
 
 _INVALID = Row(422, "invalid_request", "The request is not what this path takes", ("errors",))
 _OVER_LIMIT = Row(422, "invalid_request", "A field is over a limit", ("path", "limit", "cap"))
-_INTERNAL = Row(500, "internal", "Internal error")
+_INTERNAL = Row(500, "internal", "Internal error", private=True)
+_CANCELLED = Row(503, "cancelled", "The request was called off", ("retry_after_s",), retry_after_s=1)
 _DEADLINE = Row(504, "deadline", "The request's time ran out", ("timeout_s",))
 _NO_AUTOMATON = Row(404, "unknown_automaton", "No stored constraint has this hash")
 _UNSATISFIABLE = "The constraint cannot be met"
@@ -36,7 +49,7 @@ ERRORS: Mapping[str, Row] = {
     "SpecSyntaxError": Row(
         422, "constraint_syntax", "The constraint does not parse", ("position", "line", "column", "expected", "field")
     ),
-    "SpecUnsupported": Row(422, "unsupported", "A construct that is not supported", ("construct", "position")),
+    "SpecUnsupported": Row(422, "unsupported", "A construct that is not supported", ("construct", "position", "field")),
     "SpecUnsatisfiable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE),
     "SpecUnspellable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE, ("characters",)),
     "LimitExceeded": Row(422, "constraint_too_large", "The constraint is over a limit", ("limit", "cap")),
@@ -54,6 +67,7 @@ ERRORS: Mapping[str, Row] = {
     "InvalidRequest": _INVALID,
     "RequestOverLimit": _OVER_LIMIT,
     "BodyTooLarge": Row(413, "body_too_large", "The body is too large", ("limit", "cap")),
+    "RequestTimeout": Row(408, "request_timeout", "The body did not arrive in time", ("timeout_s",)),
     "UnsupportedMediaType": Row(415, "unsupported_media_type", "The body is not declared as JSON"),
     "UnknownAutomaton": _NO_AUTOMATON,
     "AutomatonMissing": _NO_AUTOMATON,
@@ -65,9 +79,13 @@ ERRORS: Mapping[str, Row] = {
     "QueueFull": Row(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s")),
     "NotReady": _NOT_READY,
     "DeadlineExceeded": _DEADLINE,
-    "JobCancelled": Row(503, "cancelled", "The request was called off"),
-    "Cancelled": Row(503, "cancelled", "The request was called off"),
-    "ModelUnavailable": Row(503, "model_unavailable", "The model cannot be used"),
+    "JobCancelled": _CANCELLED,
+    "Cancelled": _CANCELLED,
+    "CompileCancelled": _CANCELLED,
+    "ModelUnavailable": Row(
+        503, "model_unavailable", "The model cannot be used; the log says why",
+        ("retry_after_s",), private=True, retry_after_s=30,
+    ),
     # us
     "JobFailed": _INTERNAL,
     "JobUnknown": _INTERNAL,
@@ -99,16 +117,41 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     row = ERRORS.get(failure.error, _INTERNAL)
     body = {
         "type": f"urn:abs-server:error:{row.code}", "title": row.title, "status": row.status, "code": row.code,
-        "detail": row.title if row is _INTERNAL else _short(failure.detail, DETAIL_CHARS_MAX), "request_id": request_id,
+        "detail": row.title if row.private else _detail(failure), "request_id": request_id,
     }
-    body |= {name: _clip(failure.fields[name]) for name in row.fields if failure.fields.get(name) is not None}
-    sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **_retry(failure)}
+    fields: dict[str, object] = {"retry_after_s": row.retry_after_s, **failure.fields}
+    body |= {name: _field(name, fields[name]) for name in row.fields if fields.get(name) not in (None, "")}
+    seconds = fields["retry_after_s"]
+    retry = {} if seconds is None else {"retry-after": str(seconds)}
+    sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry}
     return Problem(row.status, json.dumps(body, ensure_ascii=True).encode(), sent)
 
 
-def _retry(failure: Failure) -> dict[str, str]:
-    seconds = failure.fields.get("retry_after_s")
-    return {} if seconds is None else {"retry-after": str(seconds)}
+def is_private(error: Exception) -> bool:
+    """True where the message of an error is kept from the caller, and so belongs in the log."""
+    return ERRORS.get(failure_of(error).error, _INTERNAL).private
+
+
+def shown_path(path: str) -> str:
+    """A field's path as errors repeat it: names that look like names, 40 characters in all, as far as they go."""
+    plain = list(itertools.takewhile(_NAME.fullmatch, path.split(".")))
+    while len(".".join(plain)) > PATH_CHARS_MAX:
+        plain.pop()
+    return ".".join(plain) or UNKNOWN_FIELD
+
+
+def _detail(failure: Failure) -> str:
+    """The error's message, unless it holds a name of the caller's that is not to be repeated."""
+    field = failure.fields.get("field")
+    if isinstance(field, str) and field and shown_path(field) != field:
+        hidden = [part for part in field.split(".") if part and shown_path(part) != part]
+        if any(name in failure.detail for part in hidden for name in (part, repr(part)[1:-1])):
+            return f"the constraint is at fault in {shown_path(field)}"
+    return _short(failure.detail, DETAIL_CHARS_MAX)
+
+
+def _field(name: str, value: object) -> object:
+    return shown_path(value) if name == "field" and isinstance(value, str) else _clip(value)
 
 
 def _short(text: str, chars_max: int) -> str:

@@ -32,11 +32,11 @@ from compiler.compiled import Compiled
 T = TypeVar("T")
 _MEANING = {
     400: "invalid_json", 404: "unknown_automaton, unknown_model, not_found", 405: "method_not_allowed",
-    413: "body_too_large", 415: "unsupported_media_type",
+    408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
     422: "invalid_request, constraint_syntax, constraint_unsatisfiable, constraint_too_large, unsupported, "
     "budget_too_small, prompt_too_long",
     429: "queue_full, with Retry-After", 500: "internal, replay_rejected",
-    503: "not_ready, with Retry-After; model_unavailable; cancelled", 504: "deadline",
+    503: "not_ready, model_unavailable, cancelled, all with Retry-After", 504: "deadline",
 }
 _CACHED = "public, max-age=86400, immutable"  # an automaton's hash says all that is in it
 
@@ -46,8 +46,13 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _MEANING[status], "content": {PROBLEM_TYPE: schema}} for status in statuses}
 
 
-_JOB_ERRORS = _errors(400, 413, 415, 422, 429, 500, 503, 504)
+def _text(media_type: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
+
+
+_JOB_ERRORS = _errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
 _LOOKUP_ERRORS = _errors(404, 500, 503)
+DOT_TYPE, SVG_TYPE = "text/vnd.graphviz", "image/svg+xml"
 _PICTURE_ERRORS = _LOOKUP_ERRORS | _errors(422)
 router = APIRouter()
 
@@ -82,7 +87,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-@router.post("/compile", responses=_JOB_ERRORS, summary="Compile a constraint and keep it")
+@router.post("/compile", responses=_JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it")
 async def compile_constraint(request: Request, body: CompileRequest) -> CompileResponse:
     result = await until_gone(request, service_of(request).compile(body.spec(), body.model))
     fields = {name: getattr(result, name) for name in CompileResponse.model_fields}
@@ -111,18 +116,23 @@ async def _automaton(request: Request, response: Response, automaton: str) -> Co
     return compiled
 
 
-@router.get("/automata/{automaton}.dot", responses=_PICTURE_ERRORS, response_class=Response, summary="As DOT")
+@router.get(
+    "/automata/{automaton}.dot", responses=_text(DOT_TYPE) | _PICTURE_ERRORS, response_class=Response, summary="As DOT"
+)
 async def automaton_dot(request: Request, response: Response, automaton: str) -> Response:
     compiled = await _automaton(request, response, automaton)
     dot = await asyncio.to_thread(as_dot, compiled)
-    return Response(dot, media_type="text/vnd.graphviz", headers=dict(response.headers))
+    return Response(dot, media_type=DOT_TYPE, headers=dict(response.headers))
 
 
-@router.get("/automata/{automaton}.svg", responses=_PICTURE_ERRORS, response_class=Response, summary="As a picture")
+@router.get(
+    "/automata/{automaton}.svg", responses=_text(SVG_TYPE) | _PICTURE_ERRORS, response_class=Response,
+    summary="As a picture",
+)
 async def automaton_svg(request: Request, response: Response, automaton: str) -> Response:
     compiled = await _automaton(request, response, automaton)
     svg = await asyncio.to_thread(as_svg, compiled)
-    return Response(svg, media_type="image/svg+xml", headers=dict(response.headers))
+    return Response(svg, media_type=SVG_TYPE, headers=dict(response.headers))
 
 
 @router.get("/automata/{automaton}", responses=_PICTURE_ERRORS, summary="States, distances and transitions")

@@ -177,21 +177,24 @@ class State(Strict):
 
 
 class Transition(Strict):
-    """All letters that lead from one state to another."""
+    """All letters that lead from one state to another, by their places in `letters` of the automaton."""
 
     source: int = Field(serialization_alias="from", validation_alias="from")
     to: int
-    letters: tuple[str, ...]
+    letters: tuple[int, ...]
 
 
 class AutomatonResponse(Strict):
-    """What a compiled constraint looks like: the DFA over letters, or over characters for a regex."""
+    """What a compiled constraint looks like: a DFA over letters, each the list of propositions that hold ([]: none).
+
+    For a regex a letter is one class of characters.
+    """
 
     automaton: str
     constraint: dict[str, Any]
     kind: Literal["words", "characters"]
     start: int
-    letters: tuple[str, ...]
+    letters: tuple[tuple[str, ...], ...]
     states: tuple[State, ...]
     transitions: tuple[Transition, ...]
     accepting: tuple[int, ...]

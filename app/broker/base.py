@@ -27,11 +27,14 @@ class Presence:
 class Broker(Protocol):
     """Queues of jobs. A job is submitted once, delivered to one worker, and finished with one result.
 
+    Whoever submits or joins a job has a share in it until he leaves: a job that everyone left is called off, and the
+    result of one that someone still has a share in is not dropped for want of space.
+
     Bodies, events and results are bytes that the broker never reads.
     """
 
     async def submit(self, queue: str, key: str, body: bytes) -> str:
-        """The id of the job. A job of the same key that is not finished yet is joined, not run twice.
+        """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
         Raises QueueFull where the queue holds as many waiting jobs as it may.
         """
@@ -45,11 +48,14 @@ class Broker(Protocol):
     async def cancel(self, job_id: str) -> None:
         """Call a job off, for all who joined it: a waiting one never runs, a running one is told. Idempotent."""
 
+    async def leave(self, job_id: str) -> None:
+        """Give one share up; the last one to leave a job that is not finished calls it off."""
+
     async def take(self, queue: str) -> Delivery:
         """Worker: waits for the next job, oldest first."""
 
     async def publish(self, job_id: str, event: bytes) -> None:
-        """Worker: add an event to a job. Ignored once the job is finished."""
+        """Worker: add an event to a job. Ignored once the job is finished, or has as many as may be."""
 
     async def finish(self, job_id: str, result: bytes) -> None:
         """Worker: give the result. Ignored once the job is finished."""

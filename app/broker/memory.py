@@ -1,18 +1,19 @@
-"""A broker inside this process, on one event loop. A job that is finished is kept for `result_ttl_s` seconds."""
+"""A broker inside this process, on one event loop. Finished jobs are kept for a time, and within a number of bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 
 from app.broker.base import PRESENCE_TTL_S, Delivery, Presence
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from app.settings import Settings
 
-EVENTS_MAX = 4_096
+EVENTS_MAX = 1_024
+JOB_BYTES = 4_096  # what a job takes beside its result and events
 
 
 class _Job:
@@ -21,11 +22,17 @@ class _Job:
     def __init__(self, queue: str, key: str, body: bytes, now: float) -> None:
         self.id = secrets.token_hex(8)
         self.queue, self.key, self.body, self.submitted = queue, key, body, now
+        self.shares = 1
         self.events: list[bytes] = []
         self.changed = asyncio.Event()
         self.called_off = asyncio.Event()
         self.done = asyncio.Event()
         self.result: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that the job takes once its body is gone."""
+        return JOB_BYTES + len(self.result or b"") + sum(len(event) for event in self.events)
 
     def tell(self) -> None:
         """Wake everyone who waits for news of this job."""
@@ -37,27 +44,34 @@ class MemoryBroker:
     """Obeys app.broker.base.Broker. Used from one event loop, so no method needs a lock."""
 
     def __init__(
-        self, queue_jobs_max: int, result_ttl_s: float = 600.0, now: Callable[[], float] = time.monotonic
+        self,
+        queue_jobs_max: int,
+        result_ttl_s: float = 600.0,
+        result_bytes_max: int = 64 * 2**20,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue_jobs_max = queue_jobs_max
         self._result_ttl_s = result_ttl_s
+        self._result_bytes_max = result_bytes_max
         self._now = now
         self._jobs: dict[str, _Job] = {}
         self._open: dict[str, _Job] = {}  # by key: waiting or running
         self._waiting: defaultdict[str, deque[_Job]] = defaultdict(deque)
         self._arrival: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self._finished: deque[tuple[float, str]] = deque()
+        self._finished: OrderedDict[str, float] = OrderedDict()  # by id, oldest first: when it is forgotten
+        self._finished_bytes = 0
         self._presence: defaultdict[str, dict[str, tuple[Presence, float]]] = defaultdict(dict)
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> MemoryBroker:
         """The broker of a `memory://` URL."""
-        return cls(settings.queue_jobs_max, settings.result_ttl_s)
+        return cls(settings.queue_jobs_max, settings.result_ttl_s, settings.result_bytes_max)
 
     async def submit(self, queue: str, key: str, body: bytes) -> str:
         self._forget_old()
         known = self._open.get(key)
         if known is not None:
+            known.shares += 1
             return known.id
         if len(self._waiting[queue]) >= self._queue_jobs_max:
             raise QueueFull(self._queue_jobs_max)
@@ -94,12 +108,22 @@ class MemoryBroker:
             self._waiting[job.queue].remove(job)
             self._end(job, None)
 
+    async def leave(self, job_id: str) -> None:
+        job = self._jobs.get(job_id)
+        if job is None or not job.shares:
+            return
+        job.shares -= 1
+        if not job.shares:
+            await self.cancel(job_id)
+            self._forget_old()
+
     async def take(self, queue: str) -> Delivery:
         while not self._waiting[queue]:
             self._arrival[queue].clear()
             await self._arrival[queue].wait()
         job = self._waiting[queue].popleft()
-        return Delivery(job.id, job.body, self._now() - job.submitted)
+        body, job.body = job.body, b""  # it is the worker's now
+        return Delivery(job.id, body, self._now() - job.submitted)
 
     async def publish(self, job_id: str, event: bytes) -> None:
         job = self._jobs.get(job_id)
@@ -136,10 +160,24 @@ class MemoryBroker:
         job.result = result
         if self._open.get(job.key) is job:
             del self._open[job.key]
-        self._finished.append((self._now() + self._result_ttl_s, job.id))
+        job.body = b""
+        self._finished[job.id] = self._now() + self._result_ttl_s
+        self._finished_bytes += job.size
         job.done.set()
         job.tell()
+        self._forget_old()
 
     def _forget_old(self) -> None:
-        while self._finished and self._finished[0][0] <= self._now():
-            self._jobs.pop(self._finished.popleft()[1], None)
+        """Forget what is past its time; then, oldest first, what nobody has a share in, until the rest fits."""
+        now = self._now()
+        while self._finished and next(iter(self._finished.values())) <= now:
+            self._forget(next(iter(self._finished)))
+        while self._finished_bytes > self._result_bytes_max:
+            oldest = next((job_id for job_id in self._finished if not self._jobs[job_id].shares), None)
+            if oldest is None:
+                return
+            self._forget(oldest)
+
+    def _forget(self, job_id: str) -> None:
+        del self._finished[job_id]
+        self._finished_bytes -= self._jobs.pop(job_id).size

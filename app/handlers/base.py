@@ -17,7 +17,7 @@ class Context(Protocol):
         """How long the job waited in its queue."""
 
     def progress(self, event: Progress) -> None:
-        """Tell whoever follows the job how far it is."""
+        """Tell whoever follows the job how far it is. Cheap: what comes too fast for a reader is dropped."""
 
     def cancelled(self) -> bool:
         """True once the job was called off or its deadline has passed."""

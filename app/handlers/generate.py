@@ -9,8 +9,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from app.automata import Decoder
-from app.errors import AutomatonMissing, MessageInvalid
+from app.automata import open_decoder
+from app.errors import AutomatonMissing, MessageInvalid, RequestOverLimit
 from app.handlers.base import Context, Handler
 from app.handlers.compile import word_trace
 from app.jobs import Choice, GenerateJob, GenerateResult, Job, Progress, Result, TokenStep
@@ -30,7 +30,7 @@ from decoding.trace import TraceStep
 def open_handler(settings: Settings) -> Handler:
     """Load the model and its tokenizer; the handler then serves one job at a time."""
     files = open_model_files(settings.model)
-    generator = Generator(HuggingFaceModel.load(settings.model, device=settings.device), files, settings.secret)
+    generator = Generator(HuggingFaceModel.load(settings.model, device=settings.device), files, settings)
 
     def handle(job: Job, context: Context) -> Result:
         if not isinstance(job, GenerateJob):
@@ -43,17 +43,25 @@ def open_handler(settings: Settings) -> Handler:
 class Generator:
     """One model with its tokenizer."""
 
-    def __init__(self, model: LanguageModel[Any], files: ModelFiles, secret: bytes) -> None:
+    def __init__(self, model: LanguageModel[Any], files: ModelFiles, settings: Settings) -> None:
         self._model = model
         self._files = files
         self._tokens = files.vocabulary.tokens
         self._tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
-        self._decode = Decoder(secret, files.vocabulary.fingerprint)
+        self._tokenizer.no_truncation()  # a file may ask for either, which would change the prompt unseen
+        self._tokenizer.no_padding()
+        self._decode = open_decoder(settings, files.vocabulary.fingerprint)
+        self._beam_context_tokens_max = settings.beam_context_tokens_max
 
     def run(self, job: GenerateJob, context: Context) -> GenerateResult:
-        """Answer a job. Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint."""
+        """Answer a job.
+
+        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint, RequestOverLimit
+        where prompt and beams are too much together.
+        """
         compiled = self._compiled(job.automaton, context)
         prompt_ids = self._prompt_ids(job.prompt)
+        self._require_room(len(prompt_ids), job)
         options = _options(job)
         started = time.perf_counter()
         hypotheses = generate(
@@ -66,6 +74,12 @@ class Generator:
         )
         decode_ms = (time.perf_counter() - started) * 1000
         return GenerateResult(choices, len(prompt_ids), context.waited_s * 1000, decode_ms)
+
+    def _require_room(self, prompt_tokens: int, job: GenerateJob) -> None:
+        """Each beam holds the keys and values of its whole text, the prompt among it."""
+        cap = self._beam_context_tokens_max
+        if job.beams * (prompt_tokens + job.max_tokens) > cap:
+            raise RequestOverLimit("beams * (prompt tokens + max_tokens)", "beam_context_tokens_max", cap)
 
     def _compiled(self, automaton: str, context: Context) -> Compiled:
         key = automaton_key(automaton)

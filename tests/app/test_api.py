@@ -3,12 +3,15 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import time
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from starlette.testclient import TestClient
 
+from app.errors import JobFailed
 from app.main import create_app
 from app.settings import Settings
 
@@ -128,9 +131,35 @@ def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
     assert sorted(state["distance"] for state in shown["states"] if state["distance"] is not None) == [1, 2, 3, 4]
     assert [state["id"] for state in shown["states"] if state["accepting"]] == shown["accepting"]
     outgoing = [(transition["from"], letter) for transition in shown["transitions"] for letter in transition["letters"]]
-    every = [(state["id"], letter) for state in shown["states"] for letter in shown["letters"]]
+    every = [(state["id"], letter) for state in shown["states"] for letter in range(len(shown["letters"]))]
     assert sorted(outgoing) == sorted(every)
+    assert sorted(shown["letters"]) == [[], ["cat"], ["coffee"], ["toy"]]
     assert shown["constraint"] == ORDERED | {"propositions": {}}
+
+
+def test_letters_are_told_apart_whatever_their_propositions_are_called(client: TestClient) -> None:
+    propositions = {"a": ["dog", "cat"], "b": ["dog", "bird"], "a, b": ["fish"], "other": ["cow"]}
+    constraint = {"ltlf": 'F(a | b | "a, b" | other)', "propositions": propositions}
+    automaton = client.post("/compile", json={"constraint": constraint}).json()["automaton"]
+    shown = client.get(f"/automata/{automaton}").json()
+    assert sorted(shown["letters"]) == [[], ["a"], ["a", "b"], ["a, b"], ["b"], ["other"]]
+
+
+def test_a_letter_of_a_regex_is_one_class_of_characters(client: TestClient) -> None:
+    automaton = client.post("/compile", json={"constraint": {"regex": "[a-c]+x"}}).json()["automaton"]
+    shown = client.get(f"/automata/{automaton}").json()
+    assert shown["kind"] == "characters"
+    assert all(len(letter) == 1 for letter in shown["letters"]) and ["'x'"] in shown["letters"]
+
+
+def test_control_characters_in_names_are_drawn_visibly(client: TestClient) -> None:
+    constraint = {"ltlf": 'F("a\x01b")', "propositions": {"a\x01b": ["dog"]}}
+    automaton = client.post("/compile", json={"constraint": constraint}).json()["automaton"]
+    for ending in (".dot", ".svg"):
+        picture = client.get(f"/automata/{automaton}{ending}").text
+        assert "\x01" not in picture and "u0001b" in picture
+    labels = [node.text for node in ElementTree.fromstring(picture).iter() if node.tag.endswith("}text")]
+    assert "a\\u0001b" in labels
 
 
 def test_an_automaton_is_drawn(client: TestClient) -> None:
@@ -167,6 +196,55 @@ def test_alive_and_ready_are_two_things() -> None:
         assert int(response.headers["retry-after"]) >= 1
         refused = bare.post("/check", json={"constraint": {"regex": "a"}, "text": "a"})
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+
+
+def test_who_asks_is_not_told_the_operator_s_paths(tmp_path: Path, captions_dir: Path) -> None:
+    for name in ("tokenizer.json", "config.json"):
+        (tmp_path / name).write_text((captions_dir / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with TestClient(create_app(Settings(model=str(tmp_path)))) as client:
+        ends = time.monotonic() + 60
+        while "see the log" not in client.get("/ready").text:
+            assert time.monotonic() < ends, client.get("/ready").text
+            time.sleep(0.02)
+        body = {"prompt": "a", "constraint": {"regex": "a"}}
+        for response in (client.get("/ready"), client.post("/generate", json=body)):
+            assert (response.status_code, response.json()["code"]) == (503, "not_ready")
+            assert "generate worker: the model cannot be loaded; see the log" in response.json()["reasons"]
+            assert str(tmp_path) not in response.text and "safetensors" not in response.text
+
+
+def test_a_bug_is_answered_and_logged_without_its_message(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(Settings(embedded_workers=()))
+
+    def broken() -> None:
+        raise ZeroDivisionError("MARKER of the prompt") from KeyError("MARKER")
+
+    app.get("/broken")(broken)
+    with TestClient(app) as client:
+        response = client.get("/broken", headers={"x-request-id": "mine-2"})
+    assert (response.status_code, response.json()["code"]) == (500, "internal")
+    assert response.headers["x-request-id"] == response.json()["request_id"] == "mine-2"
+    assert "MARKER" not in response.text + caplog.text.replace('Error("MARKER', "")  # the line of source that raised
+    assert all(part in caplog.text for part in ("mine-2", "ZeroDivisionError", "KeyError", "in broken"))
+
+
+def test_what_a_caller_is_not_told_of_the_model_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(Settings(embedded_workers=()))
+
+    def unavailable() -> None:
+        raise JobFailed("ModelUnavailable", "no weights in /srv/models", {})
+
+    app.get("/unavailable")(unavailable)
+    with TestClient(app) as client:
+        response = client.get("/unavailable")
+    assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
+    assert "/srv" not in response.text and "/srv/models" in caplog.text
+
+
+def test_a_path_with_one_slash_too_many_is_not_found(client: TestClient) -> None:
+    response = client.post("/compile/", json={"constraint": {"regex": "a"}}, follow_redirects=False)
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
 def test_a_request_keeps_its_id(client: TestClient) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +12,15 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from app.api import body as body_module
+
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "bad_requests.toml").read_text(encoding="utf-8"))["case"]
 FILLINGS = {
     "$LONG_FORMULA": "F(dog) & " * 500 + "F(dog)",
     "$LONG_PATTERN": "a" * 2_049,
     "$DEEP_FORMULA": "(" * 1_900 + "dog" + ")" * 1_900,
     "$LONG_NAME": "name" * 20_000,
+    "$MARKED_NAME": "MARKER" * 70,
     "$LONG_PROMPT": "MARKER " * 5_000,
     "$WORDY_PROMPT": "MARKER " * 400,
 }
@@ -59,6 +64,30 @@ def test_a_body_of_20_megabytes_is_refused_whether_its_length_is_declared_or_not
         assert (body["limit"], body["cap"]) == ("body_bytes_max", 2**20)
         assert "MARKER" not in response.text
         assert client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(("size", "status", "code"), [(10, 408, "request_timeout"), (200, 413, "body_too_large")])
+def test_a_body_that_stops_arriving_is_not_waited_for(
+    size: int, status: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_module, "BODY_S_MAX", 0.05)
+    monkeypatch.setattr(body_module, "DRAIN_S_MAX", 0.05)
+    answer: list[dict[str, Any]] = []
+    parts = [{"type": "http.request", "body": b"x" * size, "more_body": True}]
+
+    async def receive() -> Any:
+        return parts.pop() if parts else await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        answer.append(message)
+
+    async def nobody(*arguments: Any) -> None:
+        raise AssertionError("the application was reached")
+
+    scope = {"type": "http", "headers": []}
+    asyncio.run(asyncio.wait_for(body_module.StrictBody(nobody, 100)(scope, receive, send), 10))
+    assert (answer[0]["status"], json.loads(answer[1]["body"])["code"]) == (status, code)
+    assert (b"connection", b"close") in answer[0]["headers"]
 
 
 def test_a_body_up_to_the_limit_is_read(client: TestClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -12,18 +13,19 @@ from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from tests.app.clock import Clock
 
-OpenBroker = Callable[[int, float, Clock], Broker]
+OpenBroker = Callable[[int, float, int, Clock], Broker]
+RESULT_BYTES_MAX = 100_000
 BROKERS: dict[str, OpenBroker] = {"memory": MemoryBroker}
 
 
 @pytest.fixture(params=BROKERS)
 def tell(request: pytest.FixtureRequest) -> Callable[[Callable[[Broker, Clock], Awaitable[None]]], None]:
-    """Runs a story with a fresh broker that takes three waiting jobs a queue and keeps results for 60 s."""
+    """Runs a story with a fresh broker that takes three waiting jobs a queue and keeps results for 60 s, in 100 kB."""
 
     def run(story: Callable[[Broker, Clock], Awaitable[None]]) -> None:
         async def whole() -> None:
             clock = Clock()
-            broker = BROKERS[request.param](3, 60.0, clock)
+            broker = BROKERS[request.param](3, 60.0, RESULT_BYTES_MAX, clock)
             async with asyncio.timeout(10):
                 await story(broker, clock)
             await broker.close()
@@ -204,3 +206,84 @@ def test_workers_are_seen_while_they_announce_themselves(tell: Tell) -> None:
         assert await broker.workers("q") == (Presence("w2", ""),)
 
     tell(story)
+
+
+def test_a_job_is_called_off_when_the_last_who_shares_it_leaves(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        assert await broker.submit("q", "k", b"") == job_id
+        await broker.take("q")
+        told = asyncio.create_task(broker.cancelled(job_id))
+        await broker.leave(job_id)
+        await asyncio.sleep(0)
+        assert not told.done()
+        await broker.leave(job_id)
+        await told
+        await broker.leave(job_id)
+        await broker.leave("never")
+
+    tell(story)
+
+
+def test_leaving_a_finished_job_takes_nothing_from_its_result(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        await broker.finish(job_id, b"answer")
+        await broker.leave(job_id)
+        assert await broker.result(job_id) == b"answer"
+
+    tell(story)
+
+
+async def finished(broker: Broker, key: str, result: bytes, left: bool) -> str:
+    job_id = await broker.submit("q", key, b"")
+    await broker.take("q")
+    await broker.finish(job_id, result)
+    if left:
+        await broker.leave(job_id)
+    return job_id
+
+
+def test_the_oldest_results_that_nobody_shares_go_when_space_runs_out(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        shared = await finished(broker, "shared", bytes(RESULT_BYTES_MAX // 2), left=False)
+        old = await finished(broker, "old", bytes(RESULT_BYTES_MAX // 3), left=True)
+        new = await finished(broker, "new", bytes(RESULT_BYTES_MAX // 3), left=True)
+        with pytest.raises(JobUnknown):
+            await broker.result(old)
+        assert len(await broker.result(shared)) == RESULT_BYTES_MAX // 2
+        assert len(await broker.result(new)) == RESULT_BYTES_MAX // 3
+
+    tell(story)
+
+
+def test_events_without_end_do_not_fill_the_memory(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        for _ in range(10_000):
+            await broker.publish(job_id, b"event")
+        await broker.finish(job_id, b"")
+        assert 100 < len([event async for event in broker.events(job_id)]) < 5_000
+
+    tell(story)
+
+
+def test_a_broker_in_memory_holds_no_body_that_was_taken_or_called_off() -> None:
+    async def story() -> None:
+        broker = MemoryBroker(300)
+        tracemalloc.start()
+        for number in range(100):
+            job_id = await broker.submit("q", str(number), bytes(100_000))
+            if number % 3:
+                await broker.take("q")
+            if number % 3 == 1:
+                await broker.finish(job_id, b"refused")
+            if number % 3 == 0:
+                await broker.cancel(job_id)
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert held < 2_000_000
+
+    asyncio.run(story())

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,11 +13,20 @@ from app.cli import run
 from app.main import create_app
 
 S_MAX = 120.0
+HASH = "0" * 64
 
 
 def abs_command(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "app.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=S_MAX)
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -54,9 +66,24 @@ def test_generate_shows_the_text_its_tokens_its_words_and_its_distances() -> Non
         (("check", "a cat", "--constraint", '{"regex": "a cat"}'), 0),
         (("check", "a cat", "--constraint", '{"grammar": "a"}'), 2),
         (("compile", "--regex", "a|b"), 0),
+        (("check", "dog", "--ltlf", 'F("[/bold]")', "--prop", "[/bold]=dog"), 0),
         (("compile", "--ltlf", "a & !a"), 3),
         (("compile", "--regex", "(?=a)"), 2),
         (("compile", "--regex", "a", "--url", "http://127.0.0.1:9"), 4),
+        (("compile", "--regex", "a", "--url", "http://[::1"), 4),
+        (("check", "x", "--constraint", '{"regex": NaN}'), 2),
+        (("check", "x", "--constraint", '{"regex": "\\ud800"}'), 2),
+        (("check", "x", "--constraint", '{"regex": "a", "regex": "x"}'), 2),
+        (("check", "\udcff", "--regex", "a"), 2),
+        (("check", "x", "--regex", "\udcff"), 2),
+        (("check", "x", "--ltlf", "F(p)", "--prop", "p=x", "--prop", "p=y"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--alpha-min", "nan"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--gamma", "inf"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--timeout-s", "-inf"), 2),
+        (("generate", "x", "--automaton", HASH), 2),
+        (("generate", "x", "--automaton", HASH, "--ltlf", "F(dog)", "--url", "http://127.0.0.1:9"), 2),
+        (("generate", "x", "--automaton", HASH, "--ordered", "--url", "http://127.0.0.1:9"), 2),
+        (("generate", "x", "--automaton", HASH, "--url", "http://127.0.0.1:9"), 4),
         (("no-such-command",), 2),
     ],
 )
@@ -88,6 +115,40 @@ def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_a_text_is_read_from_standard_input() -> None:
     ended = abs_command("check", "-", "--regex", "a+\\n", "--json", stdin="aaa\n")
     assert (ended.returncode, json.loads(ended.stdout)["satisfied"]) == (0, True)
+
+
+def test_standard_input_that_is_no_text_is_refused() -> None:
+    command = [sys.executable, "-m", "app.main", "check", "-", "--regex", "a+"]
+    ended = subprocess.run(command, capture_output=True, input=b"\xff", timeout=S_MAX)
+    assert ended.returncode == 2
+    assert b"not UTF-8" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+@pytest.fixture
+def served_url() -> Iterator[str]:
+    """A service that has no workers, on the loopback address of IPv6."""
+    environment = {**os.environ, "ABS_EMBEDDED_WORKERS": ""}
+    command = [sys.executable, "-m", "app.main", "serve", "--host", "::1", "--port", "0"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True, env=environment) as own:
+        assert own.stdout is not None
+        try:
+            yield own.stdout.readline().partition("listening on ")[2].strip()
+        finally:
+            own.terminate()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_a_running_service_is_asked_for_the_model_that_is_named(
+    served_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert served_url.startswith("http://[::1]:")
+    for command in (("generate", "a"), ("compile",)):
+        arguments = (*command, "--regex", "a", "--url", served_url, "--json", "--model")
+        assert here(monkeypatch, *arguments, "nosuch") == 2
+        assert json.loads(capsys.readouterr().out)["code"] == "unknown_model"
+        assert here(monkeypatch, *arguments, "captions") == 4
+        assert json.loads(capsys.readouterr().out)["code"] == "not_ready"
 
 
 def test_the_demo_answers_its_three_requests_and_stops() -> None:

@@ -8,9 +8,10 @@ import pytest
 import app.errors
 import compiler.errors
 import decoding.errors
-from app.api.errors import DETAIL_CHARS_MAX, ERRORS, problem
-from app.errors import InternalError, NotReady
+from app.api.errors import DETAIL_CHARS_MAX, ERRORS, UNKNOWN_FIELD, problem, shown_path
+from app.errors import InternalError, JobFailed, NotReady, without_message
 from compiler.errors import LimitExceeded, SpecSyntaxError
+from decoding.errors import ModelUnavailable
 
 
 def leaves(module: ModuleType) -> list[str]:
@@ -47,6 +48,52 @@ def test_the_body_carries_the_fields_of_the_row() -> None:
 
 def test_busy_says_when_to_try_again() -> None:
     assert problem(NotReady(("loading",)), "").headers["retry-after"] == "1"
+
+
+def test_every_503_says_when_to_try_again() -> None:
+    for name in [name for name, row in ERRORS.items() if row.status == 503 and name != "NotReady"]:
+        answer = problem(JobFailed(name, "why", {}), "")
+        assert int(answer.headers["retry-after"]) == json.loads(answer.body)["retry_after_s"] >= 1
+
+
+def test_what_the_model_s_library_said_stays_here() -> None:
+    body = json.loads(problem(ModelUnavailable("'/srv/MARKER': no such file"), "").body)
+    assert (body["code"], body["detail"]) == ("model_unavailable", "The model cannot be used; the log says why")
+
+
+def test_a_fault_without_an_offset_claims_none() -> None:
+    body = json.loads(problem(SpecSyntaxError("bad", source="ab", field="regex"), "").body)
+    assert not {"position", "line", "column"} & set(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("beams", "beams"), ("propositions.dog.regex", "propositions.dog.regex"), ("keywords.3", "keywords.3"),
+        ("propositions.guinea pig.regex", "propositions"), ("MARKER MARKER", UNKNOWN_FIELD), ("", UNKNOWN_FIELD),
+        ("M" * 40, "M" * 40), ("M" * 41, UNKNOWN_FIELD), ("propositions." + "M" * 400, "propositions"),
+    ],
+)
+def test_a_field_is_named_as_far_as_its_names_are_plain(path: str, shown: str) -> None:
+    assert shown_path(path) == shown
+
+
+def test_a_name_that_is_not_repeated_in_the_field_is_not_in_the_message() -> None:
+    error = SpecSyntaxError("propositions.MARKER 1 must be a list", field="propositions.MARKER 1")
+    body = json.loads(problem(error, "").body)
+    assert (body["field"], body["detail"]) == ("propositions", "the constraint is at fault in propositions")
+
+
+def test_an_error_is_logged_without_its_message_and_those_of_its_causes() -> None:
+    try:
+        try:
+            int("MARKER")
+        except ValueError as error:
+            raise RuntimeError(str(error)) from error
+    except RuntimeError as error:
+        logged = without_message(error)
+    assert "MARKER" not in logged.replace('int("MARKER")', "")
+    assert all(part in logged for part in ("RuntimeError", "ValueError", "test_error_table.py"))
 
 
 def test_a_bug_tells_nothing_of_itself() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 from app.api.errors import ERRORS
@@ -8,6 +9,7 @@ from app.main import create_app
 from app.settings import Settings
 
 COMMITTED = Path(__file__).parents[2] / "openapi.json"
+BAD_REQUESTS = Path(__file__).parents[1] / "cases" / "bad_requests.toml"
 
 
 def test_the_committed_document_is_fresh() -> None:
@@ -29,6 +31,21 @@ def test_every_path_documents_its_errors_as_problems() -> None:
     missing = {code for code in codes if code not in described} - {"not_found", "method_not_allowed"}
     assert not missing
     assert "Problem" in document["components"]["schemas"]
+
+
+def test_every_refusal_is_documented_where_it_happens() -> None:
+    paths = create_app(Settings()).openapi()["paths"]
+    cases = tomllib.loads(BAD_REQUESTS.read_text(encoding="utf-8"))["case"]
+    seen = {(case["path"], str(case["status"])) for case in cases if "post" in paths.get(case["path"], {})}
+    assert ("/compile", "404") in seen
+    assert not {(path, status) for path, status in seen if status not in paths[path]["post"]["responses"]}
+
+
+def test_pictures_say_what_kind_they_are() -> None:
+    paths = create_app(Settings()).openapi()["paths"]
+    kinds = {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}
+    for ending, kind in kinds.items():
+        assert list(paths[f"/automata/{{automaton}}{ending}"]["get"]["responses"]["200"]["content"]) == [kind]
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import app.handlers.compile as compile_handler
 from app.broker.memory import MemoryBroker
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import CompileResult, GenerateJob, Job, Progress, Result
+from app.jobs import CompileResult, GenerateJob, Job, Progress, Result, failure_of
 from app.keys import automaton_hash, automaton_key
 from app.model_files import open_model_files
 from app.service import GenerateOrder, Service
@@ -19,8 +20,10 @@ from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker import serve
 from compiler.compiled import Compiled
+from compiler.errors import LimitExceeded
 from compiler.pipeline import compile_spec
-from compiler.spec import KeywordsSpec, RegexSpec, Spec
+from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
+from decoding.errors import BudgetTooSmall
 from tests.app import fake_handlers
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
@@ -219,5 +222,56 @@ def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
             assert isinstance(answer.compiled, CompileResult)
             assert Progress("compile") in seen
             assert Progress("decode", 1, 8) in seen
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "spec", [LtlfSpec("a" * 100_000), RegexSpec("a" * 100_000), KeywordsSpec((("a",),) * 100_000)],
+    ids=lambda spec: type(spec).__name__,
+)
+def test_a_constraint_over_a_limit_is_refused_before_anything_is_made_of_it(captions_dir: Path, spec: Spec) -> None:
+    calls: list[Callable[[Service], Awaitable[object]]] = [
+        lambda service: service.compile(spec),
+        lambda service: service.check(spec, "a"),
+        lambda service: service.generate(order(spec)),
+    ]
+
+    async def story() -> None:
+        async with running(captions_dir, {}) as (service, _):  # no worker is alive, and none is needed
+            for call in calls:
+                with pytest.raises(LimitExceeded):
+                    await call(service)
+
+    asyncio.run(story())
+
+
+def test_a_compilation_that_everyone_left_is_called_off(captions_dir: Path) -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
+            first, last = asyncio.create_task(service.compile(SPEC)), asyncio.create_task(service.compile(SPEC))
+            assert await asyncio.to_thread(fake_handlers.started.wait, 20)
+            first.cancel()
+            assert not await asyncio.to_thread(fake_handlers.stopped.wait, 0.1)
+            last.cancel()
+            assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_is_too_small_is_refused_while_other_generations_run(captions_dir: Path) -> None:
+    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
+
+    async def story() -> None:
+        fake_handlers.reset()
+        async with running(captions_dir, workers) as (service, _):
+            running_one = asyncio.create_task(service.generate(order()))
+            assert await asyncio.to_thread(fake_handlers.started.wait, 20)
+            with pytest.raises(JobFailed) as refused:
+                await asyncio.wait_for(service.generate(dataclasses.replace(order(), max_tokens=2)), 10)
+            running_one.cancel()
+            by_the_search = failure_of(BudgetTooSmall(3, 2))
+            assert failure_of(refused.value) == by_the_search
 
     asyncio.run(story())

@@ -41,6 +41,7 @@ def test_no_embedded_workers_is_a_choice() -> None:
         ("ABS_MODEL", ""),
         ("ABS_DEADLINE_S_DEFAULT", "soon"), ("ABS_DEADLINE_S_DEFAULT", "1000"), ("ABS_DEADLINE_S_DEFAULT", "nan"),
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
+        ("ABS_DEADLINE_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),
         ("ABS_LOG_LEVEL", "loud"), ("ABS_BODY_BYTES_MAX", ""),
     ],
 )

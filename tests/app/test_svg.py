@@ -23,6 +23,13 @@ def test_the_live_states_are_drawn_coloured_by_distance() -> None:
     assert any("1 dead" in (text or "") for text in texts)
 
 
+def test_control_characters_are_written_out() -> None:
+    document = draw(Drawing((1, 0), frozenset({1}), 0, [(0, 1, "a\x01\x1b\x85\ufffe\nb")]), "t")
+    texts = [node.text for node in ElementTree.fromstring(document).iter(f"{SVG}text")]
+    assert "a\\u0001\\u001b\\u0085\\ufffe\\u…" in texts
+    assert any(node.text and node.text.endswith("\\ufffe\\u000ab") for node in ElementTree.fromstring(document).iter())
+
+
 def test_a_picture_names_itself_for_those_who_cannot_see_it() -> None:
     root = ElementTree.fromstring(draw(SMALL, 'a "title"'))
     assert (root.get("role"), root.get("aria-label")) == ("img", 'a "title"')

@@ -37,7 +37,7 @@ async def until(broker: MemoryBroker, reason: str) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_handler_that_breaks_fails_its_job_and_not_the_worker() -> None:
+def test_a_handler_that_breaks_fails_its_job_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with worker(fake_handlers.open_broken) as (broker, _):
             for key in "ab":
@@ -47,6 +47,8 @@ def test_a_handler_that_breaks_fails_its_job_and_not_the_worker() -> None:
                 assert "MARKER" not in failure.detail
 
     asyncio.run(story())
+    assert "ZeroDivisionError" in caplog.text
+    assert "MARKER of" not in caplog.text.replace('ZeroDivisionError("MARKER of', "")  # the source line is shown
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x80\x04pickle", dump(Progress("decode"))])
@@ -117,8 +119,8 @@ def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
             context.discard("k", b"v")
             assert context.load("k") is None
             context.save("left", b"behind", 10)
-            for step in (1, 2, 3):
-                context.progress(Progress("decode", step, 3))
+            context.progress(Progress("compile"))
+            context.progress(Progress("decode", 1, 3))
             return fake_handlers.open_quick(settings)(job, context)
 
         return handle
@@ -127,8 +129,27 @@ def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
         async with worker(open_busy) as (broker, store):
             job_id = await broker.submit("q", "a", dump(job()))
             events = [load(event) async for event in broker.events(job_id)]
-            assert events == [Progress("decode", step, 3) for step in (1, 2, 3)]
+            assert events == [Progress("compile"), Progress("decode", 1, 3)]
             assert isinstance(load(await broker.result(job_id)), GenerateResult)
             assert await store.get("left") == b"behind"
+
+    asyncio.run(story())
+
+
+def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
+    def open_hasty(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            for step in range(1, 2_001):
+                context.progress(Progress("decode", step, 2_000))
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return handle
+
+    async def story() -> None:
+        async with worker(open_hasty) as (broker, _):
+            job_id = await broker.submit("q", "a", dump(job()))
+            events = [load(event) async for event in broker.events(job_id)]
+            assert events[0] == Progress("decode", 1, 2_000)
+            assert len(events) < 200
 
     asyncio.run(story())

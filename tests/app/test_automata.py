@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import dataclasses
+
+from app.automata import Decoder, open_decoder
+from app.settings import Settings
+from compiler.codec import encode
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import RegexSpec
+from compiler.vocabulary import byte_vocabulary
+
+SECRET = b"s" * 16
+VOCABULARY = byte_vocabulary()
+
+
+def blob(pattern: str) -> bytes:
+    return encode(compile_spec(RegexSpec(pattern), VOCABULARY), SECRET)
+
+
+def decoder(bytes_max: int) -> Decoder:
+    return Decoder(SECRET, VOCABULARY.fingerprint, bytes_max)
+
+
+def test_what_is_in_demand_is_decoded_once() -> None:
+    decode, data = decoder(2**28), blob("abc")
+    assert decode(data) is decode(data)
+
+
+def test_decoded_automata_take_no_more_bytes_than_they_may() -> None:
+    blobs = [blob(f"[a-z]{{1,{number}}}") for number in range(60, 70)]
+    decode = decoder(200_000)
+    first = [decode(data) for data in blobs]
+    again = [decode(data) for data in reversed(blobs)]
+    same = [old is new for old, new in zip(reversed(first), again, strict=True)]
+    assert same[0], "the last used is kept"
+    assert not same[-1], "the first is not"
+
+
+def test_an_automaton_larger_than_the_space_is_decoded_and_not_kept() -> None:
+    decode, data = decoder(10), blob("abc")
+    assert decode(data) is not decode(data)
+
+
+def test_what_a_check_makes_an_automaton_grow_by_is_counted() -> None:
+    text = compile_text(RegexSpec("[a-z]{1,50}"))
+    fresh = dataclasses.replace(text)
+    decode = decoder(2**28)
+    decode.keep_text("fresh", fresh)
+    before = decode._kept._bytes
+    assert fresh.byte_automaton.states
+    decode.keep_text("fresh", fresh)
+    assert decode._kept._bytes > before
+    assert decode.text("fresh") is fresh
+    assert decode.text("other") is None
+
+
+def test_a_process_has_one_decoder() -> None:
+    settings = Settings()
+    assert open_decoder(settings, "v") is open_decoder(settings, "v")
+    assert open_decoder(settings, "v") is not open_decoder(settings, "w")
