@@ -13,6 +13,7 @@ from app.automata import open_decoder, summary
 from app.broker.base import Broker
 from app.errors import (
     AutomatonMissing,
+    BudgetTooSmall,
     DeadlineExceeded,
     JobFailed,
     MessageInvalid,
@@ -158,7 +159,7 @@ class Service:
         self, order: GenerateOrder, compiled: CompileResult, deadline: float
     ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
         if compiled.min_tokens > order.max_tokens:  # known now: not a reason to wait behind other generations
-            raise _budget_too_small(compiled.min_tokens, order.max_tokens)
+            raise BudgetTooSmall(compiled.min_tokens, order.max_tokens)
         job = _generate_job(order, compiled.automaton, deadline)
         return job, compiled, await self._run("generate", job.id, job, GenerateResult)
 
@@ -241,12 +242,6 @@ class Service:
 def _require_chars(path: str, text: str, limit: str, cap: int) -> None:
     if len(text) > cap:
         raise RequestOverLimit(path, limit, cap)
-
-
-def _budget_too_small(min_tokens: int, max_tokens: int) -> JobFailed:
-    """What the generate worker would answer."""
-    detail = f"the constraint needs at least {min_tokens} tokens, max_tokens is {max_tokens}"
-    return JobFailed("BudgetTooSmall", detail, {"min_tokens": min_tokens, "max_tokens": max_tokens})
 
 
 @contextlib.asynccontextmanager

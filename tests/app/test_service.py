@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import app.handlers.compile as compile_handler
+from app import errors
 from app.broker.memory import MemoryBroker
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
 from app.handlers.base import Context, Handler, OpenHandler
@@ -268,7 +269,7 @@ def test_a_budget_that_is_too_small_is_refused_while_other_generations_run(capti
         async with running(captions_dir, workers) as (service, _):
             running_one = asyncio.create_task(service.generate(order()))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
-            with pytest.raises(JobFailed) as refused:
+            with pytest.raises(errors.BudgetTooSmall) as refused:
                 await asyncio.wait_for(service.generate(dataclasses.replace(order(), max_tokens=2)), 10)
             running_one.cancel()
             by_the_search = failure_of(BudgetTooSmall(3, 2))
