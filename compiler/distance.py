@@ -30,7 +30,8 @@ def distances(
     the round before has settled something, and treats their Q letter states as one packed bit set.
     Raises LimitExceeded over `compile_s_max`.
     """
-    distance = np.where(accepting, 0, UNREACHABLE).astype(np.int32)
+    distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
+    distance[accepting] = 0
     settled = accepting.copy()
     into, sources = _Index(edge_target, len(accepting)), _Index(edge, len(edge_target))
     plain = (function == np.arange(function.shape[1])).all(axis=1)[edge_function]  # edges that keep the letter state
