@@ -14,6 +14,7 @@ import itertools
 import multiprocessing
 import random
 import re
+import signal
 import sys
 import time
 import warnings
@@ -38,11 +39,31 @@ from tests.reference_text import satisfies
 LIMITS = Limits(compile_s_max=60.0)  # the constraints are small: any limit that strikes is a failure
 BYTES = byte_vocabulary()
 REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
+JUDGE_S_MAX = 10.0
 WRITTEN_OUT_MAX = 3_000  # texts of a small vocabulary that one case writes out
 
 
 class Broken(AssertionError):
     """The guarantee does not hold."""
+
+
+class JudgeTooSlow(Exception):
+    """Python's `re` backtracks for ever on a random pattern: the case is counted as not judged."""
+
+
+def _give_up(*_: object) -> None:
+    raise JudgeTooSlow
+
+
+def _satisfies(spec: Spec, text: str) -> bool:
+    """The judge's verdict, within JUDGE_S_MAX seconds."""
+    before = signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, JUDGE_S_MAX)
+    try:
+        return satisfies(spec, text)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def run_case(seed: int) -> str:
@@ -126,7 +147,7 @@ def _judge(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, 
     optional = isinstance(spec, RegexSpec) and spec.leading_space == "strip"
     if text != raw and not (optional and raw == " " + text):
         raise Broken(f"the answer {text!r} is not what was generated, {raw!r}")
-    if not satisfies(spec, text):
+    if not _satisfies(spec, text):
         raise Broken(f"the text {text!r} violates {spec}")
     if not check_text(compiled.text, text).satisfied:
         raise Broken(f"check_text rejects the good text {text!r} of {spec}")
@@ -139,7 +160,7 @@ def _allowed(spec: Spec, raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     stripped = isinstance(spec, RegexSpec) and spec.leading_space == "strip" and text.startswith(" ")
-    return satisfies(spec, text) or (stripped and satisfies(spec, text[1:]))
+    return _satisfies(spec, text) or (stripped and _satisfies(spec, text[1:]))
 
 
 def _confirm_nothing_shorter(spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random) -> None:
@@ -161,7 +182,7 @@ def _confirm_unsatisfiable(spec: Spec, draw: random.Random) -> None:
     """No text satisfies, as far as random ones of the constraints' own characters can tell."""
     for _ in range(200):
         text = "".join(draw.choice((*ALPHABET, *WORDS)) for _ in range(draw.randint(0, 6)))
-        if satisfies(spec, text):
+        if _satisfies(spec, text):
             raise Broken(f"{text!r} satisfies {spec}, which is called unsatisfiable")
 
 
@@ -189,6 +210,8 @@ def _run(seed: int) -> tuple[int, str, str]:
     torch.set_num_threads(1)
     try:
         return seed, run_case(seed), ""
+    except JudgeTooSlow:
+        return seed, "not judged", ""
     except Exception as error:  # whatever it is, the seed must be known
         return seed, "FAILED", f"{type(error).__name__}: {error}"
 
