@@ -10,7 +10,9 @@ from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, Validati
 from pydantic.dataclasses import dataclass
 
 from app.errors import JobFailed, MessageInvalid
-from compiler.spec import Spec, spec_to_json
+from compiler.explain import Explanation
+from compiler.spec import Spec
+from compiler.spec_json import spec_to_json
 
 VERSION: Final = 1
 OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules whose errors are raised on purpose
@@ -25,6 +27,16 @@ class CompileJob:
     spec: dict[str, JsonValue]
     deadline: float
     kind: Literal["compile"] = "compile"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class ExplainJob:
+    """Explain a stored automaton, and store the explanation beside it."""
+
+    automaton: str
+    deadline: float
+    kind: Literal["explain"] = "explain"
     version: Literal[1] = VERSION
 
 
@@ -83,6 +95,16 @@ class CompileResult:
     cached: bool
     compile_ms: float
     kind: Literal["compiled"] = "compiled"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class ExplainResult:
+    """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
+
+    automaton: str
+    explanation: Explanation
+    kind: Literal["explained"] = "explained"
     version: Literal[1] = VERSION
 
 
@@ -163,8 +185,8 @@ class Failure:
     version: Literal[1] = VERSION
 
 
-Job = CompileJob | CheckJob | GenerateJob
-Result = CompileResult | CheckResult | GenerateResult | Failure
+Job = CompileJob | ExplainJob | CheckJob | GenerateJob
+Result = CompileResult | ExplainResult | CheckResult | GenerateResult | Failure
 Message = Annotated[Job | Result | Progress, Discriminator("kind")]
 _MESSAGE: TypeAdapter[Job | Result | Progress] = TypeAdapter(Message)
 

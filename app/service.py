@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -14,6 +15,7 @@ from app.broker.base import Broker
 from app.errors import (
     AutomatonMissing,
     BudgetTooSmall,
+    Busy,
     DeadlineExceeded,
     JobFailed,
     MessageInvalid,
@@ -27,26 +29,40 @@ from app.jobs import (
     CheckResult,
     CompileJob,
     CompileResult,
+    ExplainJob,
+    ExplainResult,
     Failure,
     GenerateJob,
     GenerateResult,
     Job,
     Progress,
+    TokenStep,
+    Word,
     dump,
     load,
     spec_json,
 )
-from app.keys import automaton_hash, automaton_key, compile_job_key, request_id
+from app.keys import (
+    automaton_hash,
+    automaton_key,
+    compile_job_key,
+    explain_job_key,
+    explanation_key,
+    request_id,
+)
 from app.model_files import ModelFiles
 from app.settings import QUEUES, Settings
 from app.store.base import Store
+from compiler.canonical import caller_names, in_caller_names
 from compiler.compiled import Compiled
-from compiler.errors import ArtefactInvalid
+from compiler.errors import ArtefactInvalid, LimitExceeded
+from compiler.explain import Explanation, told_as
 from compiler.pipeline import check_limits
 from compiler.spec import Spec
 
-R = TypeVar("R", CompileResult, CheckResult, GenerateResult)
+R = TypeVar("R", CompileResult, ExplainResult, CheckResult, GenerateResult)
 Observer = Callable[[Progress], None]
+_NO_EXPLANATION = (LimitExceeded.__name__, AutomatonMissing.__name__)  # why a constraint may go without
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +123,9 @@ class Service:
         timeout_s = self._timeout(order.timeout_s)
         async with _deadline(timeout_s):
             job, compiled, result = await self._generated(order, time.time() + timeout_s)
+        spec = order.spec or (await self.automaton(compiled.automaton)).spec  # by hash alone: as it was first written
+        names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
+        result = _in_caller_names(result, names)
         return GenerateAnswer(job.id, compiled, result, (time.perf_counter() - started) * 1000)
 
     async def check(self, spec: Spec, text: str) -> CheckResult:
@@ -116,7 +135,30 @@ class Service:
         timeout_s = self.settings.deadline_s_default
         async with _deadline(timeout_s):
             job = CheckJob(spec_json(spec), text, time.time() + timeout_s)
-            return await self._run("compile", request_id(), job, CheckResult)
+            result = await self._run("compile", request_id(), job, CheckResult)
+        names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
+        return dataclasses.replace(result, words=_named_words(result.words, names))
+
+    async def explanation(self, automaton: str, spec: Spec) -> Explanation | None:
+        """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
+
+        None where it cannot be told now: it does not fit the limits, no worker is free, the automaton was dropped.
+        """
+        found = await self._stored_explanation(automaton)
+        if found is None:
+            timeout_s = self.settings.deadline_s_default
+            job = ExplainJob(automaton, time.time() + timeout_s)
+            try:
+                async with _deadline(timeout_s):
+                    found = (await self._run("compile", explain_job_key(automaton), job, ExplainResult)).explanation
+            except (Busy, DeadlineExceeded):
+                return None
+            except JobFailed as failed:
+                if failed.error not in _NO_EXPLANATION:
+                    raise
+                return None
+        names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
+        return told_as(found, spec, names)
 
     async def picture(self, automaton: str) -> Compiled:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
@@ -171,7 +213,8 @@ class Service:
 
     async def _compiled(self, spec: Spec) -> CompileResult:
         """The constraint's sizes, from the store or by a job that all callers of the same constraint share."""
-        automaton = automaton_hash(spec, self.files.vocabulary.fingerprint)
+        fingerprint, limits = self.files.vocabulary.fingerprint, self.settings.limits
+        automaton = await asyncio.to_thread(automaton_hash, spec, fingerprint, limits)
         stored = await self._stored(automaton)
         if stored is not None:
             return summary(automaton, stored, cached=True, compile_ms=0.0)
@@ -189,6 +232,18 @@ class Service:
         except ArtefactInvalid:
             await self._store.delete(key, data)
             return None
+
+    async def _stored_explanation(self, automaton: str) -> Explanation | None:
+        key = explanation_key(automaton)
+        data = await self._store.get(key)
+        if data is None:
+            return None
+        with contextlib.suppress(MessageInvalid):
+            result = load(data)
+            if isinstance(result, ExplainResult):
+                return result.explanation
+        await self._store.delete(key, data)
+        return None
 
     async def _run(self, queue: str, key: str, job: Job, wanted: type[R]) -> R:
         """Submit a job and wait. A job is called off when nobody is left who waits for it."""
@@ -237,6 +292,28 @@ class Service:
         if timeout_s > self.settings.deadline_s_max:
             raise RequestOverLimit("timeout_s", "deadline_s_max", self.settings.deadline_s_max)
         return timeout_s
+
+
+def _in_caller_names(result: GenerateResult, names: Mapping[str, tuple[str, ...]]) -> GenerateResult:
+    """The result with propositions as the caller calls them: stored automata name them by what they mean."""
+    choices = tuple(
+        dataclasses.replace(choice, words=_named_words(choice.words, names), trace=_named_trace(choice.trace, names))
+        for choice in result.choices
+    )
+    return dataclasses.replace(result, choices=choices)
+
+
+def _named_words(words: tuple[Word, ...], names: Mapping[str, tuple[str, ...]]) -> tuple[Word, ...]:
+    return tuple(dataclasses.replace(word, letters=in_caller_names(word.letters, names)) for word in words)
+
+
+def _named_trace(
+    trace: tuple[TokenStep, ...] | None, names: Mapping[str, tuple[str, ...]]
+) -> tuple[TokenStep, ...] | None:
+    if trace is None:
+        return None
+    named = (tuple(in_caller_names(letter, names) for letter in step.letters) for step in trace)
+    return tuple(dataclasses.replace(step, letters=letters) for step, letters in zip(trace, named, strict=True))
 
 
 def _require_chars(path: str, text: str, limit: str, cap: int) -> None:

@@ -16,6 +16,8 @@ from compiler.limits import Limits
 PREFIX = "ABS_"
 BUILT_IN_MODEL = str(Path(__file__).parent / "models" / "captions")
 QUEUES = ("compile", "generate")
+LTLF_ENGINES = ("native", "mona")
+REGEX_ENGINES = ("native", "fado")
 SECRET_BYTES_MIN = 16
 
 
@@ -27,6 +29,8 @@ class Settings:
     store, broker     URLs; their schemes pick the implementations
     embedded_workers  the workers that run inside the API process; empty when they are processes of their own
     secret            signs stored automata; random for each process unless set, which suits an in-memory store
+    ltlf_engine       what turns formulas into automata: our own translation, or MONA, which must then be installed
+    regex_engine      what turns patterns into automata: our own translation, or FAdo, from the extra `reference`
 
     Raises SettingsInvalid, naming the variable, where a value is out of range.
     """
@@ -40,6 +44,8 @@ class Settings:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     device: str = "auto"
     log_level: str = "info"
+    ltlf_engine: str = "native"
+    regex_engine: str = "native"
     body_bytes_max: int = 2**20
     prompt_chars_max: int = 32_768
     text_chars_max: int = 32_768
@@ -68,6 +74,8 @@ class Settings:
         _require(len(self.secret) >= SECRET_BYTES_MIN, "secret", f"needs at least {SECRET_BYTES_MIN} characters")
         levels = ("debug", "info", "warning", "error")
         _require(self.log_level in levels, "log_level", f"must be one of {', '.join(levels)}")
+        for name, known in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES)):
+            _require(getattr(self, name) in known, name, f"must be one of {', '.join(known)}")
         for holder in (self, self.limits):
             for name, value in _numbers(holder):
                 _require(value > 0 or name == "port", name, "must be greater than 0")
@@ -134,3 +142,13 @@ def let_idle_threads_sleep() -> None:
     Asleep they cost a few per cent at rest. A deployment that sets OMP_WAIT_POLICY itself is left alone.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of the processes that compile: where programs and their libraries lie, and nothing else of ours.
+
+    Their libraries of linear algebra stay single-threaded, since only a process of one thread can be forked.
+    """
+    inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return inherited | dict.fromkeys(threads, "1")

@@ -24,6 +24,18 @@ def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
         f"{answer['token_classes']} classes; {found}"
     )
     console.print(f"needs at least [bold]{answer['min_tokens']}[/] tokens, the end of the text among them")
+    if answer["explanation"] is not None:
+        _show_explanation(console, answer["explanation"])
+
+
+def _show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
+    """What is accepted in words, and by example."""
+    for sentence in explanation["sentences"]:
+        console.print(Text(sentence))  # a caller's words are not markup
+    if explanation["shortest"] is not None:
+        examples = [("shortest", explanation["shortest"]), *(("accepted", text) for text in explanation["samples"])]
+        for what, text in examples:
+            console.print(Text(f"{what}: ", style="dim").append(text or "(the empty text)", style="bold not dim"))
 
 
 def show_generated(console: Console, answer: Mapping[str, Any]) -> None:

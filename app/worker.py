@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from app.broker.base import PRESENCE_TTL_S, Broker, Delivery, Presence
 from app.errors import DeadlineExceeded, JobCancelled, MessageInvalid, without_message
 from app.handlers.base import Handler, OpenHandler
-from app.jobs import CheckJob, CompileJob, GenerateJob, Job, Progress, dump, failure_of, is_own, load
+from app.jobs import CheckJob, CompileJob, ExplainJob, GenerateJob, Job, Progress, dump, failure_of, is_own, load
 from app.settings import Settings
 from app.store.base import Store
 
@@ -106,7 +106,7 @@ async def _run(delivery: Delivery, handler: Handler, broker: Broker, store: Stor
 
 def _job(body: bytes) -> Job:
     message = load(body)
-    if not isinstance(message, CompileJob | CheckJob | GenerateJob):
+    if not isinstance(message, CompileJob | ExplainJob | CheckJob | GenerateJob):
         raise MessageInvalid(f"a message of kind {message.kind!r} is not a job")
     return message
 

@@ -29,7 +29,7 @@ class Functions:
         meter.charge("table_bytes_max", len(strings) * letters.states * 4)
         self._moves = [self._move(letters, string) for string in strings]
         self._live = live_states(letters)
-        self._ids: dict[bytes, int] = {}
+        self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
         self._rows: list[np.ndarray] = []
         self._alive: list[bool] = []
         self._intern(np.arange(letters.states, dtype=np.int32))
@@ -43,13 +43,16 @@ class Functions:
         return row
 
     def _intern(self, row: np.ndarray) -> int:
-        number = self._ids.setdefault(row.tobytes(), len(self._rows))
-        if number == len(self._rows):
-            self._meter.tick()
-            self._meter.charge("table_bytes_max", (number + 1) * row.nbytes)
-            self._rows.append(row)
-            self._alive.append(bool(self._live[row].any()))
-        return number
+        alike = self._ids.setdefault(hash(row.tobytes()), [])
+        for number in alike:
+            if np.array_equal(self._rows[number], row):
+                return number
+        self._meter.tick()
+        self._meter.charge("table_bytes_max", (len(self._rows) + 1) * row.nbytes)
+        alike.append(len(self._rows))
+        self._rows.append(row)
+        self._alive.append(bool(self._live[row].any()))
+        return alike[-1]
 
     def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
         """The functions that apply `function` [N] and then the letters of `string` [N]: int32 [N]."""
@@ -69,9 +72,9 @@ class Functions:
         """bool [F]: the functions that leave some letter state from which acceptance can be reached."""
         return np.array(self._alive)
 
-    def table(self) -> np.ndarray:
-        """int32 [F, Q]: what each function makes of each letter state."""
-        return np.stack(self._rows)
+    def table(self, chosen: np.ndarray) -> np.ndarray:
+        """int32 [F, Q]: what each of the chosen functions makes of each letter state."""
+        return np.stack([self._rows[number] for number in chosen.tolist()])
 
 
 class Arrivals:
@@ -85,6 +88,7 @@ class Arrivals:
         self._functions = functions
         self._meter = meter
         self._count = 1
+        self._unfilled = 0  # arrivals whose rows of `_after` are still to be computed
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
         self._after = np.zeros((256, labeller.next_state.shape[1]), dtype=np.int32)  # row 0, the dead one, is right
@@ -123,15 +127,17 @@ class Arrivals:
         self.state[self._count : count], self.function[self._count : count] = state, function
         self._numbers[function, state] = np.arange(self._count, count)
         self._count = count
+        self._unfilled += len(state)
 
     def after(self, arrival: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The arrivals one byte further: int32, the shape that `arrival` and the byte's `column` broadcast to."""
-        wanted = np.zeros(self._count, dtype=bool)
-        wanted[arrival] = True
-        wanted &= ~self._filled[: self._count]
-        if wanted.any():
+        if self._unfilled:
+            wanted = np.zeros(self._count, dtype=bool)
+            wanted[arrival] = True
+            wanted &= ~self._filled[: self._count]
             self._fill(np.flatnonzero(wanted))
-        return np.asarray(self._after[arrival, column])
+        place = arrival.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
+        return np.asarray(self._after.reshape(-1)[place])
 
     def _fill(self, arrivals: np.ndarray) -> None:
         """Where every byte leads from these arrivals: whole rows, for reading them is quicker than choosing."""
@@ -147,3 +153,4 @@ class Arrivals:
             after = self.intern(self._labeller.next_state[state], function)
             self._after[before] = after
             self._filled[before] = True
+            self._unfilled -= len(before)

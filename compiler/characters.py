@@ -30,8 +30,11 @@ class CharTransducer:
     minterms: Minterms
 
 
-def minimize_transducer(transducer: CharTransducer, start: int, meter: Meter) -> tuple[CharTransducer, int]:
-    """Merge the states that emit the same on every continuation; the dead state stays state 0."""
+def minimize_transducer(transducer: CharTransducer, meter: Meter) -> tuple[CharTransducer, np.ndarray]:
+    """The states that emit the same on every continuation merged, and the new number of each state: int64 [S].
+
+    The dead state stays state 0, and the first of those merged stands for all.
+    """
     _, emitting = unique_rows(np.column_stack([transducer.flush, transducer.emission]))
     # the dead state comes first, so its block is block 0
     first, block = unique_rows(refine(transducer.next_state, emitting, meter).reshape(-1, 1))
@@ -42,7 +45,7 @@ def minimize_transducer(transducer: CharTransducer, start: int, meter: Meter) ->
         transducer.strings,
         transducer.minterms,
     )
-    return smaller, int(block[start])
+    return smaller, block
 
 
 def to_labeller(transducer: CharTransducer, start: int, meter: Meter) -> Labeller:

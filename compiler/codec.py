@@ -22,7 +22,7 @@ from compiler.compiled import Compiled
 from compiler.dfa import Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.labeller import Labeller
-from compiler.spec import spec_from_json, spec_to_json
+from compiler.spec_json import spec_from_json, spec_to_json
 from compiler.text_automaton import TextAutomaton
 from compiler.token_automaton import TokenAutomaton
 
@@ -45,7 +45,7 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
     arrays = {
         **_arrays("labeller", text.labeller, _LABELLER),
         **_arrays("letters", text.letters, _DFA),
-        **_arrays("dfa", text.dfa, _DFA),
+        **(_arrays("dfa", text.dfa, _DFA) if text.kind == "characters" else {}),
         **_arrays("tokens", compiled.tokens, _TOKENS),
         "dfa_state": text.dfa_state,
         "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
@@ -133,14 +133,14 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         start=starts["labeller"],
     )
     letters = Dfa(**take("letters", _DFA), start=starts["letters"])
-    words = document["kind"] == "words"
+    kind = document["kind"]
     text = TextAutomaton(
-        kind="words" if words else "characters",
+        kind=kind,
         labeller=labeller,
         letters=letters,
-        dfa=letters if words else Dfa(**take("dfa", _DFA), start=starts["dfa"]),
+        dfa=Dfa(**take("dfa", _DFA), start=starts["dfa"]) if kind == "characters" else letters,
         symbol_names=tuple(document["symbol_names"]),
-        letter_names=tuple(tuple(names) for names in document["letter_names"]),
+        letter_names=tuple(None if names is None else tuple(names) for names in document["letter_names"]),
         dfa_state=arrays["dfa_state"],
         text_start=starts["text"],
     )

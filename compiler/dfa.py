@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.limits import Limits, Meter
 from compiler.refine import refine, steps_to
-from compiler.rows import unique_rows
+from compiler.rows import distinct, unique_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +89,8 @@ def _reachable(next_state: np.ndarray, start: int) -> np.ndarray:
     seen[start] = True
     frontier = np.array([start])
     while frontier.size:
-        found = np.unique(next_state[frontier])
-        frontier = found[~seen[found]]
+        found = next_state[frontier].reshape(-1)
+        frontier = distinct(found[~seen[found]])
         seen[frontier] = True
     return seen
 

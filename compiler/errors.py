@@ -14,6 +14,9 @@ CompileError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CompileError(Exception):
     """Root of this package's errors. The message is meant for the caller to read."""
@@ -55,7 +58,14 @@ class SpecUnsupported(SpecError):
 
 
 class SpecUnsatisfiable(SpecError):
-    """No text satisfies the constraint, whatever the vocabulary and the budget."""
+    """No text satisfies the constraint, whatever the vocabulary and the budget.
+
+    conflict  conjuncts that contradict each other, each by its field and in a few words; empty where that is not known
+    """
+
+    def __init__(self, message: str, *, conflict: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.conflict = conflict
 
 
 class SpecUnspellable(SpecError):
@@ -93,3 +103,13 @@ class VocabularyError(CompileError):
 
 class ArtefactInvalid(CompileError):
     """Stored bytes are not a compiled constraint that this version wrote."""
+
+
+@contextmanager
+def within(prefix: str) -> Iterator[None]:
+    """Have the faults of a part of a constraint name their field from the whole constraint on."""
+    try:
+        yield
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
+        raise

@@ -16,12 +16,15 @@ from compiler.dfa import Dfa
 from compiler.distance import distances
 from compiler.labeller import DEAD, NO_END, Labeller
 from compiler.limits import Meter
-from compiler.rows import grown, hash_rows, unique_rows
+from compiler.rows import distinct, grown, hash_rows, unique_rows
 from compiler.token_automaton import DEAD_EDGE, TokenAutomaton
 from compiler.vocabulary import Trie, Vocabulary
 
-_Classes = tuple[np.ndarray, np.ndarray]  # the classes' columns int32 [R, C], and the column of each spelled id [M]
-_SOURCES = 1 << 10  # labeller states that one walk follows
+# The classes' columns int32 [R, C], the dead one first; the ids that are not dead, and the column of each: int [M].
+_Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
+_DEAD_ROW, _UNSEEN = 0, -1  # of a walk: dead from every labeller state, and not computed yet
+_ROWS_MIN = 2  # of a walk: the dead one and the root's
+_FEW = 16  # a level of a trie with more nodes than this for each live one above it is searched, not read through
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
 _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
 
@@ -29,30 +32,41 @@ _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the fini
 class _Walk:
     """One trie walked over one group of labeller states (those between characters, or those inside one)."""
 
-    def __init__(self, arrivals: Arrivals, sources: np.ndarray, columns: int, meter: Meter) -> None:
+    def __init__(self, arrivals: Arrivals, sources: np.ndarray, columns: int, nodes: int, meter: Meter) -> None:
         self._arrivals = arrivals
         self._meter = meter
         self._columns = columns
         self._ids: dict[int, int] = {}
-        self._move = np.full((64, columns), -1, dtype=np.int32)
-        self.rows = np.zeros((64, len(sources)), dtype=np.int32)
+        self._move = np.full((64, columns), _UNSEEN, dtype=np.int32)
+        # Each node adds one row at most; memory that is never written costs nothing.
+        most = max(_ROWS_MIN, meter.limits.table_bytes_max // max(1, sources.nbytes))
+        self.rows = np.empty((min(nodes + 1, most), len(sources)), dtype=np.int32)
         self.count = 0
-        self._intern(np.full((1, len(sources)), DEAD_ARRIVAL, dtype=np.int32))  # row 0: dead from everywhere
+        self._intern(np.full((1, len(sources)), DEAD_ARRIVAL, dtype=np.int32))  # row _DEAD_ROW
         self.root = int(self._intern(arrivals.intern(sources, np.full_like(sources, IDENTITY))[None, :])[0])
 
     def trie(self, trie: Trie, byte_class: np.ndarray) -> np.ndarray:
-        """The row that each node of the trie ends with: int32 [N], indices into `rows`. byte_class: uint8 [256]."""
-        at = np.full(len(trie.parent), self.root, dtype=np.int32)
-        column = byte_class[trie.byte]
+        """The row that each node of the trie ends with: int32 [N], indices into `rows`. byte_class: uint8 [256].
+
+        Only what lies below live rows is visited: most constraints die in most tokens.
+        """
+        at = np.full(len(trie.parent), _DEAD_ROW, dtype=np.int32)
+        at[0] = self.root
+        nodes, rows = np.zeros(1, dtype=np.int64), at[:1]
         for level in trie.levels[1:]:
             self._meter.tick()
-            parents, columns = at[trie.parent[level]], column[level]
-            arrived = self._move[parents, columns]
-            unseen = arrived < 0
+            nodes, parents = _children(trie, level, at, nodes, rows)
+            columns = byte_class[trie.byte[nodes]]
+            rows = self._move[parents, columns]
+            unseen = rows == _UNSEEN
             if unseen.any():
-                self._extend(np.unique(parents[unseen].astype(np.int64) * self._columns + columns[unseen]))
-                arrived = self._move[parents, columns]
-            at[level] = arrived
+                self._extend(distinct(parents[unseen].astype(np.int64) * self._columns + columns[unseen]))
+                rows = self._move[parents, columns]
+            at[nodes] = rows
+            alive = np.flatnonzero(rows != _DEAD_ROW)
+            nodes, rows = nodes[alive], rows[alive]
+            if not nodes.size:
+                break
         return at
 
     def _extend(self, keys: np.ndarray) -> None:
@@ -92,34 +106,38 @@ class _Walk:
 
     def _add(self, rows: np.ndarray) -> None:
         count = self.count + len(rows)
-        if count > len(self.rows):
-            capacity = max(count, len(self.rows) * 3 // 2)
-            self._meter.charge("table_bytes_max", capacity * self.rows[:1].nbytes)
-            self.rows = grown(self.rows, capacity)
-            self._move = grown(self._move, capacity)
-            self._move[self.count :] = -1
+        self._meter.charge("table_bytes_max", count * self.rows[:1].nbytes)
+        if count > len(self._move):
+            self._move = grown(self._move, max(count, 2 * len(self._move)))
+            self._move[self.count :] = _UNSEEN
         self.rows[self.count : count] = rows
         self.count = count
 
 
-def _classes(arrivals: Arrivals, labeller: Labeller, sources: np.ndarray, trie: Trie, meter: Meter) -> _Classes:
-    """What the tokens of a trie do from a group of states: the columns of their classes, the dead one first.
+def _children(
+    trie: Trie, level: slice, at: np.ndarray, nodes: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The children, on `level`, of the live nodes of the level above, and their parents' rows; `at` holds all rows."""
+    parent = trie.parent[level]
+    if len(nodes) * _FEW < len(parent):  # a level's nodes are sorted by parent
+        first = np.searchsorted(parent, nodes.astype(np.int32))
+        counts = np.searchsorted(parent, nodes.astype(np.int32), side="right") - first
+        ends = np.cumsum(counts)
+        children = np.arange(counts.sum()) + np.repeat(first - (ends - counts), counts)
+        return level.start + children, np.repeat(rows, counts)
+    above = at[parent]
+    children = np.flatnonzero(above != _DEAD_ROW)
+    return level.start + children, above[children]
 
-    Many states are walked a few at a time, which bounds the memory; ids then agree where they agree in every walk.
-    """
-    tables, columns = [], []
-    for first in range(0, max(1, len(sources)), _SOURCES):
-        walk = _Walk(arrivals, sources[first : first + _SOURCES], labeller.next_state.shape[1], meter)
-        ends = walk.trie(trie, labeller.byte_class.astype(np.uint8))[trie.node]
-        used = np.zeros(walk.count, dtype=bool)
-        used[ends] = used[0] = True
-        tables.append(walk.rows[: walk.count][used])
-        columns.append((np.cumsum(used, dtype=np.int32) - 1)[ends])
-    if len(tables) == 1:
-        return tables[0].T, columns[0]
-    together = np.stack([np.zeros(len(tables), dtype=np.int32), *np.stack(columns, axis=1)])  # the dead class leads
-    representative, column = unique_rows(together)
-    return np.concatenate([table[together[representative, i]].T for i, table in enumerate(tables)]), column[1:]
+
+def _classes(arrivals: Arrivals, labeller: Labeller, sources: np.ndarray, trie: Trie, meter: Meter) -> _Classes:
+    """What the tokens of a trie do from a group of states."""
+    walk = _Walk(arrivals, sources, labeller.next_state.shape[1], len(trie.parent), meter)
+    ends = walk.trie(trie, labeller.byte_class.astype(np.uint8))[trie.node]
+    alive = np.flatnonzero(ends != _DEAD_ROW)
+    used = np.zeros(walk.count, dtype=bool)
+    used[ends[alive]] = used[_DEAD_ROW] = True
+    return walk.rows[: walk.count][used].T, trie.ids[alive], (np.cumsum(used, dtype=np.int32) - 1)[ends[alive]]
 
 
 def lift(labeller: Labeller, letters: Dfa, vocabulary: Vocabulary, meter: Meter) -> TokenAutomaton:
@@ -133,13 +151,13 @@ def lift(labeller: Labeller, letters: Dfa, vocabulary: Vocabulary, meter: Meter)
     arrivals = Arrivals(labeller, functions, meter)
     between = labeller.boundary
     states = np.arange(labeller.states, dtype=np.int32)
-    outer, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, meter)
-    inner, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, meter)
+    outer, outer_ids, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, meter)
+    inner, inner_ids, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, meter)
     cells, pairs = outer.size + inner.size, (labeller.states + 1) * letters.states
     meter.charge("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
     token_class = np.zeros(vocabulary.size, dtype=np.int32)
-    token_class[vocabulary.outer_trie.ids] = outer_column
-    token_class[vocabulary.inner_trie.ids] = outer.shape[1] + 1 + inner_column  # the EOS class stands between
+    token_class[outer_ids] = outer_column
+    token_class[inner_ids] = outer.shape[1] + 1 + inner_column  # the EOS class stands between
     token_class[list(vocabulary.eos_ids)] = outer.shape[1]
     outer = _with_end(labeller, functions, arrivals, outer)
     return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids, meter)
@@ -180,7 +198,8 @@ def _assemble(
             edges[rows] = number[table[rows]]
     state, between = arrivals.state[found], labeller.boundary  # the state after EOS moves between the two groups
     edge_target = np.where(state == labeller.states, between, state + (state >= between)).astype(np.int32)
-    edge_function, function = arrivals.function[found], functions.table()
+    used, edge_function = np.unique(arrivals.function[found], return_inverse=True)
+    edge_function, function = edge_function.astype(np.int32), functions.table(used)
     accepting = np.zeros((labeller.states + 1, letters.states), dtype=bool)
     accepting[between] = letters.accepting
     distance = distances(*_pairs(edge_outer, edge_inner), edge_target, edge_function, function, accepting, meter)

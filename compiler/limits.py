@@ -14,8 +14,12 @@ class Limits:
     """Caps on what one compilation may use; the unit is in each name."""
 
     formula_chars_max: int = 4_096
-    pattern_chars_max: int = 2_048
-    keyword_chars_max: int = 2_048  # of all keywords, and of all words of propositions, together
+    pattern_chars_max: int = 16_384
+    keyword_chars_max: int = 16_384  # of all keywords, and of all words of propositions, together
+    choice_chars_max: int = 65_536
+    template_chars_max: int = 8_192
+    schema_chars_max: int = 65_536
+    parts_max: int = 256  # constraints that one combination is made of
     nesting_depth_max: int = 64
     propositions_max: int = 32
     letters_max: int = 1_024
@@ -24,6 +28,7 @@ class Limits:
     dfa_states_max: int = 20_000
     table_bytes_max: int = 128 * 2**20
     compile_s_max: float = 10.0
+    compile_memory_bytes_max: int = 2**30  # kept by the process that compiles, not by the meter
 
 
 DEFAULT_LIMITS = Limits()

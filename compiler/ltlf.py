@@ -290,7 +290,7 @@ class _Packing:
             if used + width > _WORD_BITS:
                 word, used = word + 1, 0
             target = part.table.next_state[:, part.column[first]]
-            fields.append(np.where(target == part.table.sink, _SINK, target << used).reshape(-1))
+            fields.append(np.where(target == part.table.sink, _SINK, target << used))
             words.append(word)
             shifts.append(used)
             widths.append(width)
@@ -298,7 +298,7 @@ class _Packing:
         self.word, self.shift = np.array(words), np.array(shifts, dtype=np.int64)
         self.mask = (np.int64(1) << np.array(widths, dtype=np.int64)) - 1
         self.word_start = np.unique(self.word, return_index=True)[1]
-        self.field = np.concatenate(fields)  # [sum of S * K]: what each (state, letter) of a part adds to the code
+        self.field = np.concatenate(fields)  # [sum of S, K]: what each (state, letter) of a part adds to the code
         self.accepting = np.concatenate([part.table.accepting for part in parts])  # [sum of S]
         sizes = [len(part.table.accepting) for part in parts]
         self.offset = np.cumsum([0, *sizes[:-1]])  # [C]: a part's first state among all
@@ -306,8 +306,8 @@ class _Packing:
     def expand(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Acceptance bool [N] of the product states `codes` [N, W], and the codes of their successors [N * K, W]."""
         states = self.offset + ((codes[:, self.word] >> self.shift) & self.mask)  # [N, C]
-        cells = states[:, None, :] * self.letters + np.arange(self.letters)[:, None]  # [N, K, C]
-        successors = np.bitwise_or.reduceat(self.field[cells], self.word_start, axis=2)  # [N, K, W]
+        words = np.bitwise_or.reduceat(self.field[states], self.word_start, axis=1)  # [N, W, K], from [N, C, K]
+        successors = np.ascontiguousarray(words.transpose(0, 2, 1))  # [N, K, W]
         sunk = codes[:, 0] == _SINK  # [N]
         successors[(successors & _SINK).any(axis=2) | sunk[:, None]] = _SINK
         return self.accepting[states].all(axis=1) & ~sunk, successors.reshape(-1, codes.shape[1])
@@ -315,12 +315,15 @@ class _Packing:
 
 def _product(parts: list[_Part], meter: Meter) -> Dfa:
     """The intersection of the parts, over the states reachable from all starts."""
+    if len(parts) == 1:
+        table, column = parts[0].table, parts[0].column
+        return Dfa(column.astype(np.int32), table.next_state.astype(np.int32), table.accepting)
     packing = _Packing(parts)
     width = len(packing.word_start)
     codes = np.zeros((1, width), dtype=np.int64)
     index: dict[bytes, int] = {codes[0].tobytes(): 0}
     block = max(1, _CELLS // (packing.letters * len(parts)))
-    accepting, table, done = [], [], 0
+    accepting, rows, done = [], [], 0
     while done < len(codes):
         accepts, successors = packing.expand(codes[done : done + block])
         done += len(accepts)
@@ -329,7 +332,7 @@ def _product(parts: list[_Part], meter: Meter) -> Dfa:
         numbers = np.array([index.setdefault(code.tobytes(), len(index)) for code in found])
         codes = np.concatenate([codes, found[numbers >= len(codes)]])
         accepting.append(accepts)
-        table.append(numbers[inverse].reshape(-1, packing.letters).astype(np.int32))
+        rows.append(numbers[inverse].reshape(-1, packing.letters).astype(np.int32))
         meter.charge("dfa_states_max", len(codes))
         meter.tick()
-    return Dfa(packing.symbol_class.astype(np.int32), np.concatenate(table), np.concatenate(accepting))
+    return Dfa(packing.symbol_class.astype(np.int32), np.concatenate(rows), np.concatenate(accepting))

@@ -1,4 +1,4 @@
-"""The labeller of a regex: it emits no letters, it only says where a text may end."""
+"""A DFA over characters with one optional space before its texts. Knows neither formulas nor tokens."""
 
 from __future__ import annotations
 
@@ -6,30 +6,72 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.characters import CharTransducer, to_labeller
+from compiler.char_dfa import CharDfa
 from compiler.charset import Minterms, minterms, single
-from compiler.dfa import Dfa, live_states
-from compiler.labeller import DEAD, NO_END, Labeller
+from compiler.dfa import live_states
 from compiler.limits import Meter
+
+SPACE = " "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PatternLabeller:
-    """A labeller of whole texts.
+class WholeText:
+    """The texts of a constraint, and where they are read from. S states, M minterms.
 
-    text_start  the labeller state an answer is read from; the labeller's own start may read one space more
-    dfa_state   int32 [B]: the state of the character DFA for each labeller state between characters
+    next_state  int32 [S, M]
+    accepting   bool  [S]
+    live        bool  [S]: acceptance can still be reached
+    start       the state a raw text is read from; it may read one space more than an answer has
+    text_start  the state an answer is read from
+    shown       int32 [S]: the state of the DFA that people look at
     """
 
-    labeller: Labeller
+    next_state: np.ndarray
+    accepting: np.ndarray
+    live: np.ndarray
+    start: int
     text_start: int
-    dfa_state: np.ndarray
+    shown: np.ndarray
+    minterms: Minterms
+
+
+def whole_text(part: CharDfa, leading_space: bool, meter: Meter) -> WholeText:
+    """The texts of a DFA, and one space before them if asked. Where the DFA's own texts can begin with a space, both
+    readings are followed. Raises LimitExceeded over `dfa_states_max` or `compile_s_max`.
+    """
+    dfa, live = part.dfa, live_states(part.dfa)
+    states = np.arange(dfa.states, dtype=np.int32)
+    if not leading_space:
+        table = dfa.next_state[:, dfa.symbol_class]
+        return WholeText(table, dfa.accepting, live, dfa.start, dfa.start, states, part.minterms)
+    parts, part_of = space_apart(part.minterms)
+    table = dfa.next_state[:, dfa.symbol_class[part_of]]
+    added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], meter)
+    accepting = [dfa.accepting[dfa.start], *(dfa.accepting[sorted(states)].any() for states in added.sets)]
+    return WholeText(
+        np.concatenate([table, np.array(added.rows, dtype=np.int32)]),
+        np.concatenate([dfa.accepting, np.array(accepting)]),
+        np.concatenate([live, np.ones(len(added.rows), dtype=bool)]),
+        dfa.states,
+        dfa.start,
+        np.concatenate([states, np.full(len(added.rows), dfa.start, dtype=np.int32)]),
+        parts,
+    )
+
+
+def space_apart(whole: Minterms) -> tuple[Minterms, np.ndarray]:
+    """The minterms cut so that the space is one of its own, and the old minterm of each new one: int64 [M]."""
+    cut = minterms([*(whole.charset([minterm]) for minterm in range(whole.count)), single(ord(SPACE))])
+    old = np.empty(cut.count, dtype=np.int64)
+    for minterm, members in enumerate(cut.members[:-1]):
+        old[list(members)] = minterm
+    return cut, old
 
 
 class _LeadingSpace:
-    """The states that an optional space before the text adds to a DFA.
+    """The states that an optional space before the text adds to a DFA: its new start, and behind it sets of states.
 
-    After it the text may begin, or, where the pattern itself can begin with a space, may have begun: the two
+    After the space the text may begin, or, where the pattern itself can begin with a space, may have begun: the two
     readings are followed side by side, as sets of DFA states. Sets of one state are that state.
     """
 
@@ -48,48 +90,12 @@ class _LeadingSpace:
         return [self._state(set(column)) for column in self._table[sorted(states)].T.tolist()]
 
     def _state(self, states: set[int]) -> int:
-        """A labeller state: 0 where all is dead, s + 1 for the one state s, a new one behind them for more."""
+        """The number of a set: that of its one live state, any where all are dead, a new one behind them for more."""
         alive = frozenset(state for state in states if self._live[state])
         if len(alive) < 2:
-            return next(iter(alive)) + 1 if alive else DEAD
+            return next(iter(alive or states))
         if alive not in self._number:
             self.sets.append(alive)
-            self._number[alive] = len(self._table) + 1 + len(self.sets)  # after the dead one, the DFA's, and the start
+            self._number[alive] = len(self._table) + len(self.sets)  # after the DFA's own and the start
             self._meter.charge("dfa_states_max", len(self._number))
         return self._number[alive]
-
-
-def _space_apart(whole: Minterms) -> tuple[Minterms, np.ndarray]:
-    """The minterms cut so that the space is one of its own, and the old minterm of each new one: int64 [M]."""
-    cut = minterms([*(whole.charset([minterm]) for minterm in range(whole.count)), single(ord(" "))])
-    old = np.empty(cut.count, dtype=np.int64)
-    for minterm, members in enumerate(cut.members[:-1]):
-        old[list(members)] = minterm
-    return cut, old
-
-
-def pattern_labeller(dfa: Dfa, whole: Minterms, leading_space: bool, meter: Meter) -> PatternLabeller:
-    """The labeller of the texts that a DFA over minterms accepts, and of one space before them if asked.
-
-    Raises LimitExceeded over `dfa_states_max` or `compile_s_max`.
-    """
-    live = live_states(dfa)
-    parts, part_of = _space_apart(whole) if leading_space else (whole, np.arange(whole.count))
-    table = dfa.next_state[:, dfa.symbol_class[part_of]]
-    rows = np.where(live[table], table + 1, DEAD)
-    rows[~live] = DEAD
-    ends = dfa.accepting.tolist()
-    start = dfa.start + 1
-    if leading_space:
-        space = parts.word(" ")[0]
-        added = _LeadingSpace(table, live, dfa.start, space, meter)
-        rows = np.concatenate([rows, np.array(added.rows, dtype=rows.dtype)])
-        ends += [ends[dfa.start], *(any(ends[state] for state in states) for states in added.sets)]
-        start = dfa.states + 1
-    next_state = np.concatenate([np.zeros((1, rows.shape[1]), dtype=rows.dtype), rows]).astype(np.int32)
-    flush = np.array([NO_END, *(0 if end else NO_END for end in ends)], dtype=np.int32)
-    transducer = CharTransducer(next_state, np.zeros_like(next_state), flush, ((),), parts)
-    shown = np.full(len(flush), dfa.start, dtype=np.int32)
-    shown[1 : dfa.states + 1] = np.arange(dfa.states)
-    shown[DEAD] = int(np.argmin(live))  # the dead state where there is one, else any: nothing leads here but bad bytes
-    return PatternLabeller(to_labeller(transducer, start, meter), dfa.start + 1, shown)

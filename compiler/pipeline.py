@@ -6,53 +6,93 @@ from collections.abc import Callable
 
 import numpy as np
 
+from compiler.characters import to_labeller
 from compiler.charset import describe
+from compiler.combine import combine
 from compiler.compiled import Compiled
-from compiler.errors import SpecError, SpecSyntaxError, SpecUnsatisfiable, SpecUnspellable
+from compiler.conflict import naming_conflicts
+from compiler.engines import NATIVE, Engines
+from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.forms import part_of
+from compiler.joint import Letters
+from compiler.labeller import NO_END
+from compiler.labels import label_automata
 from compiler.lift import lift
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import Builder, Formula, Op, parse_formula, propositions_of
-from compiler.patterns import pattern_labeller
-from compiler.regex import pattern_dfa
-from compiler.regex_syntax import blame_field
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
-from compiler.text_automaton import NO_LETTERS, TextAutomaton
+from compiler.meanings import EOS, NOMATCH
+from compiler.spec import (
+    ChoiceSpec,
+    DfaSpec,
+    InfillSpec,
+    JsonSchemaSpec,
+    KeywordsSpec,
+    LabelsSpec,
+    LtlfSpec,
+    Proposition,
+    RegexSpec,
+    Spec,
+    leaves,
+)
+from compiler.text_automaton import TextAutomaton
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.unspellable import missing_characters
 from compiler.vocabulary import Vocabulary
-from compiler.words import EOS, NOMATCH, PUNCTUATION, word_labeller
 
 
 def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise LimitExceeded where a constraint is too long to be looked at; cheap, nothing is parsed."""
     meter = Meter(limits)
+    parts = leaves(spec)
+    meter.charge("parts_max", len(parts))
+    for part in parts:
+        _check_leaf(part, meter)
+
+
+def _check_leaf(spec: Spec, meter: Meter) -> None:
     match spec:
         case LtlfSpec():
             meter.charge("formula_chars_max", len(spec.formula))
-            meter.charge("propositions_max", len(spec.propositions))
-            meanings = [proposition for _, proposition in spec.propositions]
-            meter.charge("keyword_chars_max", sum(len(word) for meaning in meanings for word in meaning.words))
-            meter.charge("pattern_chars_max", sum(len(meaning.regex or "") for meaning in meanings))
+            _check_propositions(dict(spec.propositions), meter)
+        case DfaSpec():
+            _check_propositions(dict(spec.propositions), meter)
         case KeywordsSpec():
             meter.charge("propositions_max", len(spec.concepts))
             meter.charge("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
+        case ChoiceSpec():
+            meter.charge("choice_chars_max", sum(map(len, spec.choices)))
+        case JsonSchemaSpec():
+            meter.charge("schema_chars_max", len(spec.schema))
         case RegexSpec():
             meter.charge("pattern_chars_max", len(spec.pattern))
+        case InfillSpec():
+            meter.charge("template_chars_max", len(spec.template))
+
+
+def _check_propositions(declared: dict[str, Proposition], meter: Meter) -> None:
+    meter.charge("propositions_max", len(declared))
+    meter.charge("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
+    meter.charge("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))
 
 
 def compile_text(
-    spec: Spec, limits: Limits = DEFAULT_LIMITS, cancelled: Callable[[], bool] | None = None
+    spec: Spec,
+    limits: Limits = DEFAULT_LIMITS,
+    cancelled: Callable[[], bool] | None = None,
+    engines: Engines = NATIVE,
 ) -> TextAutomaton:
     """The automaton over texts of a constraint.
 
     Raises SpecSyntaxError or SpecUnsupported where it cannot be read, SpecUnsatisfiable where no text satisfies it,
     LimitExceeded where it outgrows a limit.
     """
-    text = _compile_text(spec, Meter(limits, cancelled))
-    if text.byte_automaton.min_tokens == UNREACHABLE:
-        raise _unsatisfiable()
-    return text
+    meter = Meter(limits, cancelled)
+    with naming_conflicts(spec, engines, meter):
+        if isinstance(spec, LabelsSpec):
+            return _compile_labels(spec, engines, meter)[0]
+        text = _compile_text(spec, engines, meter)
+        if text.byte_automaton.min_tokens == UNREACHABLE:
+            raise SpecUnsatisfiable("no text satisfies the constraint")
+        return text
 
 
 def compile_spec(
@@ -60,6 +100,7 @@ def compile_spec(
     vocabulary: Vocabulary,
     limits: Limits = DEFAULT_LIMITS,
     cancelled: Callable[[], bool] | None = None,
+    engines: Engines = NATIVE,
 ) -> Compiled:
     """A constraint compiled for a vocabulary.
 
@@ -67,121 +108,109 @@ def compile_spec(
     Raises what compile_text raises, and SpecUnspellable where texts satisfy it but no tokens spell one.
     """
     meter = Meter(limits, cancelled)
-    text = _compile_text(spec, meter)
-    tokens = lift(text.labeller, text.letters, vocabulary, meter)
-    if tokens.min_tokens == UNREACHABLE:
-        raise _impossible(text, vocabulary, meter)
-    return Compiled(spec, text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
+    with naming_conflicts(spec, engines, meter):
+        if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
+            text, tokens = _compile_labels(spec, engines, meter)
+            return Compiled(spec, text, tokens, _label_distances(text, tokens), vocabulary.fingerprint)
+        text = _compile_text(spec, engines, meter)
+        tokens = lift(text.labeller, text.letters, vocabulary, meter)
+        if tokens.min_tokens == UNREACHABLE:
+            raise _impossible(text, vocabulary, meter)
+        return Compiled(spec, text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
 
 
-def _compile_text(spec: Spec, meter: Meter) -> TextAutomaton:
+def _compile_labels(spec: LabelsSpec, engines: Engines, meter: Meter) -> tuple[TextAutomaton, TokenAutomaton]:
     check_limits(spec, meter.limits)
-    match spec:
-        case LtlfSpec():
-            formula = parse_formula(spec.formula, meter)
-            return _words(formula, _propositions(formula, dict(spec.propositions)), meter)
-        case KeywordsSpec():
-            return _words(*_keywords(spec), meter)
-        case RegexSpec():
-            return _characters(spec, meter)
+    text, tokens = label_automata(part_of(spec.part, engines, meter), spec.labels, meter)
+    if tokens.min_tokens == UNREACHABLE:
+        raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
+    return text, tokens
 
 
-def _propositions(formula: Formula, declared: dict[str, Proposition]) -> dict[str, Proposition]:
-    """What each proposition means: as declared, else a punctuation mark, else the word of that name."""
-    named = [name for name in propositions_of(formula) if name not in (EOS, NOMATCH) and name not in declared]
-    if not all(name.strip() for name in named):
-        raise SpecSyntaxError("a name of white space alone stands for no word: declare what it means", field="ltlf")
-    return declared | {name: PUNCTUATION.get(name) or Proposition(words=(name,)) for name in named}
+def _label_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int | None, ...]:
+    """Fewest steps, the end among them, from each state; the token automaton's states are the DFA's, after a dead one."""
+    found = tokens.distance[1 : text.dfa.states + 1]
+    return tuple(None if distance == UNREACHABLE else int(distance) for distance in found)
 
 
-def _keywords(spec: KeywordsSpec) -> tuple[Formula, dict[str, Proposition]]:
-    """The formula of keywords. In order: (none yet) U (the first & X((none of the rest) U (the second & ...))).
-
-    The first itself is among the none: what counts is where it first occurs, also where concepts share a form.
-    """
-    names: list[str] = []
-    for forms in spec.concepts:
-        name = forms[0]
-        while name in (*names, EOS, NOMATCH):  # a keyword may be one of these words, or be given twice
-            name += "'"
-        names.append(name)
-    build = Builder()
-    concepts = [build.add(Op.NAME, (), name) for name in names]
-    if spec.ordered:
-        root = build.add(Op.FINALLY, concepts[-1:])
-        for number in range(len(concepts) - 2, -1, -1):
-            here = build.add(Op.AND, (concepts[number], build.add(Op.NEXT, (root,))))
-            none = [build.add(Op.NOT, (concept,)) for concept in concepts[number:]]
-            root = build.add(Op.UNTIL, (build.add(Op.AND, none), here))
-    else:
-        found = list(dict.fromkeys(build.add(Op.FINALLY, (concept,)) for concept in concepts))
-        root = build.add(Op.AND, found) if len(found) > 1 else found[0]
-    meanings = [Proposition(forms, case_sensitive=spec.case_sensitive) for forms in spec.concepts]
-    return build.formula(root), dict(zip(names, meanings, strict=True))
-
-
-def _words(formula: Formula, propositions: dict[str, Proposition], meter: Meter) -> TextAutomaton:
-    meter.charge("propositions_max", len(propositions))
-    mentioned = propositions_of(formula)
-    found = word_labeller(propositions, EOS in mentioned, meter)
-    letters = formula_to_dfa(formula, found.letters, meter)
-    shown = [letter - {NOMATCH} if NOMATCH not in mentioned else letter for letter in found.letters]
-    names = tuple(tuple(sorted(letter)) for letter in shown)
-    return TextAutomaton(
-        kind="words",
-        labeller=found.labeller,
-        letters=letters,
-        dfa=letters,
-        symbol_names=tuple(", ".join(letter) or "other" for letter in names),
-        letter_names=names,
-        dfa_state=np.zeros(0, dtype=np.int32),
-        text_start=found.labeller.start,
-        limits=meter.limits,
-    )
-
-
-def _characters(spec: RegexSpec, meter: Meter) -> TextAutomaton:
-    with blame_field("regex"):
-        dfa, minterms = pattern_dfa(spec.pattern, meter)
-    found = pattern_labeller(dfa, minterms, spec.leading_space == "strip", meter)
+def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
+    check_limits(spec, meter.limits)
+    combined = combine(part_of(spec, engines, meter), meter)
+    joint, letters = combined.joint, combined.letters
+    labeller = to_labeller(joint.transducer, joint.start, meter)
+    letter_names = _letter_names(joint.letters, combined.with_nomatch)
+    if combined.required is None or joint.letters.units:
+        return TextAutomaton(
+            kind="words",
+            labeller=labeller,
+            letters=letters,
+            dfa=letters,
+            symbol_names=_symbol_names(joint.letters, letter_names),
+            letter_names=letter_names,
+            dfa_state=np.zeros(0, dtype=np.int32),
+            text_start=joint.text_start,
+            limits=meter.limits,
+        )
+    whole, minterms = combined.required.dfa, combined.required.minterms
     return TextAutomaton(
         kind="characters",
-        labeller=found.labeller,
-        letters=NO_LETTERS,
-        dfa=dfa,
+        labeller=labeller,
+        letters=letters,
+        dfa=whole,
         symbol_names=tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count)),
-        letter_names=(),
-        dfa_state=found.dfa_state,
-        text_start=found.text_start,
+        letter_names=letter_names,
+        dfa_state=joint.shown,
+        text_start=joint.text_start,
         limits=meter.limits,
     )
+
+
+def _letter_names(letters: Letters, with_nomatch: bool) -> tuple[tuple[str, ...] | None, ...]:
+    """The propositions of each letter as people see them; None for one that is no step of the word trace."""
+    shown = [letter if with_nomatch else letter - {NOMATCH} for letter in letters.units]
+    return (*(tuple(sorted(letter)) for letter in shown), *[None] * (len(letters) - len(letters.units)))
+
+
+def _symbol_names(letters: Letters, letter_names: tuple[tuple[str, ...] | None, ...]) -> tuple[str, ...]:
+    names = [", ".join(letter) or "other" for letter in letter_names if letter is not None]
+    names += ["(a character)"] * letters.counted
+    names += [f"(end: {', '.join('met' if met else 'not met' for met in outcome)})" for outcome in letters.verdicts]
+    return tuple(names)
 
 
 def _state_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int | None, ...]:
     """Fewest tokens to acceptance from each state of text.dfa, as the paper's Figure 1 prints them.
 
-    A letter state is taken between words; one that only the step of `eos` leads to is accepting with distance 0.
+    A letter state is taken between words; one that only the step of `eos` leads to is accepting with distance 0. Where
+    the text is read by a second automaton too, the distance is the one at best.
     """
+    between = text.labeller.boundary
     if text.kind == "words":
-        first = text.labeller.start * tokens.letter_states
-        found = tokens.distance[first : first + tokens.letter_states].copy()
-        if any(EOS in letter for letter in text.letter_names):
+        by_state = tokens.distance[: between * tokens.letter_states].reshape(between, -1)
+        found = by_state.min(axis=0) if _constrained(text) else by_state[text.labeller.start].copy()
+        if any(EOS in (letter or ()) for letter in text.letter_names):
             found[text.dfa.accepting & (found == UNREACHABLE)] = 0
+    elif text.letters.symbols:
+        best = tokens.distance[: between * tokens.letter_states].reshape(between, -1).min(axis=1)
+        found = np.full(text.dfa.states, UNREACHABLE)
+        np.minimum.at(found, text.dfa_state[1:], best[1:])
     else:
         found = np.full(text.dfa.states, UNREACHABLE)
-        between = np.arange(1, text.dfa.states + 1)
-        found[text.dfa_state[between]] = tokens.distance[between]
+        own = np.arange(1, text.dfa.states + 1)
+        found[text.dfa_state[own]] = tokens.distance[own]
     return tuple(None if distance == UNREACHABLE else int(distance) for distance in found)
 
 
-def _unsatisfiable() -> SpecUnsatisfiable:
-    return SpecUnsatisfiable("no text at all satisfies the constraint")
+def _constrained(text: TextAutomaton) -> bool:
+    """Whether the labeller does more than read the word trace."""
+    ends = text.labeller.flush[1 : text.labeller.boundary]
+    return bool((ends == NO_END).any()) or not text.traced or None in text.letter_names
 
 
 def _impossible(text: TextAutomaton, vocabulary: Vocabulary, meter: Meter) -> SpecError:
     """Why no tokens satisfy the constraint: no text does, or the vocabulary cannot spell those that do."""
     if text.byte_automaton.min_tokens == UNREACHABLE:
-        return _unsatisfiable()
+        return SpecUnsatisfiable("no text satisfies the constraint")
     characters = missing_characters(text.byte_automaton, vocabulary, meter)
     if not characters:
         return SpecUnspellable("texts satisfy the constraint, but the model's tokens cannot spell one")

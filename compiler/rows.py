@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -15,11 +17,18 @@ def _mix(values: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
+@lru_cache(maxsize=64)
+def _weights(count: int) -> np.ndarray:
+    """Arbitrary but fixed 64-bit weights: uint64 [count]."""
+    return _mix(np.arange(1, count + 1, dtype=np.uint64))
+
+
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each row of an integer matrix [N, M]: uint64 [N]. Equal rows hash alike."""
-    weights = _mix(np.arange(1, rows.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    mixed = _mix(rows.astype(np.uint64)) if rows.size else rows.astype(np.uint64)
-    return np.asarray((mixed * weights).sum(axis=1, dtype=np.uint64))
+    """A 64-bit hash of each row of an integer matrix [N, M]: uint64 [N]. Equal rows hash alike.
+
+    A sum of weighted entries modulo 2**64, one pass over the matrix; whoever uses it compares the rows that meet.
+    """
+    return np.asarray(rows.astype(np.uint64) @ _weights(rows.shape[1]))
 
 
 def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -34,6 +43,20 @@ def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return first[order], rank[inverse.reshape(-1)]
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values of an integer array, ascending; for short ones much quicker than np.unique."""
+    ordered = np.sort(values, axis=None)
+    new = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return np.asarray(ordered[new])
+
+
+def stable_order(keys: np.ndarray) -> np.ndarray:
+    """A stable sorting order of keys >= 0 [N]; numpy sorts 16-bit keys by radix, many times faster than wider ones."""
+    narrow = keys.astype(np.uint16) if keys.size and keys.max() < 1 << 16 else keys
+    return np.argsort(narrow, kind="stable")
 
 
 def grown(table: np.ndarray, rows: int) -> np.ndarray:

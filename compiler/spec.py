@@ -1,19 +1,19 @@
-"""What a caller may ask for: the constraint forms, their JSON, and their hash. Knows nothing of how one is compiled."""
+"""What a caller may ask for: the constraint forms as types. Knows neither their JSON nor how one is compiled."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import Literal, get_args
 
 from compiler.errors import SpecSyntaxError
+from compiler.given_dfa import GivenDfa
 
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
-T = TypeVar("T")
-_NAME_CHARS_MAX = 40
+WhiteSpace = Literal["compact", "pretty"]
+Count = tuple[int, int | None]  # at least, and at most where there is a bound
+ONCE: Count = (1, None)
+JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,7 @@ class LtlfSpec:
 
     def __post_init__(self) -> None:
         _check_text(self.formula, "ltlf")
-        for name, _ in self.propositions:
-            _check_text(name, "propositions")
-            if not name.strip():
-                raise SpecSyntaxError("a proposition needs a name", field="propositions")
-            if name.lower() in RESERVED_NAMES:
-                raise SpecSyntaxError(
-                    f"the name {name!r} is reserved ({', '.join(RESERVED_NAMES)}): choose another for the proposition",
-                    field=f"propositions.{name}",
-                )
-        names = [name for name, _ in self.propositions]
-        if len(set(names)) != len(names):
-            raise SpecSyntaxError("a proposition is declared twice", field="propositions")
-        object.__setattr__(self, "propositions", tuple(sorted(self.propositions)))
+        object.__setattr__(self, "propositions", _declared(self.propositions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +55,25 @@ class RegexSpec:
 
     def __post_init__(self) -> None:
         _check_text(self.pattern, "regex")
-        if self.leading_space not in ("strip", "forbid"):
-            raise SpecSyntaxError("leading_space is 'strip' or 'forbid'", field="leading_space")
+        _check_leading(self.leading_space)
 
 
 @dataclass(frozen=True, slots=True)
 class KeywordsSpec:
     """Each concept occurs in the word trace, in any of its given forms.
 
-    With `ordered`, concept j + 1 and those after it do not occur before concept j has, and each occurs at a
-    later unit than the one before it (paper, Figure 1).
+    With `ordered`, concept j + 1 and those after it do not occur before concept j has (paper, Figure 1), and each
+    needed occurrence is at a later unit than the one before it.
+
+    inflect  a form stands for all its inflections too
+    counts   for each concept how often it occurs, at least and at most; empty where each occurs at least once
     """
 
     concepts: tuple[tuple[str, ...], ...]
     ordered: bool = False
     case_sensitive: bool = False
+    inflect: bool = False
+    counts: tuple[Count, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.concepts:
@@ -91,9 +83,174 @@ class KeywordsSpec:
                 raise SpecSyntaxError("a concept has at least one form", field=f"keywords.{number}")
             for form in forms:
                 _check_phrase(form, f"keywords.{number}")
+        if self.counts and len(self.counts) != len(self.concepts):
+            raise SpecSyntaxError("counts has one entry for each concept", field="keywords")
+        for number, count in enumerate(self.counts):
+            _check_count(count, f"keywords.{number}")
+        if all(count == ONCE for count in self.counts):
+            object.__setattr__(self, "counts", ())
 
 
-Spec = LtlfSpec | RegexSpec | KeywordsSpec
+@dataclass(frozen=True, slots=True)
+class InfillSpec:
+    """Literal text with gaps (`compiler.infill` has their names) that the whole text fills in."""
+
+    template: str
+    leading_space: LeadingSpace = "strip"
+
+    def __post_init__(self) -> None:
+        _check_text(self.template, "infill")
+        _check_leading(self.leading_space)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceSpec:
+    """The whole text is one of the strings."""
+
+    choices: tuple[str, ...]
+    leading_space: LeadingSpace = "strip"
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise SpecSyntaxError("choice names at least one string", field="choice")
+        for number, choice in enumerate(self.choices):
+            _check_text(choice, f"choice.{number}")
+        _check_leading(self.leading_space)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchemaSpec:
+    """The whole text is a JSON text that the schema validates.
+
+    schema      the schema as JSON text; the order of its properties is that of the answer
+    whitespace  none at all, or that of json.dumps(indent=2)
+    max_depth   how deep arrays and objects may nest where the schema sets no bound itself
+    """
+
+    schema: str
+    whitespace: WhiteSpace = "compact"
+    max_depth: int = JSON_DEPTH
+    leading_space: LeadingSpace = "strip"
+
+    def __post_init__(self) -> None:
+        if self.whitespace not in get_args(WhiteSpace):
+            raise SpecSyntaxError("whitespace is 'compact' or 'pretty'", field="whitespace")
+        if self.max_depth < 0:
+            raise SpecSyntaxError("max_depth is not negative", field="max_depth")
+        _check_leading(self.leading_space)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthSpec:
+    """How long the text is: words are the units made of word characters, sentences end in . ! or ?"""
+
+    min_words: int | None = None
+    max_words: int | None = None
+    max_chars: int | None = None
+    sentences: Count | None = None
+
+    def __post_init__(self) -> None:
+        given = {"min_words": self.min_words, "max_words": self.max_words, "max_chars": self.max_chars}
+        for field, value in given.items():
+            if value is not None and value < 0:
+                raise SpecSyntaxError(f"{field} is not negative", field=field)
+        if all(value is None for value in given.values()) and self.sentences is None:
+            raise SpecSyntaxError("a length constraint sets at least one bound", field="max_words")
+        if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
+            raise SpecSyntaxError("min_words is not more than max_words", field="min_words")
+        if self.sentences is not None:
+            _check_count(self.sentences, "sentences")
+
+
+@dataclass(frozen=True, slots=True)
+class DfaSpec:
+    """A caller's own automaton, over propositions of the word trace or over the bytes of the text."""
+
+    given: GivenDfa
+    propositions: tuple[tuple[str, Proposition], ...] = ()
+    leading_space: LeadingSpace = "strip"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "propositions", _declared(self.propositions))
+        _check_leading(self.leading_space)
+
+
+@dataclass(frozen=True, slots=True)
+class AllSpec:
+    """Every part holds of the same text."""
+
+    parts: tuple[Spec, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self.parts, "all")
+
+
+@dataclass(frozen=True, slots=True)
+class AnySpec:
+    """At least one part holds."""
+
+    parts: tuple[Spec, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self.parts, "any")
+
+
+@dataclass(frozen=True, slots=True)
+class NotSpec:
+    """The part does not hold: exactly the texts, in valid UTF-8, that it rejects."""
+
+    part: Spec
+
+    def __post_init__(self) -> None:
+        _check_parts((self.part,), "not")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsSpec:
+    """A constraint over an alphabet of ids: each output is one of `labels`, which is one step of the trace.
+
+    For whole-text forms the text is the labels joined by single spaces.
+    """
+
+    labels: tuple[str, ...]
+    part: Spec
+
+    def __post_init__(self) -> None:
+        if not self.labels or len(set(self.labels)) != len(self.labels):
+            raise SpecSyntaxError("labels names each id's label, no two alike", field="labels")
+        for number, label in enumerate(self.labels):
+            _check_phrase(label, f"labels.{number}")
+        _check_parts((self.part,), "labels")
+
+
+Spec = (
+    LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | LengthSpec | DfaSpec
+    | AllSpec | AnySpec | NotSpec | LabelsSpec
+)  # fmt: skip
+WholeTextSpec = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec
+
+
+def leaves(spec: Spec) -> tuple[Spec, ...]:
+    """The constraints that a combination is made of, left to right; the constraint itself where it is none."""
+    if isinstance(spec, AllSpec | AnySpec):
+        return tuple(leaf for part in spec.parts for leaf in leaves(part))
+    return leaves(spec.part) if isinstance(spec, NotSpec | LabelsSpec) else (spec,)
+
+
+def _declared(propositions: tuple[tuple[str, Proposition], ...]) -> tuple[tuple[str, Proposition], ...]:
+    """The declarations in canonical order, checked."""
+    for name, _ in propositions:
+        _check_text(name, "propositions")
+        if not name.strip():
+            raise SpecSyntaxError("a proposition needs a name", field="propositions")
+        if name.lower() in RESERVED_NAMES:
+            raise SpecSyntaxError(
+                f"the name {name!r} is reserved ({', '.join(RESERVED_NAMES)}): choose another for the proposition",
+                field=f"propositions.{name}",
+            )
+    if len({name for name, _ in propositions}) != len(propositions):
+        raise SpecSyntaxError("a proposition is declared twice", field="propositions")
+    return tuple(sorted(propositions))
 
 
 def _check_text(text: str, field: str) -> None:
@@ -111,109 +268,19 @@ def _check_phrase(phrase: str, field: str) -> None:
         raise SpecSyntaxError("a word or phrase holds at least one character that is not white space", field=field)
 
 
-def _typed(value: object, kind: type[T], field: str, wanted: str) -> T:
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise SpecSyntaxError(f"{field} must be {wanted}", field=field, expected=wanted)
-    return value
+def _check_leading(leading_space: LeadingSpace) -> None:
+    if leading_space not in get_args(LeadingSpace):
+        raise SpecSyntaxError("leading_space is 'strip' or 'forbid'", field="leading_space")
 
 
-def _strings(value: object, field: str) -> tuple[str, ...]:
-    items = _typed(value, list, field, "a list of strings")
-    return tuple(_typed(item, str, f"{field}.{number}", "a string") for number, item in enumerate(items))
+def _check_count(count: Count, field: str) -> None:
+    minimum, maximum = count
+    if minimum < 0 or (maximum is not None and maximum < minimum):
+        raise SpecSyntaxError("a count is not negative, and its max not less than its min", field=field)
 
 
-def _shown(name: str) -> str:
-    """A caller's own name as errors repeat it: whole where it is short and plain, else not at all."""
-    return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
-
-
-def _only(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
-    for name in fields:
-        if name not in allowed:
-            raise SpecSyntaxError(
-                f"unknown field {_shown(name)!r} in {where}; it takes {', '.join(allowed)}",
-                field=_shown(name),
-                expected=", ".join(allowed),
-            )
-
-
-def _proposition(name: str, value: object) -> Proposition:
-    field = f"propositions.{_shown(name)}"
-    if isinstance(value, list):
-        return Proposition(_strings(value, field))
-    fields = _typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")
-    _only(fields, ("words", "regex", "case_sensitive"), field)
-    words = _strings(fields.get("words", []), f"{field}.words")
-    regex = None if "regex" not in fields else _typed(fields["regex"], str, f"{field}.regex", "a string")
-    if regex is not None and "case_sensitive" in fields:
-        raise SpecSyntaxError("a regex says itself whether case matters: (?i)", field=f"{field}.case_sensitive")
-    return Proposition(
-        words, regex, _typed(fields.get("case_sensitive", False), bool, f"{field}.case_sensitive", "a boolean")
-    )
-
-
-def _ltlf(fields: Mapping[str, object]) -> Spec:
-    _only(fields, ("ltlf", "propositions"), "an ltlf constraint")
-    declared = _typed(fields.get("propositions", {}), dict, "propositions", "an object")
-    named = tuple((str(name), _proposition(str(name), value)) for name, value in declared.items())
-    return LtlfSpec(_typed(fields["ltlf"], str, "ltlf", "a string"), named)
-
-
-def _regex(fields: Mapping[str, object]) -> Spec:
-    _only(fields, ("regex", "leading_space"), "a regex constraint")
-    leading = _typed(fields.get("leading_space", "strip"), str, "leading_space", "'strip' or 'forbid'")
-    return RegexSpec(_typed(fields["regex"], str, "regex", "a string"), cast(LeadingSpace, leading))
-
-
-def _keywords(fields: Mapping[str, object]) -> Spec:
-    _only(fields, ("keywords", "ordered", "case_sensitive"), "a keywords constraint")
-    concepts = _typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
-    forms = tuple(
-        (item,) if isinstance(item, str) else _strings(item, f"keywords.{number}")
-        for number, item in enumerate(concepts)
-    )
-    ordered = _typed(fields.get("ordered", False), bool, "ordered", "a boolean")
-    return KeywordsSpec(
-        forms, ordered, _typed(fields.get("case_sensitive", False), bool, "case_sensitive", "a boolean")
-    )
-
-
-_FORMS: dict[str, Callable[[Mapping[str, object]], Spec]] = {"ltlf": _ltlf, "regex": _regex, "keywords": _keywords}
-
-
-def spec_from_json(constraint: object) -> Spec:
-    """The constraint object of a request, checked.
-
-    Raises SpecSyntaxError, whose `field` says which part is at fault, for an unknown form or field or a wrong type.
-    """
-    wanted = f"an object with exactly one of {', '.join(_FORMS)}"
-    fields = _typed(constraint, dict, "constraint", wanted)
-    forms = [form for form in _FORMS if form in fields]
-    if len(forms) != 1:
-        raise SpecSyntaxError(f"a constraint is {wanted}", field="constraint", expected=wanted)
-    return _FORMS[forms[0]](fields)
-
-
-def spec_to_json(spec: Spec) -> dict[str, object]:
-    """The canonical constraint object: spec_from_json undoes it, and every default is written out."""
-    match spec:
-        case LtlfSpec():
-            declared = {name: _proposition_to_json(proposition) for name, proposition in spec.propositions}
-            return {"ltlf": spec.formula, "propositions": declared}
-        case RegexSpec():
-            return {"regex": spec.pattern, "leading_space": spec.leading_space}
-        case KeywordsSpec():
-            concepts = [list(forms) for forms in spec.concepts]
-            return {"keywords": concepts, "ordered": spec.ordered, "case_sensitive": spec.case_sensitive}
-
-
-def _proposition_to_json(proposition: Proposition) -> dict[str, object]:
-    if proposition.regex is not None:
-        return {"regex": proposition.regex}
-    return {"words": list(proposition.words), "case_sensitive": proposition.case_sensitive}
-
-
-def spec_hash(spec: Spec) -> str:
-    """SHA-256, in hex, of the canonical JSON: equal specs have equal hashes in every process."""
-    canonical = json.dumps(spec_to_json(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def _check_parts(parts: tuple[Spec, ...], field: str) -> None:
+    if not parts:
+        raise SpecSyntaxError(f"{field} combines at least one constraint", field=field)
+    if any(isinstance(part, LabelsSpec) for part in parts):
+        raise SpecSyntaxError("labels stands at the outermost constraint alone", field=field)

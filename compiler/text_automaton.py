@@ -19,30 +19,29 @@ from compiler.vocabulary import byte_vocabulary
 
 UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace (design 3)
 _BYTES = byte_vocabulary()
-NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
 class TextAutomaton:
     """A constraint over texts.
 
-    kind           "words": the labeller emits the letters of a word trace; "characters": the labeller decides alone
+    kind           what people look at, `dfa`: "words" for the letter DFA, "characters" for the DFA over classes of
+                   characters that the labeller runs; "labels" for a DFA over labels, which no byte of a text spells
     labeller       the byte transducer
-    letters        DFA over the labeller's letters; NO_LETTERS for kind "characters"
-    dfa            what people look at: the letter DFA, or the DFA over classes of characters
+    letters        DFA over the labeller's letters
     symbol_names   a printable name of each symbol of `dfa`
-    letter_names   the propositions of each letter, kind "words" alone
+    letter_names   the propositions of each letter; None for one that is no step of the word trace
     dfa_state      int32 [B]: the state of `dfa` for each labeller state between characters, kind "characters" alone
     text_start     the labeller state an answer is read from. It is the labeller's own start unless one leading space
                    is allowed, which the labeller's start reads and which is not part of the answer
     """
 
-    kind: Literal["words", "characters"]
+    kind: Literal["words", "characters", "labels"]
     labeller: Labeller
     letters: Dfa
     dfa: Dfa
     symbol_names: tuple[str, ...]
-    letter_names: tuple[tuple[str, ...], ...]
+    letter_names: tuple[tuple[str, ...] | None, ...]
     dfa_state: np.ndarray
     text_start: int
     limits: Limits = DEFAULT_LIMITS
@@ -50,12 +49,19 @@ class TextAutomaton:
     def __post_init__(self) -> None:
         if len(self.symbol_names) != self.dfa.symbols:
             raise ValueError("one name for each symbol of dfa")
-        if self.kind == "words" and (len(self.letter_names) != self.letters.symbols or self.dfa is not self.letters):
-            raise ValueError("a word automaton shows its letter DFA and names each of its letters")
+        if len(self.letter_names) != self.letters.symbols:
+            raise ValueError("one entry of letter_names for each letter")
+        if self.kind != "characters" and self.dfa is not self.letters:
+            raise ValueError("an automaton over words or labels shows its letter DFA")
         if self.kind == "characters" and self.dfa_state.shape != (self.labeller.boundary,):
             raise ValueError("dfa_state is [B]")
         if not 0 <= self.text_start < self.labeller.boundary:
             raise ValueError("text_start lies between characters")
+
+    @property
+    def traced(self) -> bool:
+        """Whether the letters make up a word trace."""
+        return any(names is not None for names in self.letter_names)
 
     @functools.cached_property
     def byte_automaton(self) -> TokenAutomaton:
@@ -145,7 +151,8 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes]) -> tuple[ReplaySte
 
 
 def _replay_step(automaton: TextAutomaton, reader: _Reader, letters: list[int]) -> ReplayStep:
-    return ReplayStep(reader.state, tuple(automaton.letter_names[letter] for letter in letters))
+    names = (automaton.letter_names[letter] for letter in letters)
+    return ReplayStep(reader.state, tuple(held for held in names if held is not None))
 
 
 def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
@@ -154,7 +161,7 @@ def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
     Raises UnicodeEncodeError where the text holds half of a surrogate pair.
     """
     violated_at = None if _accepts(automaton, text) else _violation(automaton, text)
-    words = _word_steps(automaton, text) if automaton.kind == "words" else _unit_steps(automaton, text)
+    words = _word_steps(automaton, text) if automaton.traced else _unit_steps(automaton, text)
     return TextCheck(violated_at is None, words, violated_at)
 
 
@@ -180,11 +187,13 @@ def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
     reader = _Reader(automaton)
     letters = [*reader.read(text.encode()), *(reader.end() or [])]
     units = UNIT.findall(text)
-    units += [""] * (len(letters) - len(units))  # the step of `eos` has no text
-    state, steps = automaton.letters.start, []
-    for unit, letter in zip(units, letters, strict=True):
+    state, steps = automaton.letters.start, list[WordStep]()
+    for letter in letters:
         state = automaton.letters.step(state, letter)
-        steps.append(WordStep(unit, automaton.letter_names[letter], state))
+        names = automaton.letter_names[letter]
+        if names is not None:
+            unit = units[len(steps)] if len(steps) < len(units) else ""  # the step of `eos` has no text
+            steps.append(WordStep(unit, names, state))
     return tuple(steps)
 
 

@@ -1,4 +1,4 @@
-"""The word labeller: reads a text's characters and emits, at the end of each unit, the propositions that hold there.
+"""The word trace: reads a text's characters and emits, at the end of each unit, the propositions that hold there.
 
 A unit is a maximal run of word characters, or one character that is neither a word character nor white space
 (design 3). A proposition holds at a unit when some match of its pattern that starts at a unit's start ends at that
@@ -12,41 +12,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.characters import CharTransducer, minimize_transducer, to_labeller
+from compiler.characters import CharTransducer, minimize_transducer
 from compiler.charset import CharSet, Minterms, category, minterms
-from compiler.labeller import DEAD, NO_END, Labeller
+from compiler.labeller import DEAD, NO_END
 from compiler.limits import Meter
-from compiler.regex import CharNfa, node_nfa, pattern_nfa
-from compiler.regex_syntax import Node, alternation, blame_field, concat, literal_node, space_run_node
+from compiler.meanings import EOS, NOMATCH
+from compiler.regex import CharNfa, node_nfa
+from compiler.regex_syntax import Node, alternation, concat, literal_node, parse_pattern, space_run_node
 from compiler.spec import Proposition
-
-NOMATCH = "nomatch"
-EOS = "eos"
-PUNCTUATION = {
-    "dot": Proposition(words=(".",)),
-    "comma": Proposition(words=(",",)),
-    "question": Proposition(words=("?",)),
-    "exclamation": Proposition(words=("!",)),
-    "colon": Proposition(words=(":",)),
-    "semicolon": Proposition(words=(";",)),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WordLabeller:
-    """A labeller of word traces, with the letters it can emit: the sets of propositions that can hold together."""
+class WordTransducer:
+    """The characters of a text to its word trace. The letters are the sets of propositions that can hold together."""
 
-    labeller: Labeller
+    transducer: CharTransducer
+    start: int
     letters: tuple[frozenset[str], ...]
 
 
-def _nfa(name: str, proposition: Proposition, meter: Meter) -> CharNfa:
+def proposition_node(proposition: Proposition, meter: Meter) -> Node:
     """The pattern of a proposition: its regex, or the alternation of its words and phrases."""
     if proposition.regex is not None:
-        with blame_field(f"propositions.{name}.regex"):
-            return pattern_nfa(proposition.regex, meter)
-    phrases = [_phrase_node(phrase, not proposition.case_sensitive) for phrase in proposition.words]
-    return node_nfa(alternation(phrases), meter)
+        return parse_pattern(proposition.regex, meter)
+    return alternation([_phrase_node(phrase, not proposition.case_sensitive) for phrase in proposition.words])
 
 
 def _phrase_node(phrase: str, ignore_case: bool) -> Node:
@@ -197,16 +186,16 @@ class _Tracker:
         return self._strings.setdefault(letters, len(self._strings))
 
 
-def word_labeller(propositions: Mapping[str, Proposition], with_eos: bool, meter: Meter) -> WordLabeller:
-    """The labeller of the word trace under these propositions.
+def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, meter: Meter) -> WordTransducer:
+    """The transducer of the word trace under these propositions, minimal.
 
     with_eos  one last step is added in which only `eos` holds
     Raises what the patterns' compilers raise, and LimitExceeded over `dfa_states_max` or `letters_max`.
     """
     named: list[tuple[str, CharNfa]] = []
     for name, proposition in propositions.items():
-        named.append((name, _nfa(name, proposition, meter)))
+        named.append((name, node_nfa(proposition_node(proposition, meter), meter)))
         meter.charge("nfa_positions_max", sum(nfa.positions for _, nfa in named))
     transducer, start, letters = _Tracker(_patterns(named), with_eos, meter).build()
-    transducer, start = minimize_transducer(transducer, start, meter)
-    return WordLabeller(to_labeller(transducer, start, meter), letters)
+    smaller, number = minimize_transducer(transducer, meter)
+    return WordTransducer(smaller, int(number[start]), letters)

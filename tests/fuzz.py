@@ -26,7 +26,7 @@ from compiler.compiled import Compiled
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.spec import RegexSpec, Spec
+from compiler.spec import RegexSpec, Spec, leaves
 from compiler.text_automaton import answer_text, check_text
 from compiler.vocabulary import Vocabulary, byte_vocabulary
 from decoding.errors import BudgetTooSmall
@@ -34,7 +34,7 @@ from decoding.model import LanguageModel
 from decoding.search import Hypothesis, SearchOptions, generate
 from tests.fakes import HashModel
 from tests.fuzz_cases import ALPHABET, WORDS, open_real_model, random_spec, random_vocabulary
-from tests.reference_text import satisfies
+from tests.reference_text import satisfies, strips_a_space
 
 LIMITS = Limits(compile_s_max=60.0)  # the constraints are small: any limit that strikes is a failure
 BYTES = byte_vocabulary()
@@ -144,7 +144,7 @@ def _judge(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, 
         raise Broken(f"tokens {answer.tokens} for a budget of {budget}")
     raw = _bytes(vocabulary, tuple(written)).decode()
     text = answer_text(compiled.text, raw)
-    optional = isinstance(spec, RegexSpec) and spec.leading_space == "strip"
+    optional = strips_a_space(spec)
     if text != raw and not (optional and raw == " " + text):
         raise Broken(f"the answer {text!r} is not what was generated, {raw!r}")
     if not _satisfies(spec, text):
@@ -159,7 +159,7 @@ def _allowed(spec: Spec, raw: bytes) -> bool:
         text = raw.decode()
     except UnicodeDecodeError:
         return False
-    stripped = isinstance(spec, RegexSpec) and spec.leading_space == "strip" and text.startswith(" ")
+    stripped = strips_a_space(spec) and text.startswith(" ")
     return _satisfies(spec, text) or (stripped and _satisfies(spec, text[1:]))
 
 
@@ -196,12 +196,11 @@ def _confirm_satisfiable(spec: Spec) -> None:
 
 def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:
     """The random constraints are well formed but for what `re` itself refuses."""
-    if not isinstance(spec, RegexSpec):
-        raise Broken(f"{spec} is refused: {error}") from error
-    try:
-        re.compile(spec.pattern)
-    except re.error:
-        return
+    for leaf in leaves(spec):
+        try:
+            re.compile(leaf.pattern if isinstance(leaf, RegexSpec) else "")
+        except re.error:
+            return
     raise Broken(f"{spec} is refused: {error}") from error
 
 

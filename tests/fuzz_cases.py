@@ -8,8 +8,25 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
+from compiler.given_dfa import GivenDfa, Transition
+from compiler.spec import (
+    AllSpec,
+    AnySpec,
+    ChoiceSpec,
+    DfaSpec,
+    InfillSpec,
+    KeywordsSpec,
+    LeadingSpace,
+    LengthSpec,
+    LtlfSpec,
+    NotSpec,
+    Proposition,
+    RegexSpec,
+    Spec,
+)
+from compiler.spec_json import spec_from_json, spec_to_json
 from compiler.tokenizer_json import vocabulary_from_tokenizer_json
 from compiler.vocabulary import Vocabulary, byte_vocabulary
 from decoding.model import HuggingFaceModel
@@ -85,16 +102,104 @@ def random_proposition(draw: random.Random) -> Proposition:
     return Proposition(tuple(draw.sample(WORDS, draw.randint(1, 3))), None, draw.random() < 0.3)
 
 
-def random_spec(draw: random.Random) -> Spec:
-    kind = draw.random()
-    if kind < 0.4:
-        return RegexSpec(random_regex(draw), "strip" if draw.random() < 0.7 else "forbid")
-    if kind < 0.65:
-        concepts = tuple(tuple(draw.sample(WORDS, draw.randint(1, 2))) for _ in range(draw.randint(1, 3)))
-        return KeywordsSpec(concepts, draw.random() < 0.5, draw.random() < 0.3)
+def random_spec(draw: random.Random, depth: int = 2) -> Spec:
+    """A constraint of any form, or a combination of some."""
+    if depth and draw.random() < 0.3:
+        below = functools.partial(random_spec, draw, depth - 1)
+        kind = draw.randrange(3)
+        if kind == 2:
+            return NotSpec(below())
+        parts = tuple(below() for _ in range(draw.randint(1, 3)))
+        return AllSpec(parts) if kind == 0 else AnySpec(parts)
+    return draw.choices(_LEAVES, (30, 20, 12, 6, 6, 12, 8, 6))[0](draw)
+
+
+def _regex(draw: random.Random) -> Spec:
+    return RegexSpec(random_regex(draw), _leading(draw))
+
+
+def _ltlf(draw: random.Random) -> Spec:
     names = draw.sample(NAMES, draw.randint(1, 4))
     declared = tuple((name, random_proposition(draw)) for name in ("p", "q", "r", "dot") if draw.random() < 0.6)
     return LtlfSpec(random_formula(draw, names), declared)
+
+
+def _keywords(draw: random.Random) -> Spec:
+    concepts = tuple(tuple(draw.sample(WORDS, draw.randint(1, 2))) for _ in range(draw.randint(1, 3)))
+    counts: tuple[tuple[int, int | None], ...] = ()
+    if draw.random() < 0.4:
+        least = [draw.randint(0, 2) for _ in concepts]
+        counts = tuple((low, draw.choice((None, low + draw.randint(0, 2)))) for low in least)
+    return KeywordsSpec(concepts, draw.random() < 0.5, draw.random() < 0.3, counts=counts)
+
+
+def _infill(draw: random.Random) -> Spec:
+    own = [f"<|infill:{pattern}|>" for pattern in ("[ab]+", "a{2}|é", r"\w", "")]
+    gaps = ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", *own)
+    pieces = [draw.choice((*gaps, "a", "b ", ".", " ", "é", "<|", "(")) for _ in range(draw.randint(1, 4))]
+    return InfillSpec("".join(pieces).replace("<|<|", "<|"), _leading(draw))
+
+
+def _choice(draw: random.Random) -> Spec:
+    texts = ["".join(draw.choice(ALPHABET) for _ in range(draw.randint(0, 4))) for _ in range(draw.randint(1, 5))]
+    return ChoiceSpec(tuple(texts), _leading(draw))
+
+
+def _length(draw: random.Random) -> Spec:
+    low = draw.randint(0, 2)
+    bounds = {"min_words": low, "max_words": low + draw.randint(0, 3), "max_chars": draw.randint(0, 9)}
+    kept = {name: value for name, value in bounds.items() if draw.random() < 0.5}
+    sentences = None if kept and draw.random() < 0.6 else (draw.randint(0, 1), draw.choice((None, 1, 2)))
+    return LengthSpec(**kept, sentences=sentences)
+
+
+def _json(draw: random.Random) -> Spec:
+    def schema(depth: int) -> object:
+        kinds: list[object] = [
+            {"type": "integer", "minimum": draw.randint(-3, 3), "maximum": draw.randint(4, 12)},
+            {"type": "string", "maxLength": draw.randint(0, 3)},
+            {"type": "string", "constraint": spec_to_json(draw.choice((_keywords, _regex, _length, _choice))(draw))},
+            {"enum": ["a", 'é"', 1, None, [True]][: draw.randint(1, 5)]},
+            {"type": "number", "exclusiveMinimum": 0, "maximum": draw.choice((0.5, 1, 2.25))},
+            {"type": ["boolean", "null"]},
+        ]
+        if depth:
+            names = draw.sample(("a", "b", "é"), draw.randint(0, 3))
+            kinds += 2 * [
+                {
+                    "type": "object",
+                    "properties": {name: schema(depth - 1) for name in names},
+                    "required": draw.sample(names, draw.randint(0, len(names))),
+                    "additionalProperties": draw.choice((False, False, {"type": "null"})),
+                },
+                {"type": "array", "items": schema(depth - 1), "maxItems": draw.randint(0, 3)},
+            ]
+        return draw.choice(kinds)
+
+    whitespace = draw.choice(("compact", "pretty"))
+    return cast(Spec, spec_from_json({"json_schema": schema(2), "whitespace": whitespace, "max_depth": 2}))
+
+
+def _dfa(draw: random.Random) -> Spec:
+    states = ("s", "t", "u")[: draw.randint(1, 3)]
+    accepting = tuple(draw.sample(states, draw.randint(0, len(states))))
+    if draw.random() < 0.5:
+        guards = [Transition(state, draw.choice(states), when=guard) for state in states for guard in ("a & !b", "b")]
+        return DfaSpec(GivenDfa(states[0], accepting, tuple(guards)), (("b", random_proposition(draw)),))
+    texts = ("aé", "b日", " .c")
+    moves = [Transition(state, draw.choice(states), text=text) for state in states for text in texts]
+    kept = tuple(move for move in moves if draw.random() < 0.7)
+    mentioned = {states[0], *(name for move in kept for name in (move.source, move.target))}
+    return DfaSpec(
+        GivenDfa(states[0], tuple(name for name in accepting if name in mentioned), kept), (), _leading(draw)
+    )
+
+
+def _leading(draw: random.Random) -> LeadingSpace:
+    return "strip" if draw.random() < 0.7 else "forbid"
+
+
+_LEAVES = (_regex, _ltlf, _keywords, _infill, _choice, _length, _json, _dfa)
 
 
 def byte_level(draw: random.Random) -> Vocabulary:
@@ -124,9 +229,7 @@ def pieces(draw: random.Random) -> Vocabulary:
 
 def few_pieces(draw: random.Random) -> Vocabulary:
     """So few ids that all short texts can be written out."""
-    texts = draw.sample(
-        ("a", "b", " ", "c", ".", "ab", " a", "b ", "é", "B", "a b", "-", "1"), draw.randint(2, 5)
-    )
+    texts = draw.sample(("a", "b", " ", "c", ".", "ab", " a", "b ", "é", "B", "a b", "-", "1"), draw.randint(2, 5))
     tokens: list[bytes | None] = [None, *(text.encode() for text in texts)]
     if draw.random() < 0.3:
         tokens += ["é".encode()[:1], "é".encode()[1:]]

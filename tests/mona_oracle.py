@@ -25,6 +25,20 @@ def mona_binary() -> str:
         pytest.skip(reason)
 
 
+def mona_itself() -> tuple[str, dict[str, str]]:
+    """The program without the script around it, and the environment it needs. For measurements: a shell takes time."""
+    wrapper = Path(mona_binary())
+    program = wrapper.parent / "root" / "usr" / "bin" / "mona"
+    if not program.exists():
+        return str(wrapper), {}
+    return str(program), {"LD_LIBRARY_PATH": _libraries(wrapper.parent)}
+
+
+def _libraries(cache: Path) -> str:
+    """Where the unpacked package keeps MONA's libraries, as a search path."""
+    return ":".join(sorted({str(path.parent) for path in (cache / "root").rglob("libmona*.so*")}))
+
+
 def _unpacked() -> Path:
     """A wrapper script around MONA in the cache (ABS_MONA_CACHE, default ~/.cache/abs-server/mona), made if missing."""
     cache = Path(os.environ.get("ABS_MONA_CACHE") or Path.home() / ".cache" / "abs-server" / "mona").resolve()
@@ -33,9 +47,8 @@ def _unpacked() -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         package = _download(cache)
         _call(["dpkg", "-x", str(package), str(cache / "root")], cache)
-        libraries = {str(path.parent) for path in (cache / "root").rglob("libmona*.so*")}
         program = cache / "root" / "usr" / "bin" / "mona"
-        search = f"LD_LIBRARY_PATH='{':'.join(sorted(libraries))}'"
+        search = f"LD_LIBRARY_PATH='{_libraries(cache)}'"
         draft = cache / f"mona.{os.getpid()}"
         draft.write_text(f"#!/bin/sh\n{search} exec '{program}' \"$@\"\n", encoding="utf-8")
         draft.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The regexes that the compile benchmark gives to another engine mean what it says they mean."""
+"""The constraints that the compile benchmark gives to other engines mean what it says they mean."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.keyword_cases import ASCII, UNICODE, Concepts, Pattern, keyword_sets
+from benchmarks.keyword_cases import ASCII, UNICODE, Concepts, Pattern, first_concepts, keyword_sets
+from benchmarks.scale import TEMPLATE_CHARS, points, template
+from benchmarks.suite import PEERS, Case, Expression, for_all, suite
+from compiler.errors import LimitExceeded
 from compiler.pipeline import compile_text
-from compiler.spec import KeywordsSpec
-from compiler.text_automaton import check_text
+from compiler.spec_json import spec_from_json
+from compiler.text_automaton import TextAutomaton, check_text
+from compiler.token_automaton import UNREACHABLE
 
 CONCEPTS: Concepts = (("dog", "dogs"), ("kick", "kicked"), ("ball",))
 WORDS = ("dog", "Dogs", "dogsled", "do", "KICK", "kicked", "kicker", "ball", "balls", "a", "café", "été", "_dog", "x1")
@@ -37,7 +41,7 @@ def texts(count: int) -> list[str]:
 def test_the_equal_pattern_has_exactly_the_language_of_the_keywords(ordered: bool) -> None:
     write = Pattern(UNICODE)
     pattern = re.compile(write.ordered(CONCEPTS) if ordered else write.unordered(CONCEPTS))
-    automaton = compile_text(KeywordsSpec(CONCEPTS, ordered))
+    automaton = compile_text(spec_from_json({"keywords": [list(forms) for forms in CONCEPTS], "ordered": ordered}))
     verdicts = []
     for text in texts(600):
         verdicts.append(check_text(automaton, text).satisfied)
@@ -71,3 +75,103 @@ def test_keyword_sets_are_plain_words_that_belong_to_one_concept_each(tmp_path: 
     assert keyword_sets(dev, 8, 1) == [(("e",), ("f",), ("g",), ("h",), ("i",), ("a", "b"), ("c",), ("d",))]
     with pytest.raises(ValueError, match="2 were asked for"):
         keyword_sets(dev, 3, 2)
+
+
+def test_first_concepts_share_no_form(tmp_path: Path) -> None:
+    dev = tmp_path / "dev.jsonl"
+    rows = [[["a", "b"], ["c"], ["d"]], [["b"], ["e"], ["f"]]]
+    dev.write_text("\n".join(json.dumps({"inflections": row}) for row in rows), encoding="utf-8")
+    assert first_concepts(dev, 4) == (("a", "b"), ("c",), ("d",), ("e",))
+    with pytest.raises(ValueError, match="7 were asked for"):
+        first_concepts(dev, 7)
+
+
+def test_the_suite_holds_forty_constraints_and_more_that_our_compiler_reads(shared: Path) -> None:
+    rows = suite(shared)
+    assert len(rows) >= 40
+    for row in rows:
+        spec_from_json(dict(row.constraint))
+
+
+def test_every_engine_is_given_something_it_takes(shared: Path) -> None:
+    for row in suite(shared):
+        for engine, expression in row.peers.items():
+            assert expression.kind in ("regex", "json_schema") or (engine, expression.kind) == ("llguidance", "lark")
+            if expression.kind == "regex":
+                re.compile(expression.text)
+            if expression.kind == "json_schema":
+                json.loads(expression.text)
+
+
+def test_a_row_for_an_engine_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="guidance2"):
+        Case("a", "b", {"regex": "a"}, {"guidance2": Expression("regex", "a")})
+
+
+def test_one_expression_serves_all_engines_but_the_exceptions() -> None:
+    one, other = Expression("regex", "a"), Expression("regex", "b")
+    assert for_all(one) == dict.fromkeys(PEERS, one)
+    but = {"xgrammar": other, "llguidance": None}
+    assert for_all(one, but=but) == {"outlines_core": one, "xgrammar": other}
+
+
+def samples(automaton: TextAutomaton, count: int, dice: random.Random) -> list[str]:
+    """Accepted texts: random walks over bytes, which after some steps take the shortest way to an end."""
+    tokens, found = automaton.byte_automaton, []
+    for _ in range(count):
+        state, read, wander = tokens.start, b"", dice.randrange(60)
+        while tokens.distance[state] > 1 or (wander and dice.random() < 0.9):
+            after = tokens.successors(state)[tokens.token_class[:256]]
+            to_go = tokens.distance[after]
+            closer = to_go < tokens.distance[state] if not wander else to_go < UNREACHABLE
+            choices = closer.nonzero()[0].tolist()
+            if not choices:
+                break
+            wander = max(0, wander - 1)
+            read += bytes([dice.choice(choices)])
+            state = int(after[read[-1]])
+        found.append(read.decode())
+    return found
+
+
+def bent(text: str, dice: random.Random) -> str:
+    """The text with one character left out, doubled or replaced."""
+    at = dice.randrange(len(text) + 1)
+    return text[:at] + dice.choice(("", text[at : at + 1] * 2, "x", " ", "7", ".", "\n")) + text[at + 1 :]
+
+
+def same_language_rows(shared: Path) -> list[tuple[Case, str]]:
+    """The rows that some engine writes as a regex of the very same language."""
+    found = []
+    for row in suite(shared):
+        patterns = {one.text for one in row.peers.values() if one.kind == "regex" and not one.note}
+        found += [(row, pattern) for pattern in sorted(patterns)]
+    return found
+
+
+def test_a_regex_without_a_note_has_the_language_of_our_constraint(shared: Path) -> None:
+    dice, rows, verdicts = random.Random(11), same_language_rows(shared), []
+    for row, pattern in rows:
+        try:
+            automaton = compile_text(spec_from_json(dict(row.constraint)))
+        except LimitExceeded:
+            continue  # the benchmark reports it
+        meant = re.compile(pattern)
+        accepted = samples(automaton, 12, dice)
+        for text in (*accepted, *(bent(text, dice) for text in accepted)):
+            verdicts.append(check_text(automaton, text).satisfied)
+            assert (meant.fullmatch(text) is not None) == verdicts[-1], (row.name, text)
+    assert len(rows) > 30 and 300 < sum(verdicts) < len(verdicts) - 100
+
+
+@pytest.mark.parametrize("chars", TEMPLATE_CHARS)
+def test_a_template_of_the_scale_run_has_the_length_asked_for_and_is_read(chars: int) -> None:
+    assert len(template(chars)) == chars
+    automaton = compile_text(spec_from_json({"infill": template(chars)}))
+    assert check_text(automaton, re.sub(r"<\|infill_word\|>", "town", template(chars))).satisfied
+
+
+def test_the_points_of_the_scale_run_are_constraints_of_ours(shared: Path) -> None:
+    assert len({(point.series, point.size, point.vocabulary) for point in points(shared)}) == len(list(points(shared)))
+    for point in points(shared):
+        spec_from_json(dict(point.constraint))

@@ -50,7 +50,7 @@ ERRORS: Mapping[str, Row] = {
         422, "constraint_syntax", "The constraint does not parse", ("position", "line", "column", "expected", "field")
     ),
     "SpecUnsupported": Row(422, "unsupported", "A construct that is not supported", ("construct", "position", "field")),
-    "SpecUnsatisfiable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE),
+    "SpecUnsatisfiable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE, ("conflict",)),
     "SpecUnspellable": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE, ("characters",)),
     "LimitExceeded": Row(422, "constraint_too_large", "The constraint is over a limit", ("limit", "cap")),
     # the caller's request
@@ -120,7 +120,7 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
         "detail": row.title if row.private else _detail(failure), "request_id": request_id,
     }
     fields: dict[str, object] = {"retry_after_s": row.retry_after_s, **failure.fields}
-    body |= {name: _field(name, fields[name]) for name in row.fields if fields.get(name) not in (None, "")}
+    body |= {name: _field(name, fields[name]) for name in row.fields if fields.get(name) not in (None, "", [])}
     seconds = fields["retry_after_s"]
     retry = {} if seconds is None else {"retry-after": str(seconds)}
     sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry}

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 
 from app.api.schemas import AutomatonResponse, State, Transition
 from app.svg import Drawing, draw, visible
+from compiler.canonical import caller_names, in_caller_names
 from compiler.compiled import Compiled
-from compiler.spec import spec_to_json
+from compiler.explain import Explanation
+from compiler.spec_json import spec_to_json
 
 
-def as_json(automaton: str, compiled: Compiled) -> AutomatonResponse:
-    """States with distances, and the letters of every transition."""
-    dfa, text = compiled.text.dfa, compiled.text
+def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None) -> AutomatonResponse:
+    """States with distances, the letters of every transition, and what it is in words."""
+    dfa = compiled.text.dfa
     return AutomatonResponse(
         automaton=automaton,
         constraint=spec_to_json(compiled.spec),
-        kind=text.kind,
+        kind=compiled.text.kind,
         start=dfa.start,
-        letters=text.letter_names if text.kind == "words" else tuple((name,) for name in text.symbol_names),
+        letters=_letters(compiled),
         states=tuple(
             State(id=state, accepting=bool(dfa.accepting[state]), distance=distance)
             for state, distance in enumerate(compiled.state_distances)
@@ -30,6 +32,7 @@ def as_json(automaton: str, compiled: Compiled) -> AutomatonResponse:
         ),
         accepting=tuple(state for state in range(dfa.states) if dfa.accepting[state]),
         min_tokens=compiled.tokens.min_tokens,
+        explanation=explanation,
     )
 
 
@@ -42,8 +45,9 @@ def as_dot(compiled: Compiled) -> str:
         label, style = (f"q{state}\\nd {distance}", "solid") if distance is not None else (f"q{state}\\ndead", "dotted")
         lines.append(f'  {state} [label="{label}", shape={shape}, style={style}];')
     lines.append(f"  begin -> {dfa.start};")
+    names = _names(compiled)
     for (source, target), letters in _transitions(compiled).items():
-        lines.append(f"  {source} -> {target} [label={_quoted(_label(compiled, letters))}];")
+        lines.append(f"  {source} -> {target} [label={_quoted(_label(names, letters))}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -56,16 +60,34 @@ def _quoted(text: str) -> str:
 def as_svg(compiled: Compiled) -> str:
     """The SVG document."""
     dfa = compiled.text.dfa
+    names = _names(compiled)
     edges = [
-        (source, target, _label(compiled, letters)) for (source, target), letters in _transitions(compiled).items()
+        (source, target, _label(names, letters)) for (source, target), letters in _transitions(compiled).items()
     ]
     accepting = frozenset(state for state in range(dfa.states) if dfa.accepting[state])
     return draw(Drawing(compiled.state_distances, accepting, dfa.start, edges), "the automaton of the constraint")
 
 
-def _label(compiled: Compiled, letters: Sequence[int]) -> str:
+def _label(names: Sequence[str], letters: Sequence[int]) -> str:
     """The letters of an edge, for people to read."""
-    return " | ".join(compiled.text.symbol_names[letter] for letter in letters)
+    return " | ".join(names[letter] for letter in letters)
+
+
+def _letters(compiled: Compiled) -> tuple[tuple[str, ...], ...]:
+    """What each symbol of the shown automaton is: the propositions that hold, as the stored constraint calls them."""
+    text = compiled.text
+    if text.kind != "words":
+        return tuple((name,) for name in text.symbol_names)
+    names = caller_names(compiled.spec)
+    return tuple(
+        (symbol,) if held is None else in_caller_names(held, names)
+        for held, symbol in zip(text.letter_names, text.symbol_names, strict=True)
+    )
+
+
+def _names(compiled: Compiled) -> tuple[str, ...]:
+    """The letters' names on the edges of a picture."""
+    return tuple(", ".join(letter) or "other" for letter in _letters(compiled))
 
 
 def _transitions(compiled: Compiled) -> dict[tuple[int, int], tuple[int, ...]]:

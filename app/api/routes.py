@@ -25,9 +25,11 @@ from app.api.schemas import (
     generate_response,
 )
 from app.errors import ClientGone, NotReady, UnknownAutomaton
+from app.jobs import CompileResult
 from app.keys import HASH
 from app.service import Service
 from compiler.compiled import Compiled
+from compiler.explain import Explanation
 
 T = TypeVar("T")
 _MEANING = {
@@ -89,9 +91,15 @@ async def _disconnected(request: Request) -> None:
 
 @router.post("/compile", responses=_JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it")
 async def compile_constraint(request: Request, body: CompileRequest) -> CompileResponse:
-    result = await until_gone(request, service_of(request).compile(body.spec(), body.model))
-    fields = {name: getattr(result, name) for name in CompileResponse.model_fields}
-    return CompileResponse(**fields)
+    result, explanation = await until_gone(request, _compiled(service_of(request), body))
+    fields = {name: getattr(result, name) for name in CompileResponse.model_fields if name != "explanation"}
+    return CompileResponse(**fields, explanation=explanation)
+
+
+async def _compiled(service: Service, body: CompileRequest) -> tuple[CompileResult, Explanation | None]:
+    spec = body.spec()
+    result = await service.compile(spec, body.model)
+    return result, await service.explanation(result.automaton, spec) if body.explain else None
 
 
 @router.post("/generate", responses=_JOB_ERRORS | _LOOKUP_ERRORS, summary="Continue a prompt under a constraint")
@@ -138,7 +146,10 @@ async def automaton_svg(request: Request, response: Response, automaton: str) ->
 @router.get("/automata/{automaton}", responses=_PICTURE_ERRORS, summary="States, distances and transitions")
 async def automaton_json(request: Request, response: Response, automaton: str) -> AutomatonResponse:
     compiled = await _automaton(request, response, automaton)
-    return await asyncio.to_thread(as_json, automaton, compiled)
+    explanation = await until_gone(request, service_of(request).explanation(automaton, compiled.spec))
+    if explanation is None:  # there may be one when it is asked for again
+        del response.headers["cache-control"], response.headers["etag"]
+    return await asyncio.to_thread(as_json, automaton, compiled, explanation)
 
 
 @router.get("/v1/models", responses=_errors(500, 503), summary="The served model")

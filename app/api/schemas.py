@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 
 from app.jobs import TokenStep, Word
 from app.service import GenerateAnswer, GenerateOrder
-from compiler.spec import Spec, spec_from_json
+from compiler.explain import Explanation
+from compiler.spec import JSON_DEPTH, Spec
+from compiler.spec_json import spec_from_json
 
 _WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _PROPOSITION = {
@@ -20,25 +22,63 @@ _PROPOSITION = {
         },
     ]
 }
-_FORMS = (
+_LEADING = {"leading_space": {"enum": ["strip", "forbid"], "default": "strip"}}
+_DECLARED = {"propositions": {"type": "object", "additionalProperties": _PROPOSITION}}
+_INNER = {"type": "object", "description": "A constraint of any form"}
+_INNERS = {"type": "array", "minItems": 1, "items": _INNER}
+_COUNT = {"type": "integer", "minimum": 0}
+_BOUNDS = {"min": _COUNT, "max": {**_COUNT, "type": ["integer", "null"]}}
+_COUNTED = {
+    "type": "object", "additionalProperties": False, "required": ["forms"],
+    "properties": {"forms": {"anyOf": [{"type": "string"}, _WORDS]}, **_BOUNDS},
+}
+_FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("ltlf", "An LTLf formula over the words of the text", {
-        "ltlf": {"type": "string", "examples": ["F(coffee & X(F(cat)))"]},
-        "propositions": {"type": "object", "additionalProperties": _PROPOSITION},
+        "ltlf": {"type": "string", "examples": ["F(coffee & X(F(cat)))"]}, **_DECLARED,
     }),
     ("regex", "The whole text matches, as re.fullmatch says", {
-        "regex": {"type": "string", "examples": ["[A-Z][a-z ]+\\."]},
-        "leading_space": {"enum": ["strip", "forbid"], "default": "strip"},
+        "regex": {"type": "string", "examples": ["[A-Z][a-z ]+\\."]}, **_LEADING,
     }),
-    ("keywords", "Each concept occurs, in any of its forms, in this order if asked", {
-        "keywords": {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, _WORDS]}},
+    ("keywords", "Each concept occurs, in any of its forms, as often as asked, in this order if asked", {
+        "keywords": {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, _WORDS, _COUNTED]}},
         "ordered": {"type": "boolean", "default": False},
         "case_sensitive": {"type": "boolean", "default": False},
+        "inflect": {"type": "boolean", "default": False},
     }),
+    ("infill", "Literal text with gaps: <|infill_word|>, <|infill_ngram|>, <|infill_sentence|>, <|infill:REGEX|>", {
+        "infill": {"type": "string", "examples": ["My day on <|infill_word|> went well."]}, **_LEADING,
+    }),
+    ("json_schema", "A JSON text of the schema, its properties in the schema's order", {
+        "json_schema": {"type": ["object", "boolean"]},
+        "whitespace": {"enum": ["compact", "pretty"], "default": "compact"},
+        "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH}, **_LEADING,
+    }),
+    ("choice", "One of the strings", {"choice": _WORDS, **_LEADING}),
+    ("dfa", "An automaton over propositions of the words, or over the bytes of the text", {
+        "dfa": {
+            "type": "object", "additionalProperties": False, "required": ["start", "accepting", "transitions"],
+            "properties": {
+                "start": {"type": "string"},
+                "accepting": {"type": "array", "items": {"type": "string"}},
+                "transitions": {"type": "array", "items": {"type": "object"}},
+            },
+        },
+        **_DECLARED, **_LEADING,
+    }),
+    ("length", "How long the text is; several bounds at once if wanted", {
+        "min_words": _COUNT, "max_words": _COUNT, "max_chars": _COUNT,
+        "sentences": {"anyOf": [_COUNT, {"type": "object", "additionalProperties": False, "properties": _BOUNDS}]},
+    }),
+    ("all", "Every one of the constraints holds", {"all": _INNERS}),
+    ("any", "At least one of the constraints holds", {"any": _INNERS}),
+    ("not", "The constraint does not hold", {"not": _INNER}),
 )
+_LABELS = {"labels": {**_WORDS, "description": "Over these ids instead of text: each output is one of them"}}
 _CONSTRAINT_SCHEMA = {
     "oneOf": [
         {"type": "object", "title": form, "description": text, "additionalProperties": False,
-         "required": [form], "properties": properties}
+         **({"required": [form]} if form in properties else {"minProperties": 1}),
+         "properties": {**properties, **_LABELS}}
         for form, text, properties in _FORMS
     ]
 }
@@ -57,6 +97,7 @@ class CompileRequest(Strict):
 
     constraint: Constraint
     model: str | None = None
+    explain: bool = Field(True, description="Tell in words and examples what was compiled")
 
     def spec(self) -> Spec:
         """The constraint, checked. Raises SpecSyntaxError."""
@@ -64,7 +105,10 @@ class CompileRequest(Strict):
 
 
 class CompileResponse(Strict):
-    """The name of a compiled constraint, its sizes, and the least max_tokens that can meet it."""
+    """The name of a compiled constraint, its sizes, and the least max_tokens that can meet it.
+
+    `explanation` is null where none was asked for, or none can be given within the limits.
+    """
 
     automaton: str
     states: int
@@ -74,6 +118,7 @@ class CompileResponse(Strict):
     min_tokens: int
     cached: bool
     compile_ms: float
+    explanation: Explanation | None
 
 
 class GenerateRequest(Strict):
@@ -187,18 +232,19 @@ class Transition(Strict):
 class AutomatonResponse(Strict):
     """What a compiled constraint looks like: a DFA over letters, each the list of propositions that hold ([]: none).
 
-    For a regex a letter is one class of characters.
+    For a regex a letter is one class of characters, over labels it is a label.
     """
 
     automaton: str
     constraint: dict[str, Any]
-    kind: Literal["words", "characters"]
+    kind: Literal["words", "characters", "labels"]
     start: int
     letters: tuple[tuple[str, ...], ...]
     states: tuple[State, ...]
     transitions: tuple[Transition, ...]
     accepting: tuple[int, ...]
     min_tokens: int
+    explanation: Explanation | None
 
 
 class ModelCard(Strict):

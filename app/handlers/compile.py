@@ -1,35 +1,56 @@
-"""Compiles constraints for the served model, and checks texts. Knows no HTTP and no broker."""
+"""Compiles constraints for the served model, explains them, and checks texts. Knows no HTTP and no broker.
+
+What a caller's constraint can make large is done in the sandbox: every compilation, for a check as well, and every
+explanation. Here are only
+look-ups and steps through tables of bounded size.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import time
+import logging
 
 from app.automata import open_decoder, summary
-from app.errors import MessageInvalid
+from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.handlers.base import Context, Handler
-from app.jobs import CheckJob, CheckResult, CompileJob, CompileResult, Job, Progress, Result, Word
-from app.keys import automaton_hash, automaton_key
+from app.handlers.compile_job import TARGET, ExplainRequest, Request, pack_setup, read_answer
+from app.jobs import (
+    CheckJob,
+    CheckResult,
+    CompileJob,
+    CompileResult,
+    ExplainJob,
+    ExplainResult,
+    Failure,
+    Job,
+    Progress,
+    Result,
+    Word,
+    dump,
+)
+from app.keys import automaton_hash, automaton_key, explanation_key
 from app.model_files import open_model_files
+from app.sandbox.process import Sandbox
 from app.settings import Settings
-from compiler.codec import encode
+from compiler.codec import decode
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
-from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import spec_from_json
+from compiler.spec_json import spec_from_json
 from compiler.text_automaton import TextAutomaton, TextCheck, check_text
-from compiler.vocabulary import Vocabulary
+from compiler.vocabulary import Vocabulary, byte_vocabulary
+
+log = logging.getLogger(__name__)
 
 
 def open_handler(settings: Settings) -> Handler:
-    """Read the model's vocabulary once; the handler then serves both kinds of job."""
-    vocabulary = open_model_files(settings.model).vocabulary
-    compiler = _Compiler(settings, vocabulary)
+    """Read the model's vocabulary once and start the process that compiles; the handler then serves all three jobs."""
+    compiler = Compiler(settings, open_model_files(settings.model).vocabulary)
 
     def handle(job: Job, context: Context) -> Result:
         match job:
             case CompileJob():
                 return compiler.compile(job, context)
+            case ExplainJob():
+                return compiler.explain(job, context)
             case CheckJob():
                 return compiler.check(job, context)
             case _:
@@ -38,13 +59,14 @@ def open_handler(settings: Settings) -> Handler:
     return handle
 
 
-class _Compiler:
+class Compiler:
     """Compiles for one vocabulary."""
 
     def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
         self._settings = settings
-        self._vocabulary = vocabulary
         self._decode = open_decoder(settings, vocabulary.fingerprint)
+        self._over_bytes = byte_vocabulary().fingerprint
+        self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
 
     def compile(self, job: CompileJob, context: Context) -> CompileResult:
         """Compile and store, unless another worker has done so since the job was submitted."""
@@ -52,29 +74,42 @@ class _Compiler:
         if stored is not None:
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
         context.progress(Progress("compile"))
-        started = time.perf_counter()
-        spec = spec_from_json(job.spec)
-        compiled = compile_spec(spec, self._vocabulary, self._settings.limits, context.cancelled)
-        compile_ms = (time.perf_counter() - started) * 1000
-        data = encode(compiled, self._settings.secret)
+        result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
+        assert isinstance(result, CompileResult)
         context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s)
-        return summary(job.automaton, compiled, cached=False, compile_ms=compile_ms)
+        return result
+
+    def explain(self, job: ExplainJob, context: Context) -> ExplainResult:
+        """Explain and store. Raises AutomatonMissing where the store has dropped the automaton."""
+        stored = context.load(automaton_key(job.automaton))
+        if stored is None:
+            raise AutomatonMissing("the automaton to be explained is not in the store any more")
+        result, _ = self._run(ExplainRequest(job.automaton, stored), context)
+        assert isinstance(result, ExplainResult)
+        context.save(explanation_key(job.automaton), dump(result), self._settings.automaton_ttl_s)
+        return result
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
-        """Check a text, with the constraint as it was kept from the last check, or stored, or compiled now."""
-        spec = spec_from_json(job.spec)
-        automaton = automaton_hash(spec, self._vocabulary.fingerprint)
-        text = self._decode.text(automaton) or self._stored_text(automaton, context)
+        """Check a text, with the constraint as it was kept from the last check, or compiled now for single bytes."""
+        automaton = automaton_hash(spec_from_json(job.spec), self._over_bytes, self._settings.limits)
+        text = self._decode.text(automaton)
         if text is None:
-            text = compile_text(spec, self._settings.limits, context.cancelled)
+            _, data = self._run(Request(automaton, dict(job.spec), "bytes"), context)
+            text = _text(decode(data, self._settings.secret, self._over_bytes))
+            self._decode.keep_text(automaton, text)
         check = check_text(text, job.text)
-        self._decode.keep_text(automaton, text)  # after the check, during which it may have grown
         return CheckResult(satisfied=check.satisfied, words=word_trace(check), violated_at=check.violated_at)
 
-    def _stored_text(self, automaton: str, context: Context) -> TextAutomaton | None:
-        """A copy of a stored constraint's automaton over texts: what the copy grows by is not the decoded one's."""
-        stored = self._stored(automaton, context)
-        return None if stored is None else dataclasses.replace(stored.text, limits=self._settings.limits)
+    def _run(
+        self, request: Request | ExplainRequest, context: Context
+    ) -> tuple[CompileResult | ExplainResult, bytes]:
+        """Compile or explain in the sandbox. Raises what it raises, and JobFailed for what went wrong inside."""
+        result, data = read_answer(self.sandbox.run(request.pack(), context.cancelled))
+        if isinstance(result, Failure):
+            if data:
+                log.error("a job in the sandbox failed: %s", data.decode())
+            raise JobFailed(result.error, result.detail, result.fields)
+        return result, data
 
     def _stored(self, automaton: str, context: Context) -> Compiled | None:
         key = automaton_key(automaton)
@@ -86,6 +121,12 @@ class _Compiler:
         except ArtefactInvalid:
             context.discard(key, data)
             return None
+
+
+def _text(compiled: Compiled) -> TextAutomaton:
+    """The automaton over texts of a constraint compiled for single bytes: where texts break is known already."""
+    vars(compiled.text)["byte_automaton"] = compiled.tokens  # what the property of that name would make anew
+    return compiled.text
 
 
 def word_trace(check: TextCheck) -> tuple[Word, ...]:

@@ -1,24 +1,33 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import app.handlers.compile as compile_handler
-from app.errors import RequestOverLimit
+from app.errors import JobFailed, RequestOverLimit
+from app.handlers import compile_job
 from app.handlers.generate import Generator
-from app.jobs import CheckJob, CheckResult, CompileJob, GenerateJob, Progress, spec_json
+from app.jobs import CheckJob, CheckResult, CompileJob, CompileResult, Failure, GenerateJob, Progress, spec_json
 from app.keys import automaton_hash, automaton_key
 from app.model_files import open_model_files
+from app.sandbox.process import Sandbox
 from app.settings import Settings
+from compiler import text_automaton
 from compiler.codec import encode
-from compiler.errors import CompileCancelled
+from compiler.engines import Engines
+from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
+from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec
-from compiler.text_automaton import TextAutomaton
+from compiler.spec_json import spec_from_json
+from compiler.vocabulary import Vocabulary, byte_vocabulary
 from tests.fakes import HashModel
 
 SPEC = KeywordsSpec((("dog",),))
@@ -55,16 +64,16 @@ def settings(captions_dir: Path) -> Settings:
 
 
 @pytest.fixture
-def compiled_texts(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
-    """The constraints that were compiled for a check."""
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """The constraints that were really compiled."""
     seen: list[Spec] = []
-    whole = compile_handler.compile_text
+    whole = Sandbox.run
 
-    def counted(spec: Spec, *rest: object) -> TextAutomaton:
-        seen.append(spec)
-        return whole(spec, *rest)  # type: ignore[arg-type]
+    def counted(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+        seen.append(spec_from_json(json.loads(request)["spec"]))
+        return whole(sandbox, request, cancelled)
 
-    monkeypatch.setattr(compile_handler, "compile_text", counted)
+    monkeypatch.setattr(Sandbox, "run", counted)
     return seen
 
 
@@ -92,23 +101,129 @@ def test_a_compilation_that_is_called_off_stops(settings: Settings, kind: str) -
         compile_handler.open_handler(settings)(job, Context(called_off=True))
 
 
-def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compiled_texts: list[Spec]) -> None:
+def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compiled: list[Spec]) -> None:
     handle = compile_handler.open_handler(settings)
     for text, satisfied in (("a dog", True), ("a cat", False), ("the dog", True)):
         result = handle(check_job(text), Context())
         assert isinstance(result, CheckResult)
         assert (result.satisfied, len(result.words)) == (satisfied, 2)
-    assert compiled_texts == [SPEC]
+    assert compiled == [SPEC]
 
 
-def test_a_check_of_a_stored_constraint_compiles_nothing(settings: Settings, compiled_texts: list[Spec]) -> None:
+def test_a_compilation_is_stored_and_not_done_twice(settings: Settings, compiled: list[Spec]) -> None:
     context, handle = Context(), compile_handler.open_handler(settings)
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
-    handle(CompileJob(automaton, spec_json(SPEC), time.time() + 60), context)
+    job = CompileJob(automaton, spec_json(SPEC), time.time() + 60)
+    first, again = handle(job, context), handle(job, context)
+    assert isinstance(first, CompileResult) and isinstance(again, CompileResult)
+    assert (first.cached, again.cached) == (False, True)
+    assert dataclasses.replace(first, cached=True, compile_ms=0.0) == again
+    assert compiled == [SPEC]
+
+
+def test_a_check_lifts_nothing_in_the_worker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*rest: object) -> None:
+        raise AssertionError("the worker lifts a constraint outside the sandbox")
+
+    handle = compile_handler.open_handler(settings)
+    monkeypatch.setattr(text_automaton, "lift", refused)
+    context = Context()
+    automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
+    handle(CompileJob(automaton, spec_json(SPEC), time.time() + 60), context)  # a stored constraint is no other case
     result = handle(check_job("a cat"), context)
     assert isinstance(result, CheckResult)
     assert (result.satisfied, result.violated_at) == (False, 5)
-    assert not compiled_texts
+
+
+@pytest.mark.parametrize("kind", ["compile", "check"])
+def test_what_went_wrong_in_the_sandbox_is_told_by_name(settings: Settings, kind: str) -> None:
+    wrong = {"regex": "a|(b"}
+    job = CompileJob("0" * 64, dict(wrong), time.time() + 60)
+    with pytest.raises(JobFailed) as caught:
+        handle = compile_handler.open_handler(settings)
+        handle(job if kind == "compile" else CheckJob(dict(wrong), "a", time.time() + 60), Context())
+    assert (caught.value.error, caught.value.fields["field"]) == ("SpecSyntaxError", "regex")
+
+
+def test_a_bug_in_the_sandbox_is_logged_without_what_the_caller_wrote(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Sandbox.run
+    monkeypatch.setattr(
+        Sandbox, "run", lambda sandbox, request, cancelled: whole(sandbox, b'{"over": "MARKER"}', cancelled)
+    )
+    with pytest.raises(JobFailed) as caught:
+        compile_handler.open_handler(settings)(check_job("a"), Context())
+    assert caught.value.error == "InternalError"
+    assert "TypeError" in caplog.text and "MARKER" not in caplog.text + str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [(LimitExceeded("bdd_nodes_max", 1, 2), "LimitExceeded"), (RecursionError("MARKER"), "InternalError")],
+)
+def test_every_error_of_a_compilation_is_an_answer(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, raised: Exception, error: str
+) -> None:
+    work, rehearsal = opened(settings)
+    monkeypatch.setattr(compile_job, "compile_spec", raising(raised))
+    result, evidence = compile_job.read_answer(work(rehearsal))
+    assert isinstance(result, Failure)
+    assert result.error == error
+    assert bool(evidence) == (error == "InternalError") and b"MARKER" not in evidence
+
+
+def test_only_the_lack_of_memory_is_left_to_the_process(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, rehearsal = opened(settings)
+    monkeypatch.setattr(compile_job, "compile_spec", raising(MemoryError()))
+    with pytest.raises(MemoryError):
+        work(rehearsal)
+
+
+def test_the_sandbox_compiles_with_the_engines_of_the_settings(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def engines(*names: str) -> Engines:
+        assert names == ("mona", "fado")
+        return Engines(raising(EngineFailure("no MONA here")), raising(EngineFailure("no FAdo here")))
+
+    monkeypatch.setattr(compile_job, "open_engines", engines)
+    chosen = dataclasses.replace(settings, ltlf_engine="mona", regex_engine="fado")
+    work, _ = compile_job.open_job(compile_job.pack_setup(chosen, byte_vocabulary()))
+    for constraint, program in (({"ltlf": "F dog"}, "MONA"), ({"regex": "a+"}, "FAdo")):
+        result, _ = compile_job.read_answer(work(compile_job.Request("", dict(constraint), "tokens").pack()))
+        assert isinstance(result, Failure)
+        assert (result.error, program in result.detail) == ("EngineFailure", True)
+
+
+def test_the_sandbox_opens_whatever_the_limits_and_the_vocabulary(settings: Settings) -> None:
+    narrow = dataclasses.replace(settings, limits=Limits(dfa_states_max=1))
+    work, rehearsal = compile_job.open_job(compile_job.pack_setup(narrow, Vocabulary((b"?", None), (1,))))
+    result, _ = compile_job.read_answer(work(rehearsal))
+    assert isinstance(result, Failure)
+    assert result.fields["limit"] == "dfa_states_max"
+
+
+def opened(settings: Settings) -> tuple[Callable[[bytes], bytes], bytes]:
+    """The work of the sandbox, here."""
+    return compile_job.open_job(compile_job.pack_setup(settings, byte_vocabulary()))
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def function(*rest: object, **options: object) -> Any:
+        raise error
+
+    return function
+
+
+def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
+    vocabulary = Vocabulary((b"a dog", None, b"", b"dog", b" ", b"a", None), (6,))
+    work, _ = compile_job.open_job(compile_job.pack_setup(settings, vocabulary))
+    for over, known in (("tokens", vocabulary), ("bytes", byte_vocabulary())):
+        request = compile_job.Request("0" * 64, dict(spec_json(SPEC)), over)  # type: ignore[arg-type]
+        result, data = compile_job.read_answer(work(request.pack()))
+        assert isinstance(result, CompileResult)
+        assert data == encode(compile_spec(SPEC, known, settings.limits), settings.secret)
 
 
 def test_the_prompt_is_read_whole_whatever_the_tokenizer_file_says(tmp_path: Path, settings: Settings) -> None:

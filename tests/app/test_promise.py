@@ -8,7 +8,7 @@ import warnings
 import pytest
 from starlette.testclient import TestClient
 
-from compiler.spec import spec_to_json
+from compiler.spec_json import spec_to_json
 from tests.fuzz_cases import random_spec
 from tests.reference_text import satisfies
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from app.errors import SettingsInvalid
-from app.settings import BUILT_IN_MODEL, Settings, read_settings
+from app.settings import BUILT_IN_MODEL, Settings, child_environment, read_settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -22,11 +22,14 @@ def test_every_kind_of_setting_is_read() -> None:
             "ABS_MODEL": "some/model", "ABS_PORT": "9000", "ABS_DEADLINE_S_DEFAULT": "1.5",
             "ABS_EMBEDDED_WORKERS": "compile, compile",
             "ABS_SECRET": "s" * 16, "ABS_DFA_STATES_MAX": "77", "ABS_COMPILE_S_MAX": "0.5",
+            "ABS_COMPILE_MEMORY_BYTES_MAX": "1000000", "ABS_LTLF_ENGINE": "mona", "ABS_REGEX_ENGINE": "fado",
         }
     )
     assert (settings.model, settings.port, settings.deadline_s_default) == ("some/model", 9000, 1.5)
     assert settings.embedded_workers == ("compile", "compile")
     assert (settings.secret, settings.limits.dfa_states_max, settings.limits.compile_s_max) == (b"s" * 16, 77, 0.5)
+    assert settings.limits.compile_memory_bytes_max == 1_000_000
+    assert (settings.ltlf_engine, settings.regex_engine) == ("mona", "fado")
     assert settings.model_id == "some/model"
 
 
@@ -43,6 +46,7 @@ def test_no_embedded_workers_is_a_choice() -> None:
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
         ("ABS_DEADLINE_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),
         ("ABS_LOG_LEVEL", "loud"), ("ABS_BODY_BYTES_MAX", ""),
+        ("ABS_LTLF_ENGINE", "fado"), ("ABS_REGEX_ENGINE", ""), ("ABS_COMPILE_MEMORY_BYTES_MAX", "1 GiB"),
     ],
 )
 def test_a_faulty_value_is_refused_and_its_variable_named(variable: str, value: str) -> None:
@@ -54,3 +58,12 @@ def test_the_secret_is_not_shown_and_not_shared() -> None:
     one, other = Settings(), Settings()
     assert one.secret != other.secret
     assert repr(one.secret) not in repr(one)
+
+
+def test_the_processes_that_compile_see_nothing_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABS_SECRET", "s" * 16)
+    monkeypatch.setenv("PATH", "/where/mona/lies")
+    seen = child_environment()
+    assert seen["PATH"] == "/where/mona/lies"
+    assert not any(name.startswith("ABS_") for name in seen)
+    assert seen["OPENBLAS_NUM_THREADS"] == "1"

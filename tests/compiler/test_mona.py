@@ -1,36 +1,28 @@
-"""MONA as the oracle of the translator, and how its failures are told."""
+"""MONA as an engine: what it is asked, how its answer is read and its failures told. See test_differential_ltlf too."""
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from compiler import mona
 from compiler.dfa import Dfa
-from compiler.errors import EngineFailure
+from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
 from compiler.limits import Limits, Meter
 from compiler.ltlf import formula_to_dfa
 from compiler.ltlf_syntax import Formula
-from compiler.mona import formula_to_dfa_mona, mona_program
-from tests.compiler.test_ltlf import (
-    CLOTHES,
-    CLOTHES_LETTERS,
-    FIGURE_1,
-    ORDERED,
-    ORDERED_LETTERS,
-    ROWS,
-    assert_same,
-    one_hot,
-    parse,
-)
+from compiler.mona import formula_to_dfa_mona, run_mona
+from compiler.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators, require_ltlf2dfa
+from tests.compiler.test_ltlf import assert_same, one_hot, parse
+from tests.formula_suite import suite
 from tests.mona_oracle import mona_binary
-from tests.random_formulas import LETTERS, random_formula
+from tests.mona_program import mona_program
+from tests.random_formulas import LETTERS
 
 PATIENT = Limits(compile_s_max=60)
 
@@ -46,35 +38,6 @@ def theirs(formula: Formula, letters: Sequence[frozenset[str]], binary: str) -> 
 @pytest.fixture(scope="session")
 def binary() -> str:
     return mona_binary()
-
-
-PAPER = {
-    "clothing": (CLOTHES, CLOTHES_LETTERS),
-    "ordered": (ORDERED, ORDERED_LETTERS),
-    "figure 1": (FIGURE_1, one_hot("coffee", "cat", "toy", "eos", "nomatch")),
-}
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_the_paper_s_specifications_have_the_automata_that_mona_gives(name: str, binary: str) -> None:
-    source, letters = PAPER[name]
-    formula = parse(source)
-    assert_same(ours(formula, letters), theirs(formula, letters, binary))
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_every_formula_of_the_table_has_the_automaton_that_mona_gives(row: dict[str, object], binary: str) -> None:
-    formula = parse(str(row["formula"]))
-    assert_same(ours(formula, LETTERS), theirs(formula, LETTERS, binary))
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_random_formulas_have_the_automata_that_mona_gives(seed: int, binary: str) -> None:
-    rng = random.Random(1_000 + seed)
-    for _ in range(10):
-        formula = parse(random_formula(rng))
-        letters = rng.sample(LETTERS, rng.randint(1, 5)) if rng.random() < 0.5 else LETTERS
-        assert_same(ours(formula, letters), theirs(formula, letters, binary))
 
 
 def test_many_guard_lines_are_expanded_over_the_letters(binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +63,82 @@ def test_compilations_at_the_same_time_do_not_get_each_other_s_automaton(binary:
     assert states == expected
 
 
-def test_the_program_never_holds_a_user_s_name() -> None:
-    program = mona_program(parse('F "pred x; include" & G(all1 -> "max($)") & F "pred x; include"'))
-    assert "include" not in program and "all1 ->" not in program and "max" not in program
+@pytest.mark.parametrize("write", [ltlf2dfa_program, mona_program])
+def test_the_program_never_holds_a_user_s_name(write: Callable[[Formula], str]) -> None:
+    program = write(parse('F "pred x; include" & G(all1 -> "max($)") & F "pred x; include"'))
+    assert "include" not in program and "all1 ->" not in program and "pred" not in program
     assert "var2 P0, P1, P2;" in program
 
 
-def test_a_long_chain_is_written_without_recursion() -> None:
+def test_the_second_translation_is_written_without_recursion() -> None:
     assert mona_program(parse(" U ".join("ab"[index % 2] for index in range(3_000)))).count("ex1") == 2_999
+
+
+# --- LTLf2DFA -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("F(Dog)", "F(p0)"),
+        ('X "Ankle boot" & WX!truex', "(X(p0)) & (WX(!(p1)))"),
+        ("a U b U c", "(p0) U (p1) U (p2)"),
+        ("a R b U c R d R e", "((p0) R (p1)) U ((p2) R (p3) R (p4))"),
+        ("a W b", "(p1) R ((p0) | (p1))"),
+        ("a M b", "(p1) U ((p0) & (p1))"),
+        ("a -> (b <-> last)", "(p0) -> ((p1) <-> (WX(false)))"),
+        ("true | false | a", "(true) | (false) | (p0)"),
+        ("a & a", "(p0) & (p0)"),
+    ],
+)
+def test_formulas_are_printed_in_the_syntax_of_ltlf2dfa(source: str, text: str) -> None:
+    assert ltlf2dfa_text(parse(source)) == text
+
+
+def test_the_text_that_repeats_the_formula_is_cleaned_out() -> None:
+    program = ltlf2dfa_program(parse(" & ".join(f"F(a{number} & X b)" for number in range(40))))
+    assert program.startswith("var2 $") and "#" not in program
+
+
+def test_a_formula_whose_comment_mona_could_not_read_is_compiled(binary: str) -> None:
+    names = [f"p{index}" for index in range(5)]
+    parts = [f"G({a} -> !F {b})" for a in names for b in names] * 20  # 10 kB
+    formula = parse(" & ".join([*parts, "F p0"]))
+    assert_same(ours(formula, one_hot(*names)), theirs(formula, one_hot(*names), binary))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "G " * 60 + "a",
+        "(" * 30 + "a" + " <-> b)" * 30,
+        "(" * 20 + "a" + " W b)" * 20 + " & " + "(" * 20 + "a" + " M b)" * 20,
+    ],
+)
+def test_a_program_that_would_be_endless_is_refused_before_it_is_written(source: str) -> None:
+    with pytest.raises(EngineFailure, match="more than 20000 operators"):
+        ltlf2dfa_program(parse(source))
+
+
+def test_a_formula_too_deep_for_ltlf2dfa_is_an_engine_failure() -> None:
+    with pytest.raises(EngineFailure, match="nested too deeply"):
+        ltlf2dfa_program(parse(" U ".join("ab"[index % 2] for index in range(5_000))))
+
+
+def test_the_size_of_a_program_is_told_before_it_is_written() -> None:
+    for case in suite():
+        formula = parse(case.source)
+        assert len(ltlf2dfa_program(formula)) <= 160 * program_operators(formula), case.source
+
+
+def test_a_missing_package_is_an_engine_failure_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_ltlf2dfa.cache_clear()
+    monkeypatch.setitem(sys.modules, "ltlf2dfa.base", None)
+    with pytest.raises(EngineFailure, match=r"pip install 'abs-server\[compile\]'"):
+        ltlf2dfa_program(parse("a"))
+
+
+# --- the program ----------------------------------------------------------------------------------------------------
 
 
 def fake(directory: Path, script: str) -> str:
@@ -117,7 +148,10 @@ def fake(directory: Path, script: str) -> str:
     return str(path)
 
 
-READABLE = "Initial state: 0\nAccepting states: 1 \nRejecting states: 0 \n\nAutomaton has 2 states and 1 BDD-node\n"
+READABLE = (
+    "DFA for formula with free variables: P0 \nInitial state: 0\nAccepting states: 1 \nRejecting states: 0 \n\n"
+    "Automaton has 2 states and 1 BDD-node\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +161,7 @@ READABLE = "Initial state: 0\nAccepting states: 1 \nRejecting states: 0 \n\nAuto
         ("import os; os.kill(os.getpid(), 9)", "exit status -9"),
         ("print('no automaton here')", "no list of states"),
         ("", "no list of states"),
+        (f"print({READABLE!r}.replace('P0', 'P7').replace('P0', '') + 'State 0: X -> state 1')", "guard of the wrong"),
         (f"print({READABLE!r})", "transitions are missing"),
         (f"print({READABLE!r} + 'State 0: XX -> state 1')", "guard of the wrong length"),
         (f"print({READABLE!r} + 'State 0: X -> state 1\\nState 1: 0 -> state 1')", "transitions are missing"),
@@ -142,7 +177,7 @@ def test_a_failure_of_mona_is_an_engine_failure(script: str, message: str, tmp_p
 
 def test_a_missing_program_is_an_engine_failure(tmp_path: Path) -> None:
     for binary in (str(tmp_path / "mona"), str(tmp_path)):
-        with pytest.raises(EngineFailure, match="cannot be started"):
+        with pytest.raises(EngineFailure, match=r"cannot be started: .*; install it .*apt install mona"):
             theirs(parse("a"), LETTERS, binary)
 
 
@@ -161,10 +196,56 @@ def test_a_run_out_of_time_leaves_no_process_and_no_file(tmp_path: Path, monkeyp
         f"open({str(note)!r}, 'w').write(str(child.pid))\n"
         "time.sleep(600)"
     )
-    with pytest.raises(EngineFailure, match="did not finish within 2 s"):
+    with pytest.raises(LimitExceeded) as caught:
         formula_to_dfa_mona(parse("a"), LETTERS, Meter(Limits(compile_s_max=2)), binary=fake(tmp_path, script))
+    assert caught.value.limit == "compile_s_max"
     assert ended(int(note.read_text(encoding="utf-8")))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "mona"]
+
+
+def test_what_a_program_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
+    note = tmp_path / "child"
+    script = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(note)!r}, 'w').write(str(child.pid))"
+    )
+    assert run_mona(fake(tmp_path, script), "", Meter(PATIENT)) == b""
+    assert ended(int(note.read_text(encoding="utf-8")))
+
+
+def test_a_program_gets_no_more_memory_than_its_cap(tmp_path: Path) -> None:
+    script = (  # once it is up; the cap is set as soon as it is started
+        "import time; time.sleep(0.3)\n"
+        "try: bytearray(2**30)\n"
+        "except MemoryError: print('none left'); raise SystemExit(3)"
+    )
+    with pytest.raises(EngineFailure, match="exit status 3: none left"):
+        run_mona(fake(tmp_path, script), "", Meter(Limits(compile_memory_bytes_max=300 * 2**20)))
+
+
+def test_a_formula_too_large_for_mona_s_memory_meets_the_limit_by_name(binary: str) -> None:
+    limits = Limits(compile_memory_bytes_max=100 * 2**20, compile_s_max=60)
+    with pytest.raises(LimitExceeded) as caught:
+        formula_to_dfa_mona(parse("F(a & " + "X " * 24 + "b)"), LETTERS, Meter(limits), binary=binary)
+    assert caught.value.limit == "compile_memory_bytes_max"
+
+
+def test_a_compile_that_is_called_off_ends_mona(tmp_path: Path) -> None:
+    asked = iter([False, False, True])
+    with pytest.raises(CompileCancelled):
+        run_mona(fake(tmp_path, "import time; time.sleep(600)"), "", Meter(PATIENT, lambda: next(asked)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [(Limits(dfa_states_max=1_000), "dfa_states_max"), (Limits(table_bytes_max=10_000), "table_bytes_max")],
+)
+def test_an_automaton_of_mona_s_over_our_limits_is_refused(limits: Limits, limit: str, binary: str) -> None:
+    formula = parse("F(a & " + "X " * 10 + "b)")
+    with pytest.raises(LimitExceeded) as caught:
+        formula_to_dfa_mona(formula, LETTERS, Meter(limits), binary=binary)
+    assert caught.value.limit == limit
 
 
 def ended(pid: int) -> bool:

@@ -23,7 +23,8 @@ from compiler.errors import (
 )
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
+from compiler.spec_json import spec_from_json
 from compiler.text_automaton import answer_text, check_text
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.vocabulary import Vocabulary, byte_vocabulary
@@ -284,17 +285,21 @@ def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character
         (RegexSpec("(" * 100 + ")" * 100), Limits(), "nesting_depth_max"),
         (RegexSpec("(?:a{1000}){1000}"), Limits(), "nfa_positions_max"),
         (KeywordsSpec(tuple((f"word{i}",) for i in range(33))), Limits(), "propositions_max"),
-        (KeywordsSpec((("a" * 3_000,),)), Limits(), "keyword_chars_max"),
+        (KeywordsSpec((("a" * 20_000,),)), Limits(), "keyword_chars_max"),
         (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(), "dfa_states_max"),
         (RegexSpec(r"\w+(?: \w+){0,20}"), Limits(compile_s_max=0.0), "compile_s_max"),
-        (LtlfSpec("F p", (("p", Proposition(tuple(map(chr, range(0x4E00, 0x5700))))),)), Limits(), "keyword_chars_max"),
         (
-            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a{4000}")) for i in range(3))),
+            LtlfSpec("F p", (("p", Proposition(tuple(map(chr, range(0x4E00, 0x9000))))),)),
+            Limits(),
+            "keyword_chars_max",
+        ),
+        (
+            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex=f"a{{4000}}{i}")) for i in range(3))),
             Limits(),
             "nfa_positions_max",
         ),
         (
-            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a" * 900)) for i in range(3))),
+            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a" * 6_000)) for i in range(3))),
             Limits(),
             "pattern_chars_max",
         ),

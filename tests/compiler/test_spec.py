@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from compiler.errors import SpecSyntaxError
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, spec_from_json, spec_hash, spec_to_json
+from compiler.canonical import spec_hash
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec
+from compiler.spec_json import spec_from_json, spec_to_json
 
 GOOD: list[dict[str, Any]] = [
     {"ltlf": "F dog"},
@@ -65,7 +67,35 @@ def test_the_order_of_declarations_does_not_matter() -> None:
         ({"keywords": [3]}, "keywords.0"),
         ({"keywords": ["a", ["b", None]]}, "keywords.1.1"),
         ({"keywords": ["a"], "ordered": 1}, "ordered"),
-        ({"keywords": ["a"], "inflect": True}, "inflect"),
+        ({"keywords": ["a"], "inflect": 1}, "inflect"),
+        ({"keywords": [{"forms": "a", "min": 2, "max": 1}]}, "keywords.0"),
+        ({"keywords": [{"forms": "a", "min": -1}]}, "keywords.0"),
+        ({"keywords": [{"forms": "a", "least": 1}]}, "least"),
+        ({"keywords": ["a", {"forms": ["b", 1]}]}, "keywords.1.forms.1"),
+        ({"infill": 3}, "infill"),
+        ({"choice": []}, "choice"),
+        ({"choice": ["a", 1]}, "choice.1"),
+        ({"choice": ["a"], "leading_space": "no"}, "leading_space"),
+        ({"json_schema": []}, "json_schema"),
+        ({"json_schema": {}, "whitespace": "wide"}, "whitespace"),
+        ({"json_schema": {}, "max_depth": -1}, "max_depth"),
+        ({"max_words": -1}, "max_words"),
+        ({"min_words": 3, "max_words": 2}, "min_words"),
+        ({"max_chars": True}, "max_chars"),
+        ({"max_chars": None}, "max_words"),
+        ({"sentences": {"min": 2, "max": 1}}, "sentences"),
+        ({"sentences": {"least": 2}}, "least"),
+        ({"max_words": 2, "regex": "a"}, "constraint"),
+        ({"all": []}, "all"),
+        ({"any": [{"regex": "a"}, {"regex": 1}]}, "any.1.regex"),
+        ({"all": [{"any": [{"keywords": ["a", ""]}]}]}, "all.0.any.0.keywords.1"),
+        ({"all": [{"regex": "a"}], "regex": "b"}, "constraint"),
+        ({"not": [{"regex": "a"}]}, "not"),
+        ({"not": {"regex": "a"}, "leading_space": "strip"}, "leading_space"),
+        ({"labels": ["a", "a"], "ltlf": "a"}, "labels"),
+        ({"labels": [], "ltlf": "a"}, "labels"),
+        ({"all": [{"labels": ["a"], "ltlf": "a"}]}, "all.0.labels"),
+        ({"dfa": {"start": "s", "accepting": []}}, "dfa"),
         ({"keywords": ["\ud83d"]}, "keywords.0"),
         ({"ltlf": "a", "propositions": []}, "propositions"),
         ({"ltlf": "a", "propositions": {"eos": ["x"]}}, "propositions.eos"),

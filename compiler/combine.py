@@ -1,0 +1,269 @@
+"""Constraints put together: a tree of all, any and not over leaves, and the automaton over texts that it becomes.
+
+Leaves that speak of the whole text are automata over characters and combine among themselves; leaves that speak of the
+word trace are automata over its letters and combine among themselves; where the two meet, the text is read by both
+side by side. Knows the leaves as automata, not as specs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler import char_dfa, products
+from compiler.char_dfa import CharDfa
+from compiler.dfa import Dfa, complement, minimize
+from compiler.joint import Joint, Letters, joint_transducer
+from compiler.limits import Meter
+from compiler.meanings import EOS, NOMATCH
+from compiler.spec import Proposition
+from compiler.words import WordTransducer, word_transducer
+
+LetterDfa = Callable[[Sequence[frozenset[str]], Meter], Dfa]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordLeaf:
+    """A constraint on the word trace.
+
+    propositions  what its letters are made of, by names that mean the same in every leaf
+    with_eos      whether its trace has one last step, at which `eos` holds
+    with_nomatch  whether it asks where nothing holds
+    build         its automaton over given letters; the empty trace is its start
+    """
+
+    propositions: dict[str, Proposition]
+    with_eos: bool
+    with_nomatch: bool
+    build: LetterDfa
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharLeaf:
+    """A constraint on the whole text. leading_space: None where it does not care about one space before it."""
+
+    texts: CharDfa
+    leading_space: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLeaf:
+    """At most so many characters."""
+
+    max_chars: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Junction:
+    """All of the parts, or any."""
+
+    every: bool
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Negation:
+    """Not the part."""
+
+    part: Part
+
+
+Part = WordLeaf | CharLeaf | SizeLeaf | Junction | Negation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combined:
+    """A tree as one transducer and one DFA over its letters.
+
+    required      the whole-text DFA that must hold, if any
+    with_nomatch  whether a leaf asks where nothing holds
+    """
+
+    joint: Joint
+    letters: Dfa
+    required: CharDfa | None
+    with_nomatch: bool
+
+
+NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
+
+
+def combine(tree: Part, meter: Meter) -> Combined:
+    """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
+    wanted = [leaf.leading_space for leaf in _leaves(tree) if isinstance(leaf, CharLeaf)]
+    leading_space = True in wanted and False not in wanted
+    root = _folded(_normal(tree, negated=False), meter)
+    required, rest = _required(root)
+    found = [] if rest is None else _leaves(rest)
+    asked = [leaf.texts for leaf in found if isinstance(leaf, CharLeaf)]
+    word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
+    words = _word_trace(word_leaves, meter)
+    counted = any(isinstance(leaf, SizeLeaf) for leaf in found)
+    joint = joint_transducer(words, required, asked, counted, leading_space, meter)
+    letters = NO_LETTERS if rest is None else minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
+    return Combined(joint, letters, required, any(leaf.with_nomatch for leaf in word_leaves))
+
+
+def flattened(tree: Part, meter: Meter) -> CharDfa:
+    """The minimal DFA of the tree's texts over characters, without any leading space: for a part of a larger text.
+
+    Raises what `combine` raises.
+    """
+    combined = combine(_without_space(tree), meter)
+    transducer, letters = combined.joint.transducer, combined.letters
+    states, columns = transducer.next_state.shape
+    width = letters.states
+    meter.charge("table_bytes_max", states * width * columns * 8)
+    moves = np.stack([_moved(letters, string) for string in transducer.strings])  # [strings, Q]
+    table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
+    table = table + moves[transducer.emission].transpose(0, 2, 1)  # [S, Q, M]
+    flushed = letters.accepting[moves[np.maximum(transducer.flush, 0)]]  # [S, Q]
+    accepting = flushed & (transducer.flush >= 0)[:, None]
+    start = combined.joint.text_start * width + letters.start
+    symbols = np.arange(columns, dtype=np.int32)
+    whole = Dfa(symbols, table.reshape(-1, columns).astype(np.int32), accepting.reshape(-1), start)
+    return char_dfa.coarsened(CharDfa(minimize(whole, meter), transducer.minterms))
+
+
+def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
+    states = np.arange(letters.states)
+    for letter in string:
+        states = letters.next_state[states, letters.symbol_class[letter]]
+    return states
+
+
+def _leaves(part: Part) -> list[WordLeaf | CharLeaf | SizeLeaf]:
+    if isinstance(part, Junction):
+        return [leaf for inner in part.parts for leaf in _leaves(inner)]
+    return _leaves(part.part) if isinstance(part, Negation) else [part]
+
+
+def _without_space(part: Part) -> Part:
+    match part:
+        case Junction():
+            return Junction(part.every, tuple(_without_space(inner) for inner in part.parts))
+        case Negation():
+            return Negation(_without_space(part.part))
+        case CharLeaf():
+            return CharLeaf(part.texts, None)
+        case _:
+            return part
+
+
+def _normal(part: Part, negated: bool) -> Part:
+    """The same with negations at the leaves only, and no junction inside one of its own kind."""
+    if isinstance(part, Negation):
+        return _normal(part.part, not negated)
+    if isinstance(part, CharLeaf):
+        return CharLeaf(char_dfa.complement(part.texts), part.leading_space) if negated else part
+    if not isinstance(part, Junction):
+        return Negation(part) if negated else part
+    every = part.every is not negated
+    parts: list[Part] = []
+    for inner in part.parts:
+        normal = _normal(inner, negated)
+        parts.extend(normal.parts if isinstance(normal, Junction) and normal.every is every else (normal,))
+    return Junction(every, tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def _folded(part: Part, meter: Meter) -> Part:
+    """The same with the whole-text constraints of each junction made one."""
+    if not isinstance(part, Junction):
+        return part
+    parts = [_folded(inner, meter) for inner in part.parts]
+    texts = [inner.texts for inner in parts if isinstance(inner, CharLeaf)]
+    others = [inner for inner in parts if not isinstance(inner, CharLeaf)]
+    if texts:
+        join = char_dfa.intersection if part.every else char_dfa.union
+        others.insert(0, CharLeaf(join(texts, meter), None))
+    return others[0] if len(others) == 1 else Junction(part.every, tuple(others))
+
+
+def _required(root: Part) -> tuple[CharDfa | None, Part | None]:
+    """The whole-text constraint that must hold whatever else does, and the rest."""
+    if isinstance(root, CharLeaf):
+        return root.texts, None
+    if isinstance(root, Junction) and root.every and isinstance(root.parts[0], CharLeaf):
+        rest = root.parts[1:]
+        return root.parts[0].texts, rest[0] if len(rest) == 1 else Junction(True, rest)
+    return None, root
+
+
+def _word_trace(leaves: Sequence[WordLeaf], meter: Meter) -> WordTransducer | None:
+    if not leaves:
+        return None
+    propositions = {name: meaning for leaf in leaves for name, meaning in leaf.propositions.items()}
+    meter.charge("propositions_max", len(propositions))
+    return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), meter)
+
+
+class _Verdict:
+    """The automaton over joint letters of each part of a tree; `asked` are the whole-text leaves, in their order."""
+
+    def __init__(self, letters: Letters, asked: Sequence[CharDfa], meter: Meter) -> None:
+        self._letters, self._meter = letters, meter
+        self._asked = {id(texts): number for number, texts in enumerate(asked)}
+
+    def dfa(self, part: Part) -> Dfa:
+        """The part holds in some reading of the text."""
+        if self._letters.readings == 1:
+            return self._of(part, 0)
+        every = [self._met(reading, None) for reading in range(self._letters.readings)]
+        read = [self._of(part, reading) for reading in range(self._letters.readings)]
+        both = zip(every, read, strict=True)
+        return products.union([products.intersection(pair, self._meter) for pair in both], self._meter)
+
+    def _of(self, part: Part, reading: int) -> Dfa:
+        match part:
+            case Junction():
+                join = products.intersection if part.every else products.union
+                return join([self._of(inner, reading) for inner in part.parts], self._meter)
+            case Negation():
+                return complement(self._of(part.part, reading))
+            case WordLeaf():
+                return self._word(part)
+            case SizeLeaf():
+                return self._size(part.max_chars + reading)  # a reading without the space has one character less
+            case CharLeaf():
+                return self._met(reading, self._asked[id(part.texts)])
+
+    def _word(self, leaf: WordLeaf) -> Dfa:
+        """The leaf's automaton; letters that are no step of its trace leave its state as it is."""
+        number: dict[frozenset[str], int] = {}
+        read = [self._projected(unit, leaf) for unit in self._letters.units]
+        for letter in read:
+            if letter is not None:
+                number.setdefault(letter, len(number))
+        own = leaf.build(list(number), self._meter)
+        stay = own.next_state.shape[1]
+        column = [stay if letter is None else int(own.symbol_class[number[letter]]) for letter in read]
+        column += [stay] * (len(self._letters) - len(read))
+        if stay not in column:
+            return Dfa(np.array(column, dtype=np.int32), own.next_state, own.accepting, own.start)
+        table = np.column_stack([own.next_state, np.arange(own.states, dtype=own.next_state.dtype)])
+        return Dfa(np.array(column, dtype=np.int32), table, own.accepting, own.start)
+
+    def _projected(self, unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
+        """What a leaf sees at a unit; None where it has no such step."""
+        if unit == {EOS}:
+            return unit if leaf.with_eos else None
+        return unit.intersection(leaf.propositions) or frozenset((NOMATCH,))
+
+    def _size(self, most: int) -> Dfa:
+        """A chain that each character's letter steps along; its last state is one too many."""
+        self._meter.charge("dfa_states_max", most + 2)
+        states = np.arange(most + 2, dtype=np.int32)
+        table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
+        symbol_class = (np.arange(len(self._letters)) == self._letters.character).astype(np.int32)
+        return Dfa(symbol_class, table, states <= most)
+
+    def _met(self, reading: int, asked: int | None) -> Dfa:
+        """Whether the last letter says that this reading meets what is required, and this asked constraint if any."""
+        first = len(self._letters) - len(self._letters.verdicts)
+        symbol_class = np.zeros(len(self._letters), dtype=np.int32)
+        outcomes = [outcome[reading] for outcome in self._letters.verdicts]
+        symbol_class[first:] = [1 + (met is not None and (asked is None or met[asked])) for met in outcomes]
+        table = np.array([[0, 0, 1], [1, 0, 1]], dtype=np.int32)  # what came before does not matter
+        return Dfa(symbol_class, table, np.array([False, True]))

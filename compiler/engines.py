@@ -1,0 +1,79 @@
+"""Which engines turn formulas and patterns into automata: ours, or the ones of the paper's tool chain.
+
+One interface for all of them, chosen once per deployment by name. The foreign ones are imported when they are chosen,
+never before: MONA by way of LTLf2DFA (extra `compile`, and the program `mona`), FAdo (GPL-3, `make reference`). MONA's
+process is under the meter; LTLf2DFA and FAdo know no meter, which is asked between their steps, so that a process
+that can be killed is what bounds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from compiler.charset import Minterms
+from compiler.dfa import Dfa
+from compiler.limits import Meter
+from compiler.ltlf import formula_to_dfa
+from compiler.ltlf_syntax import Formula
+from compiler.regex import determinize, node_nfa
+from compiler.regex_syntax import Node
+
+FormulaEngine: TypeAlias = Callable[[Formula, Sequence[frozenset[str]], Meter], Dfa]
+NodeEngine: TypeAlias = Callable[[Node, Meter], tuple[Dfa, Minterms]]
+_Engine = TypeVar("_Engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The two functions that make automata. What either returns is minimal, complete and in canonical form.
+
+    formula  a formula and the letters to the DFA over them, as `ltlf.formula_to_dfa`
+    node     a pattern's tree to the DFA over the minterms of its character sets, as `regex.determinize`
+    """
+
+    formula: FormulaEngine
+    node: NodeEngine
+
+
+def node_to_dfa(node: Node, meter: Meter) -> tuple[Dfa, Minterms]:
+    """Our own engine for patterns; raises LimitExceeded as `regex.node_nfa` and `regex.determinize` do."""
+    return determinize(node_nfa(node, meter), meter)
+
+
+NATIVE = Engines(formula_to_dfa, node_to_dfa)
+
+
+def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mona") -> Engines:
+    """The engines of these names: "native" or "mona" for formulas, "native" or "fado" for patterns.
+
+    mona  the program's path, or its name on PATH
+    Raises ValueError for other names, and EngineFailure where the engine's package is not installed. A missing
+    program is found when it is first run.
+    """
+    formula = _chosen("LTLf", ltlf, {"native": lambda: formula_to_dfa, "mona": lambda: _mona(mona)})
+    node = _chosen("regex", regex, {"native": lambda: node_to_dfa, "fado": _fado})
+    return Engines(formula, node)
+
+
+def _chosen(kind: str, name: str, known: Mapping[str, Callable[[], _Engine]]) -> _Engine:
+    if name not in known:
+        raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(known)}")
+    return known[name]()
+
+
+def _mona(binary: str) -> FormulaEngine:
+    from compiler.mona import formula_to_dfa_mona
+    from compiler.mona_program import require_ltlf2dfa
+
+    require_ltlf2dfa()
+    return partial(formula_to_dfa_mona, binary=binary)
+
+
+def _fado() -> NodeEngine:
+    from compiler.fado import node_to_dfa_fado, require_fado
+
+    require_fado()
+    return node_to_dfa_fado

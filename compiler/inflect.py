@@ -1,0 +1,90 @@
+"""The inflected forms of English words, from the dictionary of the package lemminflect. Loaded when first asked for.
+
+Only the dictionary is used, never the package's guesses about words it does not know: those come from pickled models.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from types import ModuleType
+
+from compiler.errors import EngineFailure
+
+_KINDS = ("NOUN", "VERB", "ADJ")
+# A phrase that ends in one of these is a verb with its particle: its first word is the one that inflects.
+_PARTICLES = frozenset(
+    (
+        *("about", "across", "after", "ahead", "along", "apart", "around", "aside", "at", "away", "back", "by"),
+        *("down", "for", "forward", "in", "into", "off", "on", "onto", "out", "over", "through", "to", "together"),
+        *("up", "upon", "with"),
+    )
+)
+_loading = threading.Lock()  # the package fills its tables when first asked, with no guard of its own
+
+
+@lru_cache(maxsize=1)
+def _dictionary() -> ModuleType:
+    try:
+        import lemminflect  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise EngineFailure(
+            "`inflect` needs the package lemminflect, which is not installed here: install it, or list the forms"
+        ) from None
+    return lemminflect  # type: ignore[no-any-return,unused-ignore]
+
+
+def inflections(form: str) -> tuple[str, ...]:
+    """The word or phrase itself, and then, sorted, all inflected forms of every lemma it may have.
+
+    As a noun, a verb and an adjective: `better` gives the forms of good, of well and of the verb. A phrase inflects its
+    last word (ice creams), and where that is a particle its first (picked up). A word that the dictionary does not
+    know (frisbee) has a regular plural, unless it ends in s. Forms follow the case of the word: Dog, Dogs; DOG, DOGS.
+
+    Raises EngineFailure where lemminflect is missing.
+    """
+    words = form.split()
+    if not words:
+        return (form,)
+    at = 0 if len(words) > 1 and words[-1].lower() in _PARTICLES else len(words) - 1
+    kinds = ("VERB",) if at < len(words) - 1 else _KINDS
+    before, after = words[:at], words[at + 1 :]
+    known = _forms(words[at].lower(), kinds)
+    others = {_cased(other, words[at]) for other in known} if known else _plural(words[at])
+    found = {" ".join([*before, other, *after]) for other in others}
+    return (form, *sorted(found - {form, " ".join(words)}))
+
+
+@lru_cache(maxsize=4096)
+def _forms(word: str, kinds: tuple[str, ...]) -> frozenset[str]:
+    """The forms of a lower-case word's lemmas, each as the part of speech that it is a lemma of; none if unknown."""
+    with _loading:
+        package = _dictionary()
+        lemmas = [(lemma, kind) for kind in kinds for lemma in package.getAllLemmas(word, kind).get(kind, ())]
+        tables = [package.getAllInflections(lemma, kind) for lemma, kind in lemmas]
+    written = {spelling for table in tables for spellings in table.values() for spelling in spellings}
+    for (lemma, kind), table in zip(lemmas, tables, strict=True):
+        written |= {lemma} if table or kind != "NOUN" else {lemma, *_plural(lemma)}  # a can, whose entry is the verb's
+    return frozenset(written)
+
+
+def _cased(form: str, word: str) -> str:
+    """A lower-case form in the case of the word it is a form of."""
+    if word == word.lower():
+        return form
+    if len(word) > 1 and word == word.upper():
+        return form.upper()
+    if word == word.capitalize():
+        return form.capitalize()
+    return word + form[len(word) :] if form.startswith(word.lower()) else form
+
+
+def _plural(word: str) -> set[str]:
+    """The regular plural of a word as a noun; nothing for what may be a plural itself, or is no word of letters."""
+    if not word.isalpha() or word[-1] in "sS":
+        return set()
+    if word[-1] in "xz" or word[-2:] in ("ch", "sh"):
+        return {word + "es"}
+    if word[-1] == "y" and word[-2:-1] not in ("", *"aeiou"):
+        return {word[:-1] + "ies"}
+    return {word + "s"}

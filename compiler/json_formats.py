@@ -1,0 +1,69 @@
+"""What `format` asserts, as patterns: of each standard the part that an automaton can check and that is in use.
+
+All are ASCII. Narrower than their standards on purpose: no leap seconds, no internationalised host names, no comments
+in addresses. Whatever is accepted is valid. Knows nothing of schemas.
+"""
+
+from __future__ import annotations
+
+_LEAP = "(?:(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26]))|(?:(?:[02468][48]|[2468]0|[13579][26])00))"
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_DATE = (
+    f"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    f"|02-(?:0[1-9]|1[0-9]|2[0-8]))|{_LEAP}-02-29)"
+)
+_CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME = f"{_CLOCK}:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-]{_CLOCK})"
+_DURATION_TIME = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+_DURATION_DATE = "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_HEX = "[0-9A-Fa-f]{1,4}"
+
+
+def _ipv6() -> str:
+    """Eight groups, `::` for one run of zeros, the last two groups perhaps as an IPv4 address."""
+    last = f"(?:{_HEX}:{_HEX}|{_IPV4})"
+    found = [f"(?:{_HEX}:){{6}}{last}"]
+    for before in range(8):
+        left = f"(?:{_HEX}(?::{_HEX}){{0,{before - 1}}})" if before else ""
+        after = 7 - before  # groups that may still follow, one at least stands for the run
+        ends = [""] + [f"(?:{_HEX}:){{{more - 1}}}{_HEX}" for more in range(1, after + 1)]
+        ends += [f"(?:{_HEX}:){{{more - 2}}}{_IPV4}" for more in range(2, after + 1)]
+        exact = f"(?:{_HEX}(?::{_HEX}){{{before - 1}}})" if before else left
+        found.append(f"{exact}::(?:{'|'.join(ends)})")
+    return "|".join(found)
+
+
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_SHORT_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,22}[A-Za-z0-9])?"
+_HOSTNAME = rf"(?:{_LABEL})(?:\.(?:{_LABEL})){{0,2}}|(?:{_SHORT_LABEL})(?:\.(?:{_SHORT_LABEL})){{0,9}}"
+_DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+_ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
+_EMAIL = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_DOMAIN}|\[(?:{_IPV4}|IPv6:(?:{_ipv6()}))\])"
+_PERCENT = "%[0-9A-Fa-f]{2}"
+_PCHAR = f"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|{_PERCENT})"
+_REGISTERED = f"(?:[A-Za-z0-9._~!$&'()*+,;=-]|{_PERCENT})*"
+_AUTHORITY = rf"(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|{_PERCENT})*@)?(?:{_REGISTERED}|\[(?:{_ipv6()})\])(?::[0-9]*)?"
+_URI = (
+    f"[A-Za-z][A-Za-z0-9+.-]*:(?://{_AUTHORITY}(?:/{_PCHAR}*)*|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?"
+    rf"|{_PCHAR}+(?:/{_PCHAR}*)*|)(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
+)
+_UUID = "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+
+FORMATS: dict[str, str] = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f"{_DATE}[Tt]{_TIME}",
+    "duration": f"P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|[0-9]+W)",
+    "email": _EMAIL,
+    "hostname": _HOSTNAME,
+    "ipv4": _IPV4,
+    "ipv6": _ipv6(),
+    "uri": _URI,
+    "uuid": _UUID,
+}
+EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format does not allow
+    "hostname": r"(?:[A-Za-z0-9-]*\.)*[A-Za-z0-9-]{2}--[A-Za-z0-9.-]*",  # encoded labels, which take tables to check
+}

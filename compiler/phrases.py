@@ -1,0 +1,245 @@
+"""Constraints in plain English: what an answer has to do, as a clause about "it". Knows no automaton."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.spec import (
+    ONCE,
+    AllSpec,
+    AnySpec,
+    ChoiceSpec,
+    Count,
+    DfaSpec,
+    InfillSpec,
+    JsonSchemaSpec,
+    KeywordsSpec,
+    LabelsSpec,
+    LengthSpec,
+    LtlfSpec,
+    NotSpec,
+    Proposition,
+    RegexSpec,
+    Spec,
+)
+
+TEXT_CHARS_MAX = 200  # of a caller's own text, a formula or a pattern, as a clause repeats it
+NAME_CHARS_MAX = 60
+LISTED_MAX = 8  # of a list, before "and so many more"
+_TITLE_CHARS_MAX = 48
+_NESTED_MAX = 12  # parts of a combination that are told
+
+
+def sentence(spec: Spec) -> str:
+    """What answers the constraint accepts, as one sentence."""
+    if isinstance(spec, LabelsSpec):
+        alphabet = f"the {len(spec.labels)} labels {_listed(map(_name, spec.labels), 'and')}"
+        return f"An answer is a sequence of {alphabet}; it is accepted when {clause(spec.part)}."
+    return f"An answer is accepted when {clause(spec)}."
+
+
+def clause(spec: Spec) -> str:
+    """The constraint as a clause whose subject is "it", the answer."""
+    match spec:
+        case AllSpec():
+            return _joined(spec.parts, "and")
+        case AnySpec():
+            return _joined(spec.parts, "or")
+        case NotSpec():
+            return f"it is not so that {_bracketed(spec.part)}"
+        case LabelsSpec():
+            return clause(spec.part)
+        case LtlfSpec():
+            return f"its word trace satisfies the formula {shortened(spec.formula)}{_meanings(spec.propositions)}"
+        case RegexSpec():
+            return f"the whole of it matches the pattern {shortened(spec.pattern)}"
+        case KeywordsSpec():
+            return _keywords(spec)
+        case InfillSpec():
+            return f"it fills the gaps of the template {_quoted(spec.template)}"
+        case ChoiceSpec():
+            return f"it is {_listed(map(_quoted, spec.choices), 'or')}"
+        case JsonSchemaSpec():
+            return _json_schema(spec)
+        case LengthSpec():
+            return f"it has {_listed(_bounds(spec), 'and')}"
+        case DfaSpec():
+            return _given(spec)
+
+
+def title(spec: Spec) -> str:
+    """The constraint in a few words, to be told apart from others: `keywords dog`, `not regex [0-9]+`."""
+    match spec:
+        case AllSpec() | AnySpec():
+            word = "all" if isinstance(spec, AllSpec) else "any"
+            return _cut(f"{word} of {', '.join(map(title, spec.parts[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
+        case NotSpec():
+            return _cut(f"not {title(spec.part)}", _TITLE_CHARS_MAX)
+        case LabelsSpec():
+            return title(spec.part)
+        case LtlfSpec():
+            return _cut(spec.formula, _TITLE_CHARS_MAX)
+        case RegexSpec():
+            return _cut(f"regex {spec.pattern}", _TITLE_CHARS_MAX)
+        case KeywordsSpec():
+            order = "in order " if spec.ordered and len(spec.concepts) > 1 else ""
+            counts = spec.counts or (ONCE,) * len(spec.concepts)
+            told = [
+                forms[0] if count == ONCE else f"{forms[0]} {_count(count, 'time')}"
+                for forms, count in zip(spec.concepts, counts, strict=True)
+            ]
+            return _cut(f"keywords {order}{', '.join(told)}", _TITLE_CHARS_MAX)
+        case InfillSpec():
+            return _cut(f"infill {spec.template}", _TITLE_CHARS_MAX)
+        case ChoiceSpec():
+            return _cut(f"choice of {', '.join(map(json.dumps, spec.choices[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
+        case JsonSchemaSpec():
+            return _cut(f"json_schema {spec.schema}", _TITLE_CHARS_MAX)
+        case LengthSpec():
+            return _cut(" and ".join(_bounds(spec)), _TITLE_CHARS_MAX)
+        case DfaSpec():
+            return f"dfa of {len(spec.given.states)} states"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 word`, `2 words`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(text: str) -> str:
+    """A caller's text as a clause repeats it: cut where it is long, what cannot be printed written out."""
+    return _cut(text, TEXT_CHARS_MAX)
+
+
+def _cut(text: str, most: int) -> str:
+    visible = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:most])
+    return visible if len(text) <= most and len(visible) <= most else f"{visible[: most - 1]}…"
+
+
+def _name(name: str) -> str:
+    return _cut(name, NAME_CHARS_MAX)
+
+
+def _quoted(text: str) -> str:
+    return f"“{shortened(text)}”"
+
+
+def _listed(items: Iterable[str], last: str) -> str:
+    """`a, b and c`, or `a, then b, then c`; of a long list the first few, and how many more there are."""
+    every = list(items)
+    shown = every[:LISTED_MAX]
+    if len(every) > len(shown):
+        shown.append(f"{len(every) - len(shown):,} more")
+    if len(shown) == 1 or last.startswith(","):
+        return f"{last} ".join(shown)
+    return f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+
+
+def _bracketed(spec: Spec) -> str:
+    words = clause(spec)
+    return f"({words})" if isinstance(spec, AllSpec | AnySpec | NotSpec) else words
+
+
+def _joined(parts: Sequence[Spec], word: str) -> str:
+    told = [_bracketed(part) for part in parts[:_NESTED_MAX]]
+    if len(parts) > len(told):
+        told.append(f"{len(parts) - len(told):,} more constraints {'hold' if word == 'and' else 'are an alternative'}")
+    return f", {word} ".join(told)
+
+
+def _meanings(propositions: Sequence[tuple[str, Proposition]]) -> str:
+    if not propositions:
+        return ""
+    return f", where {_listed((f'{_name(name)} stands for {_meaning(meant)}' for name, meant in propositions), 'and')}"
+
+
+def _meaning(proposition: Proposition) -> str:
+    if proposition.regex is not None:
+        return f"the pattern {shortened(proposition.regex)}"
+    cased = " in exactly these letters" if proposition.case_sensitive else ""
+    return _listed(map(_quoted, proposition.words), "or") + cased
+
+
+def _keywords(spec: KeywordsSpec) -> str:
+    counts: tuple[Count, ...] = spec.counts or (ONCE,) * len(spec.concepts)
+    told = []
+    for forms, count in zip(spec.concepts, counts, strict=True):
+        words = _name(forms[0]) + (f" (or {_listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
+        told.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
+    in_order = spec.ordered and len(told) > 1
+    how = [
+        *(["in this order" if in_order else "in any order"] if len(told) > 1 else []),
+        *(["in any inflection"] if spec.inflect else []),
+        *(["in exactly these letters"] if spec.case_sensitive else []),
+    ]
+    return f"it mentions {_listed(told, ', then' if in_order else 'and')}{', ' if how else ''}{', '.join(how)}"
+
+
+def _count(count: Count, noun: str) -> str:
+    minimum, maximum = count
+    if maximum == 0:
+        return "never" if noun == "time" else f"no {noun}"
+    if minimum == maximum:
+        return f"exactly {counted(minimum, noun)}"
+    if maximum is None:
+        return f"at least {counted(minimum, noun)}"
+    return f"at most {counted(maximum, noun)}" if minimum == 0 else f"{minimum:,} to {counted(maximum, noun)}"
+
+
+def _bounds(spec: LengthSpec) -> list[str]:
+    told = []
+    if spec.min_words is not None or spec.max_words is not None:
+        told.append(_count((spec.min_words or 0, spec.max_words), "word"))
+    if spec.max_chars is not None:
+        told.append(_count((0, spec.max_chars), "character"))
+    return told if spec.sentences is None else [*told, _count(spec.sentences, "sentence")]
+
+
+def _json_schema(spec: JsonSchemaSpec) -> str:
+    layout = "without white space" if spec.whitespace == "compact" else "indented by two spaces"
+    depth = f"nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
+    return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}, {depth}"
+
+
+_SHOWN: tuple[tuple[str, Callable[[object], str]], ...] = (  # the keyword that says most of a value comes first
+    ("const", lambda value: f"the value {shortened(json.dumps(value, ensure_ascii=False))}"),
+    ("enum", lambda value: f"one of {counted(len(value), 'given value')}" if isinstance(value, list) else "a value"),
+    ("$ref", lambda value: f"a value of {shortened(str(value))}"),
+    ("anyOf", lambda value: f"one of {counted(len(value), 'alternative')}" if isinstance(value, list) else "a value"),
+    ("oneOf", lambda value: f"one of {counted(len(value), 'alternative')}" if isinstance(value, list) else "a value"),
+)
+
+
+def _value(schema: object) -> str:
+    """What a schema describes, its properties by name."""
+    if not isinstance(schema, dict):
+        return "any value" if schema is True else "no value"
+    for keyword, told in _SHOWN:
+        if keyword in schema:
+            return told(schema[keyword])
+    kind = schema.get("type", "object" if "properties" in schema else None)
+    if kind == "object":
+        return f"an object{_properties(schema)}"
+    if kind == "array":
+        return f"an array{' of items, each ' + _value(schema['items']) if 'items' in schema else ''}"
+    if isinstance(kind, list):
+        return f"a value of type {_listed(map(str, kind), 'or')}"
+    if kind is None:
+        return "a value that the schema validates"
+    return {"null": "null", "integer": "an integer"}.get(str(kind), f"a {_name(str(kind))}")
+
+
+def _properties(schema: dict[str, object]) -> str:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not properties:
+        return ""
+    needed = required if isinstance(required, list) else []
+    told = (f"{_name(name)}{'' if name in needed else ' (optional)'}" for name in properties)
+    return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(told, 'and')}"
+
+
+def _given(spec: DfaSpec) -> str:
+    kind = "the bytes of the text" if spec.given.over_bytes else "the propositions of the word trace"
+    states = counted(len(spec.given.states), "state")
+    return f"the given automaton over {kind}, of {states}, accepts it{_meanings(spec.propositions)}"

@@ -1,0 +1,198 @@
+"""What /compile and /automata tell of a constraint, what it costs, and why one cannot be met."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.errors import JobFailed, MessageInvalid
+from app.jobs import ExplainJob, ExplainResult, dump, load
+from app.keys import automaton_key, explanation_key
+from app.main import create_app
+from app.sandbox.process import Sandbox
+from app.service import Service
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from compiler.limits import Limits
+from compiler.spec_json import spec_from_json
+from tests.app.conftest import wait_for_compiler
+from tests.reference_text import satisfies
+
+ORDERED = {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}
+FORMS: list[dict[str, Any]] = [
+    ORDERED,
+    {"regex": r"[A-Z][a-z]+ at [1-9]:[0-5][0-9] [ap]m\."},
+    {"keywords": ["dog", ["catch", "catches"]], "ordered": True},
+    {"infill": "My day on <|infill_word|> went well."},
+    {"choice": ["a red house", "a green tree"]},
+    {"json_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
+    {"min_words": 2, "max_chars": 30},
+    {"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["cat"]}}]},
+]
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done in the sandbox: "explain" or "compile" for each job, and "generate" for nothing."""
+    seen: list[str] = []
+    whole = Sandbox.run
+
+    def counted(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+        seen.append("explain" if "stored" in json.loads(request) else "compile")
+        return whole(sandbox, request, cancelled)
+
+    monkeypatch.setattr(Sandbox, "run", counted)
+    return seen
+
+
+@pytest.fixture
+def strict_client() -> Iterator[TestClient]:
+    """A service without a model whose compilations may use so little that explanations do not fit."""
+    settings = Settings(embedded_workers=("compile",), limits=Limits(table_bytes_max=2**16))
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        wait_for_compiler(client)
+        yield client
+
+
+def fresh() -> dict[str, Any]:
+    """A constraint that nobody has asked for yet."""
+    return {"regex": f"[a-z]{{3}} {secrets.token_hex(8)}"}
+
+
+def compiled(client: TestClient, constraint: object, **options: Any) -> dict[str, Any]:
+    response = client.post("/compile", json={"constraint": constraint, **options})
+    assert response.status_code == 200, response.text
+    return cast(dict[str, Any], response.json())
+
+
+def service_of(client: TestClient) -> Service:
+    return cast(Service, client.app.state.service)  # type: ignore[attr-defined]
+
+
+def store_of(client: TestClient) -> MemoryStore:
+    return cast(MemoryStore, service_of(client)._store)
+
+
+def stored(client: TestClient, key: str) -> bytes | None:
+    return asyncio.run(store_of(client).get(key))
+
+
+@pytest.mark.parametrize("constraint", FORMS, ids=[next(iter(form)) for form in FORMS])
+def test_a_compiled_constraint_is_explained_by_texts_that_satisfy_it(client: TestClient, constraint: object) -> None:
+    answer = compiled(client, constraint)
+    explanation = answer["explanation"]
+    texts = [explanation["shortest"], *explanation["samples"]]
+    assert all(satisfies(spec_from_json(constraint), text) for text in texts)
+    assert explanation["sentences"][0].startswith("An answer is accepted when ")
+    assert len(explanation["states"]) + explanation["states_more"] == answer["states"]
+    assert len(explanation["letters"]) + explanation["letters_more"] == answer["letters"]
+    assert any(f"takes {answer['min_tokens']} tokens" in sentence for sentence in explanation["sentences"])
+
+
+def test_a_sequence_of_labels_is_explained_too(client: TestClient) -> None:
+    explanation = compiled(client, {"labels": ["walk", "run"], "ltlf": "F(run)"})["explanation"]
+    assert explanation["shortest"] == "run"
+    assert [letter["name"] for letter in explanation["letters"]] == ["walk", "run"]
+
+
+def test_an_explanation_is_made_once(client: TestClient, jobs: list[str]) -> None:
+    constraint = fresh()
+    first, again = compiled(client, constraint), compiled(client, constraint)
+    assert jobs == ["compile", "explain"]
+    assert again["cached"] and again["explanation"] == first["explanation"]
+
+
+def test_who_wants_no_explanation_does_not_wait_for_one(client: TestClient, jobs: list[str]) -> None:
+    assert compiled(client, fresh(), explain=False)["explanation"] is None
+    assert jobs == ["compile"]
+
+
+def test_to_generate_makes_no_explanation(client: TestClient, jobs: list[str]) -> None:
+    body = {"prompt": "sentence:", "constraint": {"regex": "[a-z]{2,4} dogs"}, "max_tokens": 12, "beams": 2}
+    answer = client.post("/generate", json=body).json()
+    assert stored(client, explanation_key(answer["automaton"])) is None
+    assert "explain" not in jobs
+
+
+def test_an_automaton_that_only_generation_compiled_is_explained_when_it_is_looked_at(client: TestClient) -> None:
+    constraint = {"regex": "[a-z]{2,5} cats"}
+    body = {"prompt": "sentence:", "constraint": constraint, "max_tokens": 12, "beams": 2}
+    automaton = client.post("/generate", json=body).json()["automaton"]
+    shown = client.get(f"/automata/{automaton}").json()["explanation"]
+    assert shown["shortest"].endswith(" cats")
+    assert shown == compiled(client, constraint)["explanation"]
+
+
+def test_a_caller_is_told_his_own_names(client: TestClient) -> None:
+    theirs = {"ltlf": "F(beast)", "propositions": {"beast": ["wolf", "bear"]}}
+    ours = {"ltlf": "F(animal)", "propositions": {"animal": ["bear", "wolf"]}}
+    first, second = compiled(client, theirs), compiled(client, ours)
+    assert first["automaton"] == second["automaton"]
+    assert [letter["name"] for letter in second["explanation"]["letters"]] == ["other", "animal"]
+    assert "F(animal)" in second["explanation"]["sentences"][0]
+    looked_at = client.get(f"/automata/{first['automaton']}").json()
+    assert [letter["name"] for letter in looked_at["explanation"]["letters"]] == ["other", "beast"]
+
+
+def test_a_faulty_explanation_in_the_store_is_made_anew(client: TestClient, jobs: list[str]) -> None:
+    constraint = fresh()
+    first = compiled(client, constraint)
+    key = explanation_key(first["automaton"])
+    for faulty in (b"{}", b"\xff", dump(ExplainJob("0" * 64, 1.0))):
+        asyncio.run(store_of(client).put(key, faulty, 60))
+        assert compiled(client, constraint)["explanation"] == first["explanation"]
+        assert stored(client, key) != faulty
+    assert jobs == ["compile", *["explain"] * 4]
+
+
+def test_an_automaton_that_the_store_dropped_meanwhile_has_no_explanation(client: TestClient) -> None:
+    service = service_of(client)
+    answer = compiled(client, fresh(), explain=False)
+    data = stored(client, automaton_key(answer["automaton"]))
+    assert data is not None
+    asyncio.run(store_of(client).delete(automaton_key(answer["automaton"]), data))
+    portal = client.portal
+    assert portal is not None
+    spec = spec_from_json({"regex": "a"})
+    assert portal.call(service.explanation, answer["automaton"], spec) is None
+
+
+def test_where_examples_do_not_fit_the_limits_the_rest_is_told(strict_client: TestClient) -> None:
+    explanation = compiled(strict_client, {"regex": "a{20}"})["explanation"]
+    assert explanation["shortest"] == "a" * 20
+
+
+def test_a_constraint_that_contradicts_itself_is_refused_with_what_does(client: TestClient) -> None:
+    constraint = {"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]}
+    for path, body in (("/compile", {}), ("/generate", {"prompt": "a"}), ("/check", {"text": "a"})):
+        response = client.post(path, json={"constraint": constraint, **body})
+        problem = response.json()
+        assert (response.status_code, problem["code"]) == (422, "constraint_unsatisfiable")
+        assert problem["conflict"] == ["'all.0' (keywords dog)", "'all.2' (not keywords dog)"]
+        assert problem["detail"].endswith("contradict each other")
+
+
+def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient) -> None:
+    answer = compiled(client, FORMS[0])
+    data = stored(client, explanation_key(answer["automaton"]))
+    assert data is not None
+    result = load(data)
+    assert isinstance(result, ExplainResult) and dump(result) == data
+    with pytest.raises(MessageInvalid):
+        load(data.replace(b'"sentences"', b'"sentence"'))
+
+
+def test_a_bug_in_an_explanation_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise JobFailed("InternalError", "MARKER", {})
+
+    monkeypatch.setattr(Service, "explanation", broken)
+    response = client.post("/compile", json={"constraint": fresh()})
+    assert response.status_code == 500
+    assert "MARKER" not in response.text

@@ -1,0 +1,91 @@
+"""One hash for one meaning, and names that follow from the meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compiler.canonical import caller_names, in_caller_names, spec_hash
+from compiler.errors import SpecSyntaxError
+from compiler.meanings import meaning_name
+from compiler.spec import LtlfSpec, Proposition
+from compiler.spec_json import spec_from_json
+
+A, B, C = {"regex": "a+"}, {"keywords": ["b"]}, {"max_chars": 9}
+SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"all": [A, B]}, {"all": [B, A]}),
+    ({"all": [A, {"all": [B, C]}]}, {"all": [{"all": [C, A]}, B]}),
+    ({"any": [A, A, B]}, {"any": [B, A]}),
+    ({"all": [A]}, A),
+    ({"not": {"not": A}}, A),
+    ({"ltlf": "F a & G(b | c)"}, {"ltlf": "(G (c|b))   &  F(a)"}),
+    ({"ltlf": "F a <-> F b"}, {"ltlf": "F b <-> F a"}),
+    ({"ltlf": "F p", "propositions": {"p": ["Dog", "cat"]}}, {"ltlf": "F q", "propositions": {"q": ["cat", "dog"]}}),
+    ({"ltlf": "F p", "propositions": {"p": ["dog"]}}, {"ltlf": "F dog"}),
+    ({"ltlf": "F p", "propositions": {"p": ["ice  cream"]}}, {"ltlf": "F p", "propositions": {"p": ["ice cream"]}}),
+    ({"ltlf": "F dot"}, {"ltlf": "F p", "propositions": {"p": ["."]}}),
+    ({"ltlf": "F p", "propositions": {"p": ["a"], "unused": ["b"]}}, {"ltlf": "F a"}),
+    ({"ltlf": "F p", "propositions": {"p": {"words": ["1"], "case_sensitive": True}}}, {"ltlf": 'F "1"'}),
+    ({"keywords": ["a", ["b", "C"]]}, {"keywords": [["c", "b", "B"], "A"]}),
+    ({"keywords": ["a"], "ordered": True}, {"keywords": [{"forms": "a"}]}),
+    ({"choice": ["x", "y"]}, {"choice": ["y", "x", "x"]}),
+    (
+        {"json_schema": {"type": "object", "properties": {"a": {"type": "null", "title": "A"}}}},
+        {"json_schema": {"properties": {"a": {"type": "null"}}, "type": "object", "description": "d"}},
+    ),
+    (
+        {"dfa": {"start": "s", "accepting": ["t"], "transitions": [{"from": "s", "to": "t", "when": "p & dog"}]},
+         "propositions": {"p": ["cat"]}},
+        {"dfa": {"start": "s", "accepting": ["t"], "transitions": [{"from": "s", "to": "t", "when": "dog & cat"}]}},
+    ),
+]  # fmt: skip
+DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"all": [A, B]}, {"any": [A, B]}),
+    ({"ltlf": "a U b"}, {"ltlf": "b U a"}),
+    ({"ltlf": "a -> b"}, {"ltlf": "b -> a"}),
+    ({"ltlf": "F a", "propositions": {"a": ["dog"]}}, {"ltlf": "F a"}),
+    ({"ltlf": "F p & G nomatch", "propositions": {"p": ["a"], "q": ["b"]}}, {"ltlf": "F a & G nomatch"}),
+    ({"keywords": ["a", "b"], "ordered": True}, {"keywords": ["b", "a"], "ordered": True}),
+    ({"keywords": ["a"], "case_sensitive": True}, {"keywords": ["a"]}),
+    ({"keywords": ["a"], "inflect": True}, {"keywords": ["a"]}),
+    ({"keywords": [{"forms": "a", "min": 2}]}, {"keywords": ["a"]}),
+    ({"regex": "a+"}, {"regex": "a+", "leading_space": "forbid"}),
+    ({"json_schema": {"properties": {"a": {}, "b": {}}}}, {"json_schema": {"properties": {"b": {}, "a": {}}}}),
+    ({"json_schema": {"const": {"title": 1}}}, {"json_schema": {"const": {}}}),
+    ({"json_schema": {}}, {"json_schema": {}, "whitespace": "pretty"}),
+    ({"labels": ["a", "b"], "ltlf": "F a"}, {"labels": ["b", "a"], "ltlf": "F a"}),
+    ({"labels": ["a", "b"], "ltlf": "F a"}, {"ltlf": "F a"}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME, ids=str)
+def test_a_constraint_written_differently_has_one_hash(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert spec_hash(spec_from_json(one)) == spec_hash(spec_from_json(other))
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=str)
+def test_constraints_of_different_meaning_have_different_hashes(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert spec_hash(spec_from_json(one)) != spec_hash(spec_from_json(other))
+
+
+def test_a_formula_that_cannot_be_read_is_refused_with_the_place() -> None:
+    with pytest.raises(SpecSyntaxError) as refusal:
+        spec_hash(LtlfSpec("F (a"))
+    assert refusal.value.position == 4
+
+
+def test_letters_go_by_the_names_of_whoever_asks() -> None:
+    mine = spec_from_json({"ltlf": "F pet & F beast", "propositions": {"pet": ["dog", "cat"], "beast": ["cat", "dog"]}})
+    names = caller_names(mine)
+    assert names == {"cat|dog": ("beast", "pet")} or names == {"cat|dog": ("pet", "beast")}
+    assert in_caller_names(("cat|dog", "bird"), names) == ("beast", "bird", "pet")
+    assert caller_names(spec_from_json({"keywords": [["Runs", "run"]]})) == {"run|runs": ("Runs",)}
+
+
+def test_names_of_meanings_are_short_and_never_reserved_ones() -> None:
+    long = [f"word{number}" for number in range(500)]
+    first, second = (meaning_name(Proposition(tuple(words))) for words in (long, long[:-1]))
+    assert len(first) < 80 and first != second
+    assert meaning_name(Proposition(("eos",))) == "eos'"
+    assert meaning_name(Proposition(("a|b",))) != meaning_name(Proposition(("a", "b")))

@@ -1,0 +1,84 @@
+"""Automata over characters: the Boolean operations against `re`, and products against plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from compiler.char_dfa import CharDfa, complement, everything, intersection, union
+from compiler.dfa import minimize
+from compiler.errors import LimitExceeded
+from compiler.limits import Limits, Meter
+from compiler.products import SINK, explore
+from compiler.products import intersection as words_of_all
+from compiler.regex import pattern_dfa
+from compiler.utf8 import expand
+from tests.compiler.test_dfa import random_dfa
+
+PATTERNS = ("[ab]*a", r"(?s).{2,4}", r"\w+", "a|é|日本", "", "[^a]*", r"\s?b?")
+TEXTS = ["".join(text) for length in range(5) for text in itertools.product("ab é日", repeat=length)]
+
+
+def texts_of(pattern: str) -> CharDfa:
+    return CharDfa(*pattern_dfa(pattern, Meter(Limits())))
+
+
+@pytest.mark.parametrize(("left", "right"), list(itertools.combinations(PATTERNS, 2)))
+def test_operations_on_languages_are_operations_on_verdicts(left: str, right: str) -> None:
+    meter = Meter(Limits())
+    one, other = texts_of(left), texts_of(right)
+    both, any_of, only = (
+        intersection([one, other], meter),
+        union([one, other], meter),
+        intersection([one, complement(other)], meter),
+    )
+    for text in TEXTS:
+        first, second = (re.fullmatch(pattern, text) is not None for pattern in (left, right))
+        verdicts = (both.accepts(text), any_of.accepts(text), only.accepts(text))
+        assert verdicts == (first and second, first or second, first and not second), text
+
+
+def test_a_complement_is_one_within_valid_utf_8() -> None:
+    not_a = complement(texts_of("a*"))
+    table = expand(not_a.dfa.next_state[:, not_a.dfa.symbol_class], not_a.minterms, 10**6, Meter(Limits()))
+    assert (table.table[: table.boundary, table.byte_class[0xC0]] == 10**6).all()  # no character begins with this byte
+    assert not not_a.accepts("\ud800") and not_a.accepts("é")
+
+
+def test_no_part_at_all_is_every_text_and_one_part_is_itself() -> None:
+    assert all(everything().accepts(text) for text in ("", "é", "\x00"))
+    one = texts_of("ab")
+    assert intersection([one], Meter(Limits())) is one
+    assert intersection([], Meter(Limits())).accepts("anything")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_intersection_of_words_is_minimal_and_exact(seed: int) -> None:
+    parts = [random_dfa(3 * seed + number) for number in range(3)]
+    found = words_of_all(parts, Meter(Limits()))
+    assert found.states == minimize(found).states
+    for word in itertools.chain.from_iterable(itertools.product(range(3), repeat=length) for length in range(5)):
+        assert found.accepts(word) == all(part.accepts(word) for part in parts)
+
+
+def test_a_product_that_grows_too_large_is_stopped() -> None:
+    parts = [texts_of(f"(?:[ab]{{{size}}})*") for size in (7, 11, 13, 17)]
+    with pytest.raises(LimitExceeded) as refusal:
+        intersection(parts, Meter(Limits(dfa_states_max=1_000)))
+    assert refusal.value.limit == "dfa_states_max"
+
+
+def test_many_parts_are_joined_in_halves() -> None:
+    parts = [texts_of(f"(?s:.*)[^{chr(97 + number)}]|") for number in range(24)] + [texts_of("(?s:.){0,9}")] * 40
+    found = intersection(parts, Meter(Limits()))
+    assert found.accepts("yz") and not found.accepts("ya")
+
+
+def test_only_what_is_alive_is_explored() -> None:
+    chain = np.minimum(np.arange(100)[:, None] + 1, 99)
+    live = np.arange(100) < 5
+    found = explore([chain, chain], [live, live], [[0, 0]], Meter(Limits()))
+    assert len(found.next_state) == 6 and found.next_state[-1, 0] == SINK

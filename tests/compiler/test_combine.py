@@ -1,0 +1,140 @@
+"""Combinations: the paths on which words, whole texts and counts of characters meet, against the definitions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+
+from compiler.combine import flattened
+from compiler.engines import NATIVE
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
+from compiler.forms import part_of
+from compiler.limits import Limits, Meter
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import AllSpec, RegexSpec
+from compiler.spec_json import spec_from_json
+from compiler.text_automaton import answer_text, check_text
+from compiler.vocabulary import byte_vocabulary
+from tests.reference_text import satisfies
+
+A, B = {"keywords": ["a"]}, {"keywords": ["b"]}
+ANY, LINE, SPACED = {"regex": "(?s:.*)"}, {"regex": "[ab ]*\\."}, {"regex": " ?[ab]+| +b"}
+SHORT, WORDS, SENTENCE = {"max_chars": 3}, {"min_words": 1, "max_words": 2}, {"sentences": 1}
+FORMULA, ENDED = {"ltlf": "G(a -> X b)"}, {"ltlf": "F(b & X eos)"}
+NOTHING = {"ltlf": "G(nomatch | b)"}
+COMBINED: list[dict[str, Any]] = [
+    {"all": [A, B]},
+    {"all": [A, LINE]},
+    {"any": [A, LINE]},
+    {"not": A},
+    {"not": LINE},
+    {"not": {"any": [A, LINE]}},
+    {"not": {"all": [A, {"not": LINE}]}},
+    {"all": [A, SHORT]},
+    {"all": [LINE, SHORT]},
+    {"any": [LINE, SHORT]},
+    {"all": [SPACED, SHORT]},
+    {"any": [SPACED, {"all": [A, B]}]},
+    {"all": [{"any": [A, LINE]}, {"any": [B, SPACED]}, {"not": SHORT}]},
+    {"all": [FORMULA, ENDED]},
+    {"any": [FORMULA, {"not": ENDED}]},
+    {"all": [NOTHING, {"not": A}, WORDS]},
+    {"all": [SENTENCE, WORDS, LINE]},
+    {"not": {"all": [SENTENCE, WORDS]}},
+    {"all": [ANY, {"not": SPACED}, SHORT, {"any": [A, {"choice": ["", "b", " b"]}]}]},
+    {"all": [{"all": [{"all": [A]}]}, {"any": [B]}]},
+    {"all": [{"regex": "[ab .]*", "leading_space": "forbid"}, A]},
+    {"all": [{"dfa": {"start": "s", "accepting": ["s"], "transitions": [{"from": "s", "to": "s", "text": "ab "}]}}, A]},
+]
+TEXTS = ["".join(text) for length in range(6) for text in itertools.product("ab. ", repeat=length)]
+
+
+@pytest.mark.parametrize("constraint", COMBINED, ids=str)
+def test_a_combination_accepts_exactly_the_texts_that_the_definitions_combine_to(constraint: dict[str, Any]) -> None:
+    spec = spec_from_json(constraint)
+    automaton = compile_text(spec)
+    for text in TEXTS:
+        assert check_text(automaton, text).satisfied == satisfies(spec, text), text
+
+
+@pytest.mark.parametrize("constraint", COMBINED, ids=str)
+def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
+    spec, meter = spec_from_json(constraint), Meter(Limits())
+    texts = flattened(part_of(spec, NATIVE, meter), meter)
+    for text in TEXTS:
+        assert texts.accepts(text) == satisfies(spec, text), text
+
+
+@pytest.mark.parametrize("constraint", COMBINED, ids=str)
+def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dict[str, Any]) -> None:
+    spec = spec_from_json(constraint)
+    compiled = compile_spec(spec, byte_vocabulary())
+    stripped = compiled.text.text_start != compiled.text.labeller.start
+
+    def good(raw: str) -> bool:
+        return satisfies(spec, raw) or (stripped and raw.startswith(" ") and satisfies(spec, raw[1:]))
+
+    shortest = next(raw for raw in TEXTS if good(raw))
+    assert compiled.tokens.min_tokens == len(shortest) + 1
+    assert satisfies(spec, answer_text(compiled.text, shortest))
+
+
+def test_both_readings_of_a_leading_space_are_followed_where_characters_are_counted() -> None:
+    spec = spec_from_json({"all": [{"regex": "(?s:.*)a(?s:.*)"}, {"max_chars": 3}]})
+    tokens = compile_spec(spec, byte_vocabulary()).tokens
+    for raw, good in ((" bba", True), ("bbba", False), ("  ba", True), ("   a", True), ("  bba", False)):
+        state = tokens.start
+        for byte in raw.encode():
+            state = tokens.advance(state, byte)
+        assert (tokens.distance[state] == 1) == good, raw
+
+
+@pytest.mark.parametrize(
+    ("constraint", "field"),
+    [
+        ({"all": [A, {"regex": "a("}]}, "all.1.regex"),
+        ({"any": [{"not": {"ltlf": "F ("}}]}, "any.0.not.ltlf"),
+        ({"all": [A, {"infill": "<|infill_wrod|>"}]}, "all.1.infill"),
+        ({"json_schema": {"type": "string", "constraint": {"regex": "a("}}}, "json_schema.constraint.regex"),
+    ],
+)
+def test_a_fault_inside_a_combination_names_its_path(constraint: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecSyntaxError) as refusal:
+        compile_text(spec_from_json(constraint))
+    assert refusal.value.field == field
+
+
+def test_a_refused_construct_inside_a_combination_names_its_path() -> None:
+    with pytest.raises(SpecUnsupported) as refusal:
+        compile_text(spec_from_json({"all": [A, {"not": {"regex": "(?=a)b"}}]}))
+    assert (refusal.value.field, refusal.value.construct) == ("all.1.not.regex", "look-ahead")
+
+
+@pytest.mark.parametrize("parts", [[A, {"not": A}], [A, {"max_chars": 0}], [{"regex": "b+"}, {"regex": "a+"}]])
+def test_parts_that_contradict_one_another_are_unsatisfiable(parts: list[dict[str, Any]]) -> None:
+    with pytest.raises(SpecUnsatisfiable):
+        compile_spec(spec_from_json({"all": parts}), byte_vocabulary())
+
+
+def test_a_combination_of_too_many_parts_is_refused() -> None:
+    with pytest.raises(LimitExceeded) as refusal:
+        compile_text(AllSpec(tuple(RegexSpec(f"a{number}|b") for number in range(300))))
+    assert refusal.value.limit == "parts_max"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_constraint_inside_a_json_string_speaks_of_the_string_not_of_its_escapes(seed: int) -> None:
+    draw = random.Random(seed)
+    inner = draw.choice(
+        [A, {"max_chars": 2}, {"regex": '["\\\\\n]+'}, {"not": {"regex": ".*\\\\.*"}}, {"choice": ['"', "\t"]}]
+    )
+    spec = spec_from_json({"json_schema": {"type": "string", "constraint": inner}})
+    automaton = compile_text(spec)
+    for _ in range(60):
+        content = "".join(draw.choice('"\\\n\tab é') for _ in range(draw.randint(0, 4)))
+        text = json.dumps(content, ensure_ascii=False)
+        assert check_text(automaton, text).satisfied == satisfies(spec_from_json(inner), content), text

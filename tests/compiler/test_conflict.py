@@ -1,0 +1,135 @@
+"""Why nothing satisfies a constraint: the conjuncts that are named contradict each other, and each is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compiler import conflict
+from compiler.conflict import smallest_conflict
+from compiler.engines import NATIVE
+from compiler.errors import CompileCancelled, SpecUnsatisfiable
+from compiler.limits import DEFAULT_LIMITS, Limits, Meter
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec_json import spec_from_json
+from compiler.vocabulary import byte_vocabulary
+
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]},
+        ["'all.0' (keywords dog)", "'all.2' (not keywords dog)"],
+    ),
+    ({"ltlf": "F(cat) & G(!dog) & F(dog)"}, ["'ltlf' (G !dog)", "'ltlf' (F dog)"]),
+    (  # `nomatch` speaks of what the whole formula names, and `eos` of a step that the whole formula adds
+        {"ltlf": "F(dog) & (cat | true) & G(nomatch | eos)"},
+        ["'ltlf' (F dog)", "'ltlf' (G (nomatch | eos))"],
+    ),
+    ({"ltlf": "G(dog) & F(eos)"}, ["'ltlf' (G dog)"]),
+    ({"not": {"regex": "(?s:.*)"}}, ["'not' (not regex (?s:.*))"]),
+    ({"min_words": 3, "max_chars": 4}, ["'min_words' (at least 3 words)", "'max_chars' (at most 4 characters)"]),
+    (
+        {"min_words": 3, "max_words": 9, "sentences": 0},
+        ["'min_words' (at least 3 words)", "'sentences' (no sentence)"],
+    ),
+    ({"labels": ["a", "b"], "ltlf": "F(c) & F(a)"}, ["'ltlf' (F c)"]),
+    (
+        {"labels": ["a", "b"], "all": [{"ltlf": "G(a)"}, {"regex": "a b a"}]},
+        ["'all.0' (G(a))", "'all.1' (regex a b a)"],
+    ),
+    (
+        {"all": [{"not": {"any": [{"keywords": ["dog"]}, {"keywords": ["cat"]}]}}, {"keywords": ["fox", "cat"]}]},
+        ["'all.0.not.any.1' (not keywords cat)", "'all.1.keywords.1' (keywords cat)"],
+    ),
+    (
+        {"all": [{"not": {"not": {"regex": "a"}}}, {"choice": ["b", "c"]}]},
+        ["'all.0.not.not' (regex a)", '\'all.1\' (choice of "b", "c")'],
+    ),
+    (
+        {"keywords": [{"forms": ["dog"], "max": 1}, "cat", {"forms": ["dog"], "min": 2}]},
+        ["'keywords.0' (keywords dog exactly 1 time)", "'keywords.2' (keywords dog at least 2 times)"],
+    ),
+    (
+        {"all": [{"regex": "dog|[0-9]+"}, {"all": [{"max_chars": 9}, {"keywords": ["dog", "cat"], "ordered": True}]}]},
+        ["'all.0' (regex dog|[0-9]+)", "'all.1.all.1.keywords.1' (keywords cat, in order)"],
+    ),
+    (
+        {"all": [{"choice": ["ab", "ba"]}, {"choice": ["ba", "cc"]}, {"choice": ["cc", "ab"]}]},
+        [f"'all.{n}' (choice of {words})" for n, words in enumerate(('"ab", "ba"', '"ba", "cc"', '"cc", "ab"'))],
+    ),
+]
+
+
+def refused(constraint: object) -> SpecUnsatisfiable:
+    with pytest.raises(SpecUnsatisfiable) as caught:
+        compile_text(spec_from_json(constraint))
+    return caught.value
+
+
+@pytest.mark.parametrize(("constraint", "named"), CASES, ids=[str(case[1][-1]) for case in CASES])
+def test_the_conjuncts_that_contradict_each_other_are_named(constraint: object, named: list[str]) -> None:
+    assert sorted(refused(constraint).conflict) == sorted(named)
+
+
+@pytest.mark.parametrize("constraint", [case[0] for case in CASES if "all" in case[0] and "labels" not in case[0]])
+def test_none_of_the_named_conjuncts_can_be_left_out(constraint: dict[str, Any]) -> None:
+    parts = {
+        int(one.split(".")[1].rstrip("'")[0]) for one in (text.split(" ")[0] for text in refused(constraint).conflict)
+    }
+    for left_out in parts:
+        rest = [part for number, part in enumerate(constraint["all"]) if number in parts - {left_out}]
+        compile_text(spec_from_json({"all": rest}))
+
+
+def test_the_message_says_what_contradicts_what() -> None:
+    error = refused({"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]})
+    assert str(error) == (
+        "no text satisfies the constraint: 'all.0' (keywords dog) and 'all.2' (not keywords dog) contradict each other"
+    )
+    assert "alone rules out every one" in str(refused({"ltlf": "F(cat) & G(dog & !dog)"}))
+    assert str(refused({"labels": ["a"], "ltlf": "F(b)"})).startswith("no sequence of the labels")
+
+
+def test_a_compilation_for_a_vocabulary_names_the_conflict_too() -> None:
+    spec = spec_from_json({"all": [{"regex": "a+"}, {"regex": "b+"}]})
+    with pytest.raises(SpecUnsatisfiable) as caught:
+        compile_spec(spec, byte_vocabulary())
+    assert caught.value.conflict == ("'all.0' (regex a+)", "'all.1' (regex b+)")
+
+
+def test_a_smaller_conflict_is_preferred_where_the_conjuncts_are_few() -> None:
+    constraint = {"all": [{"regex": "[^\\s\\S]"}, {"regex": "a"}, {"regex": "b"}]}
+    assert refused(constraint).conflict == ("'all.0' (regex [^\\s\\S])",)
+
+
+def test_of_many_conjuncts_two_are_found() -> None:
+    parts: list[object] = [{"regex": f"(?s:.*)x{number}(?s:.*)"} for number in range(12)]
+    constraint = {"all": [*parts, {"not": {"regex": "(?s:.*)x7(?s:.*)"}}]}
+    assert [one.split(" ")[0] for one in refused(constraint).conflict] == ["'all.7'", "'all.12'"]
+
+
+def test_where_time_runs_out_what_is_named_still_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflict, "SEARCH_S_MAX", 0.0)
+    error = refused({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
+    assert [one.split(" ")[0] for one in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
+
+
+def test_where_the_compilation_s_own_time_runs_out_it_is_refused_all_the_same() -> None:
+    meter = Meter(Limits(compile_s_max=1e-9))
+    spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
+    assert len(smallest_conflict(spec, NATIVE, meter)) == 3
+
+
+def test_a_compilation_that_is_called_off_does_not_look_any_further() -> None:
+    meter = Meter(DEFAULT_LIMITS, cancelled=lambda: True)
+    spec = spec_from_json({"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}, {"regex": "a"}]})
+    with pytest.raises(CompileCancelled):
+        smallest_conflict(spec, NATIVE, meter)
+
+
+def test_a_part_over_a_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be tried is not known to be needless."""
+    limits = Limits(dfa_states_max=60)
+    spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
+    named = smallest_conflict(spec, NATIVE, Meter(limits))
+    assert named[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")

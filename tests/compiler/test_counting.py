@@ -1,0 +1,240 @@
+"""Automata that count, against plain loops over the words."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.counting import count_dfa, keyword_counts_dfa, sentences_dfa
+from compiler.dfa import Dfa, equivalent, is_empty, minimize
+from compiler.errors import LimitExceeded
+from compiler.limits import Limits, Meter
+from compiler.ltlf import formula_to_dfa
+from compiler.ltlf_syntax import parse_formula
+
+Bounds = tuple[int, int | None]
+NAMES = ("a", "b", "c")
+LETTERS = tuple(frozenset(found) for size in range(4) for found in itertools.combinations(NAMES, size))
+BOUNDS = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4))
+
+
+def meter(**caps: int) -> Meter:
+    return Meter(Limits(**caps))
+
+
+def within(count: int, bounds: Bounds) -> bool:
+    return bounds[0] <= count and (bounds[1] is None or count <= bounds[1])
+
+
+def is_canonical(dfa: Dfa) -> bool:
+    again = minimize(dfa)
+    pairs = ((getattr(again, name), getattr(dfa, name)) for name in ("next_state", "symbol_class", "accepting"))
+    return again.start == dfa.start and all(np.array_equal(one, other) for one, other in pairs)
+
+
+def words(symbols: int, length: int) -> itertools.chain[tuple[int, ...]]:
+    return itertools.chain.from_iterable(itertools.product(range(symbols), repeat=size) for size in range(length + 1))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=4), BOUNDS)
+def test_a_count_is_what_counting_says(counted: list[bool], bounds: Bounds) -> None:
+    dfa = count_dfa(counted, *bounds, meter())
+    assert is_canonical(dfa)
+    for word in words(len(counted), 4):
+        assert dfa.accepts(word) == within(sum(counted[symbol] for symbol in word), bounds), word
+
+
+def test_a_count_needs_one_state_for_each_count_that_matters() -> None:
+    assert count_dfa([True, False], 7, None, meter()).states == 8
+    assert count_dfa([True, False], 0, 7, meter()).states == 9
+    assert count_dfa([True, False], 0, None, meter()).states == 1
+    assert is_empty(count_dfa([True, False], 3, 2, meter()))
+
+
+def reference_keywords(
+    names: Sequence[str], bounds: Sequence[Bounds], ordered: bool, word: Sequence[frozenset[str]]
+) -> bool:
+    """The definition: totals within the bounds; in order, no duty's name occurs before the duties before it are met."""
+    if not all(within(sum(name in step for step in word), pair) for name, pair in zip(names, bounds, strict=True)):
+        return False
+    if not ordered:
+        return True
+    begin = 0  # the step from which the next name counts
+    duties = [(name, minimum) for name, (minimum, _) in zip(names, bounds, strict=True) if minimum]
+    for number, (name, minimum) in enumerate(duties):
+        steps = [step for step in range(begin, len(word)) if name in word[step]]
+        if len(steps) < minimum:
+            return False
+        met = steps[minimum - 1]
+        later = {other for other, _ in duties[number + 1 :]} - {name}
+        if any(later & word[step] for step in range(begin, met)):
+            return False
+        begin = met + 1
+    return True
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), BOUNDS), max_size=3),
+    st.booleans(),
+    st.lists(st.sampled_from(LETTERS), min_size=1, max_size=4, unique=True),
+    st.lists(st.lists(st.integers(0, 3), max_size=9), max_size=25),
+)
+def test_keywords_occur_as_often_and_in_the_order_that_is_asked(
+    concepts: list[tuple[str, Bounds]], ordered: bool, letters: list[frozenset[str]], longer: list[list[int]]
+) -> None:
+    names, bounds = [name for name, _ in concepts], [pair for _, pair in concepts]
+    dfa = keyword_counts_dfa(names, bounds, ordered, letters, meter())
+    assert is_canonical(dfa)
+    for word in itertools.chain(words(len(letters), 4), longer):
+        trace = [letters[symbol % len(letters)] for symbol in word]
+        symbols = [symbol % len(letters) for symbol in word]
+        assert dfa.accepts(symbols) == reference_keywords(names, bounds, ordered, trace), trace
+
+
+@pytest.mark.parametrize(
+    ("names", "ordered", "formula"),
+    [
+        ("abc", False, "F a & F b & F c"),
+        ("abc", True, "(!a & !b & !c) U (a & X((!b & !c) U (b & X F c)))"),
+        ("aab", True, "(!a & !b) U (a & X((!a & !b) U (a & X F b)))"),
+        ("aba", True, "(!a & !b) U (a & X((!a & !b) U (b & X F a)))"),
+    ],
+)
+def test_keywords_that_occur_once_at_least_are_the_formula_of_keywords(names: str, ordered: bool, formula: str) -> None:
+    letters = (*LETTERS[1:], frozenset({"nomatch"}), frozenset({"eos"}))
+    counts = keyword_counts_dfa(tuple(names), [(1, None)] * 3, ordered, letters, meter())
+    assert equivalent(counts, formula_to_dfa(parse_formula(formula, meter()), letters, meter()))
+
+
+def test_two_of_one_before_another_is_that_one_twice_over() -> None:
+    letters = (frozenset("a"), frozenset("b"), frozenset("ab"), frozenset({"nomatch"}))
+    counts = keyword_counts_dfa(("a", "b"), [(2, None), (1, None)], True, letters, meter())
+    formula = parse_formula("(!a & !b) U (a & !b & X((!a & !b) U (a & X F b)))", meter())
+    assert equivalent(counts, formula_to_dfa(formula, letters, meter()))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_empty_word_is_accepted_exactly_where_every_minimum_is_zero(ordered: bool) -> None:
+    letters = [frozenset("a"), frozenset("b")]
+    assert keyword_counts_dfa(("a", "b"), [(0, None), (0, 2)], ordered, letters, meter()).accepts(())
+    assert not keyword_counts_dfa(("a", "b"), [(0, None), (1, 2)], ordered, letters, meter()).accepts(())
+
+
+def test_a_keyword_that_no_letter_holds_makes_its_minimum_impossible() -> None:
+    assert is_empty(keyword_counts_dfa(("a", "z"), [(1, None), (1, None)], False, LETTERS, meter()))
+    assert is_empty(keyword_counts_dfa(("a", "z"), [(1, None), (1, None)], True, LETTERS, meter()))
+
+
+def test_counts_too_large_for_a_machine_word_are_exact_too() -> None:
+    names = [f"k{number}" for number in range(32)]
+    letters = [frozenset(names), frozenset(names[:1]), frozenset({"nomatch"})]
+    bounds: list[Bounds] = [(0, 2), *[(0, 9)] * 31]  # 3 * 10**31 combinations, of which few can be reached
+    dfa = keyword_counts_dfa(names, bounds, False, letters, meter())
+    assert equivalent(dfa, count_dfa([True, True, False], 0, 2, meter()))
+
+
+def test_twelve_unordered_keywords_are_a_state_for_each_subset() -> None:
+    names = [f"k{number}" for number in range(12)]
+    letters = [*(frozenset({name}) for name in names), frozenset({"nomatch"})]
+    assert keyword_counts_dfa(names, [(1, None)] * 12, False, letters, meter()).states == 2**12
+
+
+@pytest.mark.parametrize(
+    ("bounds", "ordered"),
+    [
+        ([(3, None)] * 8, False),
+        ([(0, 10**9)] * 8, False),
+        ([(10**9, None)] * 8, True),
+        ([(1, 50)] * 8, True),
+    ],
+)
+def test_counts_that_need_too_many_states_meet_the_limit(bounds: list[Bounds], ordered: bool) -> None:
+    names = [f"k{number}" for number in range(8)]
+    letters = [*(frozenset({name}) for name in names), frozenset({"nomatch"})]
+    with pytest.raises(LimitExceeded) as caught:
+        keyword_counts_dfa(names, bounds, ordered, letters, meter())
+    assert caught.value.limit == "dfa_states_max"
+
+
+def test_one_count_over_the_limit_is_refused() -> None:
+    for build in (
+        lambda: count_dfa([True], 0, 10**9, meter()),
+        lambda: sentences_dfa([True], [False], [False], 10**9, None, meter()),
+    ):
+        with pytest.raises(LimitExceeded) as caught:
+            build()
+        assert caught.value.limit == "dfa_states_max"
+
+
+def test_negative_bounds_and_missing_letters_are_our_own_mistake() -> None:
+    for build in (
+        lambda: count_dfa([True], -1, None, meter()),
+        lambda: count_dfa([], 0, None, meter()),
+        lambda: keyword_counts_dfa(("a", "b"), [(1, None)], False, LETTERS, meter()),
+        lambda: keyword_counts_dfa(("a",), [(1, None)], False, [], meter()),
+        lambda: sentences_dfa([True], [True], [False], 0, None, meter()),
+    ):
+        with pytest.raises(ValueError):
+            build()
+
+
+UNITS = ("word", ".", "”", ",")
+
+
+def reference_sentences(word: Sequence[str]) -> int | None:
+    """The number of sentences; None where something stands after the last end that may not."""
+    count, open_word, after_end = 0, False, True
+    for unit in word:
+        if unit == ".":
+            if open_word:
+                count, after_end = count + 1, True
+            open_word = False
+        elif unit == "word":
+            open_word = True
+        elif unit == ",":
+            after_end = False
+    tail_is_bare = after_end or count == 0
+    return count if tail_is_bare and not open_word else None
+
+
+@settings(max_examples=40, deadline=None)
+@given(BOUNDS, st.lists(st.lists(st.integers(0, 3), max_size=14), max_size=25))
+def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: list[list[int]]) -> None:
+    kinds = [[unit == kind for unit in UNITS] for kind in (".", "word", "”")]
+    dfa = sentences_dfa(*kinds, *bounds, meter())
+    assert is_canonical(dfa)
+    for symbols in itertools.chain(words(4, 5), longer):
+        count = reference_sentences([UNITS[symbol] for symbol in symbols])
+        assert dfa.accepts(symbols) == (count is not None and within(count, bounds)), symbols
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("w w . w .", 2),
+        ("w ! ? .", 1),
+        (". . w .", 1),
+        ("“ w ! ” w .", 2),
+        ("“ w , w ! ”", 1),
+        ("w . ) ”", 1),
+        ("w . (", None),
+        ("w . w", None),
+        ("w", None),
+        ("w . , w .", 2),
+        ("", 0),
+        ("” .", 0),
+    ],
+)
+def test_these_texts_have_that_many_sentences(text: str, count: int | None) -> None:
+    units = ("w", ".", "!", "?", "”", ")", "“", "(", ",")
+    kinds = [[unit in kind for unit in units] for kind in (".!?", "w", "”)")]
+    symbols = [units.index(unit) for unit in text.split()]
+    for number in range(4):
+        assert sentences_dfa(*kinds, number, number, meter()).accepts(symbols) == (number == count)

@@ -1,0 +1,68 @@
+"""Our translator against MONA, asked in LTLf2DFA's words and in our own: the same language on every formula."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from compiler.dfa import Dfa, is_empty
+from compiler.limits import Limits, Meter
+from compiler.ltlf import formula_to_dfa
+from compiler.ltlf_syntax import parse_formula
+from compiler.mona import formula_to_dfa_mona
+from tests.compiler.test_ltlf import ROWS, assert_same
+from tests.formula_suite import DECLARE, Case, suite
+from tests.mona_oracle import mona_binary
+from tests.mona_program import mona_program
+from tests.random_formulas import LETTERS
+
+CASES = [*suite(), *(Case("table of traces", str(row["formula"]), LETTERS) for row in ROWS)]
+PATIENT = Limits(formula_chars_max=100_000, propositions_max=100, compile_s_max=60)
+
+
+@pytest.fixture(scope="session")
+def binary() -> str:
+    return mona_binary()
+
+
+def native(case: Case) -> Dfa:
+    return formula_to_dfa(parse_formula(case.source, Meter(PATIENT)), case.letters, Meter(PATIENT))
+
+
+def of_family(family: str) -> list[Case]:
+    return [case for case in CASES if case.family == family]
+
+
+FAMILIES = list(dict.fromkeys(case.family for case in CASES))
+
+
+def test_the_suite_has_more_than_500_different_formulas_of_every_family() -> None:
+    assert len({(case.source, case.letters) for case in suite()}) == len(suite()) >= 500
+    assert len({case.source for case in suite()}) >= 450  # the rest are the same ones over other letters
+    assert min(Counter(case.family for case in suite()).values()) >= 15
+    assert len(DECLARE) >= 21
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mona_asked_in_the_words_of_ltlf2dfa_gives_the_same_automata(family: str, binary: str) -> None:
+    """The paper's tool chain. Minimal automata in canonical form: equal arrays are equal languages."""
+    for case in of_family(family):
+        formula = parse_formula(case.source, Meter(PATIENT))
+        theirs = formula_to_dfa_mona(formula, case.letters, Meter(PATIENT), binary=binary)
+        assert_same(native(case), theirs)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mona_asked_in_our_own_words_gives_the_same_automata(family: str, binary: str) -> None:
+    for case in of_family(family)[::3]:
+        formula = parse_formula(case.source, Meter(PATIENT))
+        theirs = formula_to_dfa_mona(formula, case.letters, Meter(PATIENT), binary=binary, program=mona_program)
+        assert_same(native(case), theirs)
+
+
+def test_few_formulas_of_the_suite_hold_always_or_never() -> None:
+    automata = [native(case) for case in suite()]
+    never = [dfa for dfa in automata if is_empty(dfa)]
+    always = [dfa for dfa in automata if dfa.states == 2 and dfa.next_state.all() and dfa.accepting[1]]
+    assert len(never) + len(always) < len(automata) / 5

@@ -1,0 +1,108 @@
+"""The choice of engines: by name, one interface, and nothing foreign loaded by ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.engines import NATIVE, Engines, open_engines
+from compiler.errors import EngineFailure
+from compiler.fado import require_fado
+from compiler.limits import Limits, Meter
+from compiler.ltlf_syntax import parse_formula
+from compiler.mona_program import require_ltlf2dfa
+from compiler.regex_syntax import parse_pattern
+from tests.mona_oracle import mona_binary
+from tests.random_formulas import LETTERS
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE_COMPILE = """
+import sys
+from compiler.engines import open_engines
+from compiler.limits import Limits, Meter
+from compiler.ltlf_syntax import parse_formula
+from compiler.regex_syntax import parse_pattern
+engines, meter = open_engines(), Meter(Limits())
+engines.formula(parse_formula("F(a & X b)", meter), [frozenset("a"), frozenset("b")], meter)
+engines.node(parse_pattern("(a|b)+c", meter), meter)
+import compiler.pipeline
+foreign = {"sympy", "ltlf2dfa", "lark", "FAdo"} & set(sys.modules)
+sys.exit(f"loaded: {sorted(foreign)}" if foreign else 0)
+"""
+
+
+def meter() -> Meter:
+    return Meter(Limits())
+
+
+def test_our_engines_load_nothing_foreign() -> None:
+    done = subprocess.run([sys.executable, "-c", NATIVE_COMPILE], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ours_are_the_default() -> None:
+    assert open_engines() == NATIVE == open_engines("native", "native")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"ltlf": "lydia"}, "no LTLf engine of the name 'lydia'; there are native, mona"),
+        ({"ltlf": "fado"}, "there are native, mona"),
+        ({"regex": "mona"}, "no regex engine of the name 'mona'; there are native, fado"),
+        ({"regex": ""}, "there are native, fado"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_known_ones(names: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_engines(**names)
+
+
+def test_mona_is_chosen_for_formulas_alone() -> None:
+    engines = open_engines(ltlf="mona", mona=mona_binary())
+    assert engines.node is NATIVE.node
+    formula = parse_formula("a U (b & X a)", meter())
+    ours, theirs = (one.formula(formula, LETTERS, meter()) for one in (NATIVE, engines))
+    assert np.array_equal(ours.next_state, theirs.next_state) and np.array_equal(ours.accepting, theirs.accepting)
+
+
+def test_a_program_that_is_not_there_is_found_when_it_is_first_run() -> None:
+    engines = open_engines(ltlf="mona", mona="/nowhere/mona")
+    with pytest.raises(EngineFailure, match="apt install mona"):
+        engines.formula(parse_formula("a", meter()), LETTERS, meter())
+
+
+def test_fado_is_chosen_for_patterns_alone() -> None:
+    pytest.importorskip("FAdo", reason="FAdo is an optional oracle: make reference")
+    engines = open_engines(regex="fado")
+    assert engines.formula is NATIVE.formula
+    dfa, parts = engines.node(parse_pattern("(a|b)*abb", meter()), meter())
+    assert [dfa.accepts(parts.word(text)) for text in ("abb", "ababb", "", "ab", "abbc")] == [True, True] + 3 * [False]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "module", "message"),
+    [
+        ({"ltlf": "mona"}, "ltlf2dfa.parser.ltlf", "pip install 'abs-server"),
+        ({"regex": "fado"}, "FAdo", "pip install --no-deps FAdo"),
+    ],
+)
+def test_a_package_that_is_not_there_is_found_when_the_engine_is_chosen(
+    chosen: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_ltlf2dfa.cache_clear()
+    require_fado.cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(EngineFailure, match=message):
+        open_engines(**chosen)
+
+
+def test_the_letters_of_either_engine_are_those_of_the_call() -> None:
+    engines: Engines = open_engines(ltlf="mona", mona=mona_binary())
+    for one in (NATIVE, engines):
+        with pytest.raises(ValueError, match="at least one letter"):
+            one.formula(parse_formula("a", meter()), [], meter())

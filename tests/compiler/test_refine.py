@@ -1,0 +1,117 @@
+"""Partitions and distances over tables agree with the plainest ways to compute them, on large tables too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import compiler.distance
+from compiler.distance import UNREACHABLE, distances
+from compiler.refine import refine, steps_to
+from compiler.rows import distinct, stable_order
+
+
+def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:
+    """Moore's refinement: all states read again until no block splits."""
+    numbers = block.tolist()
+    while True:
+        names: dict[tuple[int, ...], int] = {}
+        finer = [
+            names.setdefault((numbers[state], *(numbers[target] for target in row)), len(names))
+            for state, row in enumerate(table.tolist())
+        ]
+        if len(names) == len(set(numbers)):
+            return finer
+        numbers = finer
+
+
+def same_partition(left: list[int], right: list[int]) -> bool:
+    pairs = set(zip(left, right, strict=True))
+    return len(pairs) == len(set(left)) == len(set(right))
+
+
+def chain(states: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each state leads on, or to the last one; only the last is apart."""
+    table = np.stack([np.minimum(np.arange(states) + 1, states - 1), np.full(states, states - 1)], axis=1)
+    return table, (np.arange(states) == states - 1).astype(np.int64)
+
+
+def tables(dice: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+    found = [chain(states) for states in (1, 2, 40, 300)]
+    for states in (1, 5, 63, 64, 65, 150, 400):
+        for columns in (1, 2, 5):
+            step = dice.integers(0, 3, (states, columns))
+            near = np.minimum(np.arange(states)[:, None] + step, states - 1)  # long ways to few ends
+            far = dice.integers(0, states, (states, columns))
+            halved = dice.integers(0, states, (states // 2 + 1, columns))
+            copied = np.concatenate([halved, halved])[:states]  # many equal states
+            ends = (dice.random(states) < 0.05).astype(np.int64)
+            found += [(table, ends) for table in (near, far, copied)]
+    return found
+
+
+def test_the_refined_partition_is_the_coarsest_stable_one() -> None:
+    finer = 0
+    for table, block in tables(np.random.default_rng(3)):
+        expected = naive_partition(table, block)
+        assert same_partition(refine(table, block).tolist(), expected)
+        finer += len(set(expected)) > 2
+    assert finer > 20
+
+
+def test_a_table_without_states_has_no_partition() -> None:
+    assert refine(np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)).shape == (0,)
+
+
+def test_steps_are_those_of_a_search_from_each_state() -> None:
+    for table, ends in tables(np.random.default_rng(4)):
+        steps = np.where(ends == 1, 0, len(table))
+        for _ in range(len(table)):
+            steps = np.minimum(steps, np.minimum(steps[table].min(axis=1) + 1, len(table)))
+        assert steps_to(table, ends == 1).tolist() == steps.tolist()
+
+
+def plain_distances(
+    source: np.ndarray, edge: np.ndarray, target: np.ndarray, effect: np.ndarray, function: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """Relaxation until nothing changes."""
+    best = np.where(end, 0.0, np.inf)
+    while True:
+        before = best.copy()
+        for state, number in zip(source.tolist(), edge.tolist(), strict=True):
+            best[state] = np.minimum(best[state], 1 + before[target[number], function[effect[number]]])
+        if np.array_equal(best, before):
+            return np.where(np.isinf(best), UNREACHABLE, best).astype(np.int64)
+
+
+@pytest.mark.parametrize("block_cells", [1, 50, 1 << 18])
+@pytest.mark.parametrize("letter_states", [1, 2, 8, 63, 64, 65, 200])
+def test_distances_are_those_of_plain_relaxation(
+    letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler.distance, "_BLOCK_CELLS", block_cells)
+    dice, reached = np.random.default_rng(letter_states), 0
+    for labeller_states in (1, 3, 12, 40):
+        edges = 2 * labeller_states
+        function = np.concatenate(
+            [[np.arange(letter_states)], dice.integers(0, letter_states, (3, letter_states))]
+        ).astype(np.int32)
+        target = dice.integers(0, labeller_states, edges).astype(np.int32)
+        effect = dice.integers(0, 4, edges).astype(np.int32)
+        source, edge = np.divmod(distinct(dice.integers(0, labeller_states * edges, 4 * labeller_states)), edges)
+        end = dice.random((labeller_states, letter_states)) < 0.2
+        found = distances(source, edge, target, effect, function, end)
+        assert np.array_equal(found, plain_distances(source, edge, target, effect, function, end))
+        reached += np.count_nonzero((found > 0) & (found < UNREACHABLE))
+    assert reached > 10
+
+
+def test_distinct_values_are_sorted_and_single() -> None:
+    assert distinct(np.array([3, 1, 3, 2, 1])).tolist() == [1, 2, 3]
+    assert distinct(np.array([], dtype=np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("top", [10, 1 << 15, 1 << 20])
+def test_the_order_of_keys_is_stable(top: int) -> None:
+    keys = np.random.default_rng(1).integers(0, top, 5000) // 7
+    assert stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()

@@ -1,0 +1,120 @@
+"""The official JSON Schema test suite against the schema compiler, and the README's table of it.
+
+`python -m tests.json_suite` writes the table. A group is one schema with its instances; each instance is written in our
+order and spacing, and has to be accepted or rejected as the suite says. Data: <shared>/data/json_schema_suite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from compiler.char_dfa import CharDfa
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.json_schema import schema_dfa, write_instance
+from compiler.limits import Limits, Meter
+
+ROOT = Path(__file__).resolve().parents[1]
+DRAFT = "draft2020-12.jsonl"
+
+
+@dataclass
+class Tally:
+    """What became of the groups of one file.
+
+    refused   how many groups, by the name that the refusal gave
+    narrower  the tests whose instance is valid and was rejected; `wider` those the other way round
+    """
+
+    compiled: int = 0
+    tests: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    narrower: list[str] = field(default_factory=list)
+    wider: list[str] = field(default_factory=list)
+
+    @property
+    def right(self) -> int:
+        return self.tests - len(self.narrower) - len(self.wider)
+
+
+def groups(shared: Path) -> Iterator[dict[str, Any]]:
+    """The groups of the suite, in its order."""
+    with (shared / "data" / "json_schema_suite" / DRAFT).open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def no_constraint(value: object, where: str) -> CharDfa:
+    """The suite knows nothing of our own keyword."""
+    raise SpecUnsupported("no constraints here", construct="constraint", field=where)
+
+
+def nesting(value: object) -> int:
+    """How many arrays and objects are around the innermost value."""
+    inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inside is None else 1 + max(map(nesting, inside), default=0)
+
+
+def refusal(error: Exception) -> str:
+    """The name that a refusal gives."""
+    if isinstance(error, SpecUnsupported):
+        return error.construct
+    return error.limit if isinstance(error, LimitExceeded) else "pattern syntax"
+
+
+def judge(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> list[bool] | str:
+    """The verdict on each instance of a group, or the name that a refusal gives."""
+    try:
+        depth = max(nesting(test["data"]) for test in group["tests"])
+        automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, Meter(Limits()))
+    except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
+        return refusal(error)
+    texts = (write_instance(group["schema"], test["data"], whitespace, Meter(Limits())) for test in group["tests"])
+    return [automaton.accepts(text) for text in texts]
+
+
+def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> dict[str, Tally]:
+    """The whole suite, by file."""
+    tallies: dict[str, Tally] = {}
+    for group in groups(shared):
+        tally = tallies.setdefault(group["file"].removesuffix(".json"), Tally())
+        verdicts = judge(group, whitespace)
+        if isinstance(verdicts, str):
+            tally.refused[verdicts] = tally.refused.get(verdicts, 0) + 1
+            continue
+        tally.compiled += 1
+        for verdict, test in zip(verdicts, group["tests"], strict=True):
+            tally.tests += 1
+            name = f"{group['description']}: {test['description']}"
+            if verdict != test["valid"]:
+                (tally.narrower if test["valid"] else tally.wider).append(name)
+    return tallies
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """The README's table, in Markdown."""
+    lines = [
+        "| suite file | groups compiled | tests right | refused by name |",
+        "|---|---|---|---|",
+    ]
+    for name, tally in tallies.items():
+        whole = tally.compiled + sum(tally.refused.values())
+        refused = ", ".join(f"`{reason}` {count}" for reason, count in sorted(tally.refused.items()))
+        lines.append(f"| {name} | {tally.compiled} of {whole} | {tally.right} of {tally.tests} | {refused} |")
+    compiled = sum(tally.compiled for tally in tallies.values())
+    refusals = sum(sum(tally.refused.values()) for tally in tallies.values())
+    right, tests = (sum(getattr(tally, key) for tally in tallies.values()) for key in ("right", "tests"))
+    lines.append(f"| **all** | {compiled} of {compiled + refusals} | {right} of {tests} | {refusals} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write the table to standard output."""
+    print(table(run(Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared")))))
+
+
+if __name__ == "__main__":
+    main()

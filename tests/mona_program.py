@@ -1,0 +1,72 @@
+"""A second translation of formulas into MONA's language, by hand, straight from the meaning of the operators.
+
+It shares nothing with `compiler.ltlf` and nothing with LTLf2DFA, so that each of the three can check the others:
+first-order logic over the positions of a string (M2L-Str), proposition i being `P<i>`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from compiler.ltlf_syntax import Formula, Node, Op, propositions_of
+
+
+def mona_program(formula: Formula) -> str:
+    """The formula as a MONA program: the string's positions are the trace's steps, P<i> those where name i holds."""
+    number = {name: index for index, name in enumerate(propositions_of(formula))}
+    declared = f"var2 {', '.join(f'P{index}' for index in number.values())};\n" if number else ""
+    pieces: list[str] = []
+    variables = 0
+    pending: list[str | tuple[int, str]] = [(formula.root, "0")]  # text, or a node to be said of a position
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            pieces.append(item)
+            continue
+        index, position = item
+        fresh = (f"x{variables}", f"x{variables + 1}")
+        variables += 2
+        pending.extend(reversed(_said(formula.nodes[index], position, fresh, number)))
+    return f"m2l-str;\n{declared}{''.join(pieces)};\n"
+
+
+_INFIX = {Op.AND: "&", Op.OR: "|", Op.IMPLIES: "=>", Op.IFF: "<=>"}
+# What an operator says of position {at}; [x] is the argument read at {x}, [y] the one read at {y}.
+_TEMPORAL = {
+    Op.NEXT: "(ex1 {x}: {x} = {at} + 1 & ([x]))",
+    Op.WEAK_NEXT: "(all1 {x}: {x} = {at} + 1 => ([x]))",
+    Op.FINALLY: "(ex1 {x}: {at} <= {x} & ([x]))",
+    Op.GLOBALLY: "(all1 {x}: {at} <= {x} => ([x]))",
+    Op.UNTIL: "(ex1 {x}: {at} <= {x} & ([x]) & (all1 {y}: {at} <= {y} & {y} < {x} => ([y])))",
+    Op.RELEASE: "(all1 {x}: {at} <= {x} & ~([x]) => (ex1 {y}: {at} <= {y} & {y} < {x} & ([y])))",
+    Op.WEAK_UNTIL: "(all1 {x}: {at} <= {x} & ~([x]) => (ex1 {y}: {at} <= {y} & {y} <= {x} & ([y])))",
+    Op.STRONG_RELEASE: "(ex1 {x}: {at} <= {x} & ([x]) & (all1 {y}: {at} <= {y} & {y} <= {x} => ([y])))",
+}
+_ARGUMENT = re.compile(r"\[([xy])\]")
+
+
+def _said(node: Node, at: str, fresh: tuple[str, str], number: dict[str, int]) -> list[str | tuple[int, str]]:
+    """What a node says of the position `at`: text, with (argument, its position) where an argument is to be said.
+
+    First-order variables range over the steps of the trace, so a step that does not exist satisfies no `ex1`.
+    """
+    x, y = fresh
+    if node.op in (Op.TRUE, Op.FALSE):
+        return [node.op.value]
+    if node.op is Op.LAST:
+        return [f"~(ex1 {x}: {at} < {x})"]
+    if node.op is Op.NAME:
+        return [f"{at} in P{number[node.name]}"]
+    if node.op is Op.NOT:
+        return ["~(", (node.args[0], at), ")"]
+    said: list[str | tuple[int, str]] = []
+    if node.op in _INFIX:
+        for argument in node.args:
+            said += [f")\n{_INFIX[node.op]} (" if said else "((", (argument, at)]
+        return [*said, "))"]
+    at_x, at_y = node.args[-1], node.args[0]
+    if node.op in (Op.WEAK_UNTIL, Op.STRONG_RELEASE):
+        at_x, at_y = at_y, at_x
+    for piece in _ARGUMENT.split(_TEMPORAL[node.op]):
+        said.append({"x": (at_x, x), "y": (at_y, y)}.get(piece) or piece.format(at=at, x=x, y=y))
+    return said

@@ -1,0 +1,217 @@
+"""The benchmark's measurements end as they should, and its report says what the figures say."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.engine import Figures, Masks, Refused
+from benchmarks.measurement import STEPS, Outcome, Request, answer, measure
+from benchmarks.report_compile import compile_section, ratios
+from benchmarks.report_scale import fitted, law_in_words, scale_section
+from benchmarks.report_tables import geometric_mean, shown, spread, table
+from benchmarks.suite import Expression
+from compiler.errors import LimitExceeded
+
+GIGABYTE = 10**9
+
+
+class TwoTokens:
+    """Masks that allow token 0 twice and then only EOS, id 1."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.looked_up = 0
+
+    def restart(self) -> None:
+        self.read = 0
+
+    def look_up(self) -> None:
+        self.looked_up += 1
+
+    def allowed(self) -> np.ndarray:
+        return np.array([0] if self.read < 2 else [1])
+
+    def advance(self, token: int) -> None:
+        assert token == 0 and self.read < 2
+        self.read += 1
+
+
+class Pretender:
+    """An engine whose compile does what the test says."""
+
+    eos = 1
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+
+    def warm_up(self) -> None:
+        pass
+
+    def compile(self, expression: Expression) -> Masks:
+        self._work()
+        return TwoTokens()
+
+    def figures(self, masks: Masks) -> Figures:
+        assert isinstance(masks, TwoTokens)
+        return {"states": 3}
+
+
+def outcome_of(work: Callable[[], object], seconds: float = 20.0) -> Outcome:
+    return answer(Pretender(work), Request(Expression("regex", "a"), seconds, GIGABYTE))
+
+
+def refuse() -> None:
+    raise Refused("no such thing")
+
+
+def outgrow() -> None:
+    raise LimitExceeded("dfa_states_max", 10, 11)
+
+
+def fail() -> None:
+    raise RuntimeError("out of order")
+
+
+def fill_memory() -> None:
+    np.ones(10 * GIGABYTE, dtype=np.uint8)
+
+
+def test_a_compile_that_ends_is_measured_and_walked() -> None:
+    outcome = outcome_of(lambda: np.ones(50_000_000, dtype=np.uint8).sum())
+    assert outcome.outcome == "ok"
+    assert outcome.figures["states"] == 3 and outcome.figures["first_ids"] == 1
+    assert outcome.figures["ms"] > 0 and outcome.figures["peak_bytes"] > 40_000_000
+    assert 0 < outcome.figures["look_up_p50"] <= outcome.figures["look_up_p99"]
+
+
+def test_the_walk_looks_up_as_often_as_it_says() -> None:
+    masks = TwoTokens()
+
+    class Kept(Pretender):
+        def compile(self, expression: Expression) -> Masks:
+            return masks
+
+    measure(Kept(lambda: None), Expression("regex", "a"))
+    assert masks.looked_up == STEPS
+
+
+@pytest.mark.parametrize(
+    ("work", "outcome", "says"),
+    [
+        (refuse, "refused", "no such thing"),
+        (outgrow, "limit", "dfa_states_max"),
+        (fail, "failed", "out of order"),
+        (fill_memory, "memory", ""),
+        (lambda: os._exit(3), "failed", "ended with status"),
+    ],
+)
+def test_a_compile_that_does_not_end_well_says_how(work: Callable[[], object], outcome: str, says: str) -> None:
+    found = outcome_of(work)
+    assert found.outcome == outcome and says in found.message and not found.figures
+
+
+def test_a_compile_over_the_time_limit_is_ended() -> None:
+    assert outcome_of(lambda: time.sleep(60), seconds=0.3) == Outcome("time")
+
+
+def figures(ms: float, mib: float = 1.0, p99: float = 9.0) -> dict[str, float]:
+    look_up = {"look_up_p50": 5.0, "look_up_p99": p99, "expand_p50": 50.0, "expand_p99": 90.0}
+    counts = {"states": 12, "classes": 3, "min_tokens": 2, "table_bytes": 2048, "first_ids": 7}
+    return {"ms": ms, "peak_bytes": mib * 2**20, **look_up, **counts}
+
+
+def row(case: str, engine: str, repeat: int, ms: float | None, outcome: str = "ok", **more: Any) -> dict[str, Any]:
+    found = {"case": case, "engine": engine, "repeat": repeat, "outcome": outcome, "message": "because | of it"}
+    return found | {"figures": figures(ms, **more) if ms else {}}
+
+
+def run(rows: list[dict[str, Any]], notes: dict[str, str] | None = None) -> dict[str, Any]:
+    names = dict.fromkeys(one["case"] for one in rows)
+    return {
+        "date": "2026-01-02",
+        "machine": "a machine",
+        "command": "python -m benchmarks.compile",
+        "vocabulary": "v",
+        "limits": {"seconds": 60, "gigabytes": 6},
+        "versions": {"outlines_core": "1", "xgrammar": "2", "llguidance": "3"},
+        "cases": [{"name": name, "family": "f", "notes": notes or {}} for name in names],
+        "rows": rows,
+    }
+
+
+def test_ratios_pair_the_turns_and_take_the_median() -> None:
+    rows = [row("a", "ours", turn, ms) for turn, ms in enumerate((10, 20, 40))]
+    rows += [row("a", "xgrammar", turn, ms) for turn, ms in enumerate((20, 20, 20))]
+    by_case = {("a", engine): [one for one in rows if one["engine"] == engine] for engine in ("ours", "xgrammar")}
+    assert ratios(by_case, ["a"], "xgrammar", "ms") == {"a": 1.0}
+    assert ratios(by_case, ["a"], "llguidance", "ms") == {}
+
+
+def test_the_report_names_losses_stopped_engines_and_missed_goals() -> None:
+    rows = [
+        row("slow", "ours", 0, 1500, mib=300, p99=70),
+        row("slow", "xgrammar", 0, 300),
+        row("fast", "ours", 0, 10),
+        row("fast", "xgrammar", 0, 40),
+        row("fast", "outlines_core", 0, None, outcome="time"),
+        row("gone", "ours", 0, None, outcome="limit"),
+    ]
+    text = compile_section(run(rows))
+    assert "to XGrammar, 1: slow (5.0)" in text
+    assert "ours does not compile gone: limit" in text
+    assert "over 60 s" in text and "cannot express it" in text
+    assert "1,500 ms, the slowest compile (slow); goal 1000: missed by 1 of 2" in text
+    assert "300 MiB, the highest peak (slow); goal 200: missed by 1 of 2" in text
+    assert "70 us, the slowest p99 of a look-up by class (slow); goal 50: missed by 1 of 2" in text
+    assert "0.89 (0.20-4.0)" in text  # the geometric mean of 1/5 and 4
+
+
+def test_the_report_marks_simpler_forms_and_compares_first_tokens_only_without() -> None:
+    other = row("a", "xgrammar", 0, 5)
+    other["figures"]["first_ids"] = 9
+    rows = [row("a", "ours", 0, 10), other]
+    assert "a, XGrammar: 9 tokens, ours 7" in compile_section(run(rows))
+    starred = compile_section(run(rows, {"xgrammar": "ASCII only"}))
+    assert "5.0\\*" in starred and "XGrammar: ASCII only: a" in starred and "9 tokens" not in starred
+
+
+@pytest.mark.parametrize(("values", "law", "number"), [([2, 8, 18, 32], "power", 2.0), ([2, 4, 8, 16], "factor", 2.0)])
+def test_the_law_of_growth_is_found(values: list[float], law: str, number: float) -> None:
+    found, by = fitted([1, 2, 3, 4], values)
+    assert found == law and by == pytest.approx(number)
+
+
+def test_the_law_is_that_of_the_upper_half() -> None:
+    sizes = [1, 2, 4, 8, 16, 32]
+    assert law_in_words(sizes, [100, 100, 100, 8, 16, 32]) == "size to the power 1.00"
+
+
+def test_the_section_on_growth_draws_and_lists_what_was_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("benchmarks.report_scale.PLOT", tmp_path / "scale.svg")
+    rows: list[dict[str, Any]] = [
+        {"series": "keywords", "size": size, "vocabulary": "v", "repeat": 0, "outcome": "ok", "message": ""}
+        | {"figures": figures(2.0**size)}
+        for size in range(1, 6)
+    ]
+    rows.append(rows[0] | {"size": 6, "outcome": "time", "figures": {}})
+    text = scale_section({"date": "d", "machine": "m", "command": "c", "rows": rows})
+    assert "keywords, 1 to 5: time as 2.00 times for each one more" in text
+    assert "not compiled: keywords, 6: time" in text
+    assert "<svg" in (tmp_path / "scale.svg").read_text(encoding="utf-8")
+
+
+def test_numbers_are_shown_with_the_digits_they_deserve() -> None:
+    assert [shown(value) for value in (0, 0.432, 4.32, 43.2, 4321)] == ["0.0", "0.43", "4.3", "43", "4,321"]
+    assert spread([3, 1, 2]) == "2.0 (1.0-3.0)" and spread([2, 2]) == "2.0"
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    assert geometric_mean([1, 4]) == pytest.approx(2)
