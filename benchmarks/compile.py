@@ -1,15 +1,15 @@
-"""Cold compiles of CommonGen keywords over two vocabularies, beside outlines-core's Index in the same run.
+"""Cold compiles of the suite by ours and three other engines, one core, each compile in a process of its own.
 
-    python -m benchmarks.compile [--shared DIRECTORY] [--sets 3] [--sizes 3 4 5 8] [--time-limit 120]
+    python -m benchmarks.compile [--shared DIRECTORY] [--only NAME...] [--engines ENGINE...] [--repeats 3]
 
-Every compile runs in a fresh process on one core (benchmarks.compile_worker). An engine that outgrows the time or the
-memory limit at one size is not asked for a larger one. Writes results/compile.json and RESULTS.md beside this file.
+The engines take turns on each constraint, so that they meet the same machine. Writes results/compile.json and
+RESULTS.md beside this file, unless --only or --engines asks for a part, or --keep for no change.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import fnmatch
 import json
 import os
 import platform
@@ -17,74 +17,117 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.compile_worker import Figures, Job
-from benchmarks.keyword_cases import keyword_sets
+from benchmarks.measurement import Outcome, Request
 from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.suite import ENGINES, PEERS, Case, Expression, suite
+from compiler.errors import SpecError
+from compiler.spec_json import spec_from_json
 
-ENGINES = ("ours", "ascii", "unicode", "equal")
 DEFAULT_SHARED = Path(__file__).resolve().parents[2] / "shared"
+SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+_NOT_ANSWERED = {"time", "memory", "limit", "refused", "failed", "not yet"}  # not asked again
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One compile. `outcome` is "ok", "time" or "memory" (over that limit), "failed", or "skipped"."""
+    """One compile; `outcome` as in `measurement.Outcome`, or "not yet" for a constraint our compiler cannot read."""
 
-    vocabulary: str
-    size: int
-    ordered: bool
-    set_number: int
+    case: str
     engine: str
+    repeat: int
     outcome: str
-    figures: Figures | None
+    message: str
+    figures: dict[str, float]
 
 
-def run_job(job: Job, time_limit_s: float) -> tuple[str, Figures | None]:
-    """The outcome of a job in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.compile_worker", json.dumps(asdict(job))]
-    single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            command, env=os.environ | single, capture_output=True, text=True, timeout=time_limit_s, check=False
+class Server:
+    """An engine in a process of its own, with its vocabulary loaded, which forks for each request."""
+
+    def __init__(self, engine: str, tokenizer: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.measurement", engine, str(tokenizer)]
+        self._process = subprocess.Popen(
+            command, env=os.environ | SINGLE_THREAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-    except subprocess.TimeoutExpired:
-        return "time", None
-    if done.returncode == 0:
-        return "ok", Figures(**json.loads(done.stdout))
-    out_of_memory = "memory allocation" in done.stderr or "MemoryError" in done.stderr
-    print(done.stderr[-500:], file=sys.stderr)
-    return ("memory" if out_of_memory else "failed"), None
+        if self._answer() != "ready":
+            raise RuntimeError(f"{engine} did not load: install the packages that benchmarks/README.md names")
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+    def ask(self, request: Request) -> Outcome:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(asdict(request)) + "\n")
+        self._process.stdin.flush()
+        return Outcome(**json.loads(self._answer()))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
-def rows(args: argparse.Namespace) -> Iterator[Row]:
-    """Every compile of the run; the engines take turns on each set, so that they meet the same machine."""
-    dev = args.shared / "data" / "commongen" / "dev.jsonl"
-    for vocabulary, ordered in itertools.product(args.vocabularies, (True, False)):
-        tokenizer = args.shared / "data" / "tokenizers" / vocabulary / "tokenizer.json.gz"
-        beaten: set[str] = set()
-        for size in args.sizes:
-            for number, concepts in enumerate(keyword_sets(dev, size, args.sets)):
-                for engine in ENGINES:
-                    if engine == "equal" and (number > 0 or not ordered):
-                        continue  # shown once for each shape; without an order, unicode is the equal language
-                    outcome, figures = "skipped", None
-                    if engine not in beaten:
-                        job = Job(engine, str(tokenizer), concepts, ordered, args.memory_limit_gb * 10**9)
-                        outcome, figures = run_job(job, args.time_limit)
-                    if outcome in ("time", "memory"):
-                        beaten.add(engine)
-                    row = Row(vocabulary, size, ordered, number, engine, outcome, figures)
+def expression_for(case: Case, engine: str) -> Expression | None:
+    """What an engine is given for a case; None where it cannot express it."""
+    if engine in PEERS:
+        return case.peers.get(engine)
+    return Expression("constraint", json.dumps(case.constraint))
+
+
+def rows(cases: Sequence[Case], args: argparse.Namespace) -> Iterator[Row]:
+    """Every compile of the run, engines and repeats interleaved."""
+    servers = {engine: Server(engine, tokenizer_path(args.shared, args.vocabulary)) for engine in args.engines}
+    try:
+        for case in cases:
+            given_up: set[str] = set()
+            for repeat in range(args.repeats):
+                turn = repeat % len(args.engines)
+                for engine in (*args.engines[turn:], *args.engines[:turn]):
+                    expression = expression_for(case, engine)
+                    if expression is None or engine in given_up:
+                        continue
+                    row = _row(case, engine, repeat, servers[engine], expression, args)
+                    if row.outcome in _NOT_ANSWERED:
+                        given_up.add(engine)
                     print(describe(row), flush=True)
                     yield row
+    finally:
+        for server in servers.values():
+            server.close()
+
+
+def _row(case: Case, engine: str, repeat: int, server: Server, expression: Expression, args: argparse.Namespace) -> Row:
+    outcome = None if engine in PEERS else _unreadable(case)
+    if outcome is None:
+        outcome = server.ask(Request(expression, args.time_limit, args.memory_limit_gb * 10**9))
+    return Row(case.name, engine, repeat, outcome.outcome, outcome.message, outcome.figures)
+
+
+def _unreadable(case: Case) -> Outcome | None:
+    try:
+        spec_from_json(dict(case.constraint))
+    except SpecError as error:
+        return Outcome("not yet", str(error))
+    return None
 
 
 def describe(row: Row) -> str:
-    order = "ordered" if row.ordered else "unordered"
-    cost = f"{row.figures.ms:10.1f} ms {row.figures.peak_bytes / 2**20:8.1f} MiB" if row.figures else row.outcome
-    return f"{row.vocabulary:11} {row.size} {order:9} set {row.set_number} {row.engine:7} {cost}"
+    head = f"{row.case:42.42} {row.engine:13} "
+    if not row.figures:
+        return f"{head}{row.outcome} {' '.join(row.message.split())[:100]}"
+    figures = row.figures
+    return (
+        f"{head}{figures['ms']:10.1f} ms {figures['peak_bytes'] / 2**20:8.1f} MiB; "
+        f"look-up p50 {figures['look_up_p50']:.1f}, p99 {figures['look_up_p99']:.1f} us"
+    )
+
+
+def tokenizer_path(shared: Path, vocabulary: str) -> Path:
+    return shared / "data" / "tokenizers" / vocabulary / "tokenizer.json.gz"
 
 
 def machine() -> str:
@@ -93,23 +136,56 @@ def machine() -> str:
     return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def about(module: str) -> dict[str, str]:
+    """When, on what and with which command a run was made."""
+    command = shlex.join(["python", "-m", module, *sys.argv[1:]])
+    return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command}
+
+
+def add_shared_argument(parser: argparse.ArgumentParser) -> None:
     shared = Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED))
     parser.add_argument("--shared", type=Path, default=shared, help="holds data/commongen and data/tokenizers")
-    parser.add_argument("--vocabularies", nargs="+", default=["gpt2", "o200k_base"])
-    parser.add_argument("--sizes", nargs="+", type=int, default=[3, 4, 5, 8])
-    parser.add_argument("--sets", type=int, default=3, help="concept sets of each size")
-    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds a process may take, start included")
-    parser.add_argument("--memory-limit-gb", type=int, default=6, help="address space of a process")
-    args = parser.parse_args()
-    measured = [asdict(row) for row in rows(args)]
-    command = shlex.join(["python", "-m", "benchmarks.compile", *sys.argv[1:]])
-    limits = {"seconds": args.time_limit, "gigabytes": args.memory_limit_gb}
-    about = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command, "limits": limits}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_shared_argument(parser)
+    parser.add_argument("--only", nargs="+", help="names or families of rows, with * and ?")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--vocabulary", default="o200k_base")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds a compile and its walk may take")
+    parser.add_argument("--memory-limit-gb", type=int, default=6, help="address space beyond the loaded vocabulary")
+    parser.add_argument("--keep", action="store_true", help="write no file")
+    return parser.parse_args()
+
+
+def _chosen(cases: Sequence[Case], patterns: Sequence[str] | None) -> list[Case]:
+    def wanted(case: Case) -> bool:
+        names = (case.name, case.family)
+        return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in patterns or ())
+
+    return [case for case in cases if not patterns or wanted(case)]
+
+
+def main() -> None:
+    args = _arguments()
+    cases = _chosen(suite(args.shared), args.only)
+    measured = [asdict(row) for row in rows(cases, args)]
+    if args.keep or args.only or set(args.engines) != set(ENGINES):
+        return
     RESULTS_DIRECTORY.mkdir(exist_ok=True)
-    text = json.dumps(about | {"rows": measured}, indent=1) + "\n"
-    (RESULTS_DIRECTORY / "compile.json").write_text(text, encoding="utf-8")
+    run = about("benchmarks.compile") | {
+        "vocabulary": args.vocabulary,
+        "limits": {"seconds": args.time_limit, "gigabytes": args.memory_limit_gb},
+        "versions": {engine: version(engine.replace("_", "-")) for engine in PEERS},
+        "cases": [
+            {"name": case.name, "family": case.family, "notes": {name: one.note for name, one in case.peers.items()}}
+            for case in cases
+        ],
+        "rows": measured,
+    }
+    (RESULTS_DIRECTORY / "compile.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     write_report()
 
 

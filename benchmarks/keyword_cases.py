@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ANYTHING = r"(?s:.*)"
+ANYTHING = r"[\s\S]*"  # all engines read this; not all know (?s:.*)
 SMALL, LARGE = 3, 5  # sets of more concepts than CommonGen has are a set of LARGE and one of SMALL together
 
 
@@ -57,6 +57,17 @@ def keyword_sets(dev: Path, size: int, count: int) -> list[Concepts]:
     if len(found) < count:
         raise ValueError(f"{dev} has {len(found)} sets of {size} concepts, {count} were asked for")
     return found[:count]
+
+
+def first_concepts(dev: Path, count: int) -> Concepts:
+    """The first `count` concepts of the file, in its order, that share no form. ValueError where there are fewer."""
+    chosen: Concepts = ()
+    for concept in (concept for concepts in read_concept_sets(dev) for concept in concepts):
+        if len(chosen) < count and _distinct_words((*chosen, concept)):
+            chosen = (*chosen, concept)
+    if len(chosen) < count:
+        raise ValueError(f"{dev} has {len(chosen)} concepts, {count} were asked for")
+    return chosen
 
 
 @functools.cache

@@ -16,8 +16,10 @@ def pin_to_one_core() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def limit_address_space(size_bytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (size_bytes, size_bytes))
+def limit_more_memory(size_bytes: int) -> None:
+    """Let this process take no more address space than it has, and `size_bytes`."""
+    cap = _status_bytes("VmSize") + size_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
 
 
 def _status_bytes(field: str) -> int:

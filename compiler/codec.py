@@ -45,7 +45,7 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
     arrays = {
         **_arrays("labeller", text.labeller, _LABELLER),
         **_arrays("letters", text.letters, _DFA),
-        **(_arrays("dfa", text.dfa, _DFA) if text.kind == "characters" else {}),
+        **({} if text.dfa is text.letters else _arrays("dfa", text.dfa, _DFA)),
         **_arrays("tokens", compiled.tokens, _TOKENS),
         "dfa_state": text.dfa_state,
         "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
@@ -138,7 +138,7 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         kind=kind,
         labeller=labeller,
         letters=letters,
-        dfa=Dfa(**take("dfa", _DFA), start=starts["dfa"]) if kind == "characters" else letters,
+        dfa=Dfa(**take("dfa", _DFA), start=starts["dfa"]) if "dfa.next_state" in arrays else letters,
         symbol_names=tuple(document["symbol_names"]),
         letter_names=tuple(None if names is None else tuple(names) for names in document["letter_names"]),
         dfa_state=arrays["dfa_state"],

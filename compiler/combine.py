@@ -15,12 +15,14 @@ import numpy as np
 from compiler import char_dfa, products
 from compiler.char_dfa import CharDfa
 from compiler.dfa import Dfa, complement, minimize
-from compiler.joint import Joint, Letters, joint_transducer
+from compiler.joint import Joint, Letters, joint_transducer, letter_by_letter
 from compiler.limits import Meter
 from compiler.meanings import EOS, NOMATCH
 from compiler.spec import Proposition
+from compiler.utf8 import inner_estimate
 from compiler.words import WordTransducer, word_transducer
 
+_INNER_STATES_MAX = 2_500  # of a labeller's states inside characters, before its tables cost more than letters do
 LetterDfa = Callable[[Sequence[frozenset[str]], Meter], Dfa]
 
 
@@ -79,12 +81,14 @@ class Combined:
 
     required      the whole-text DFA that must hold, if any
     with_nomatch  whether a leaf asks where nothing holds
+    spelled       whether the letters are the characters' minterms, and their DFA is the required one
     """
 
     joint: Joint
     letters: Dfa
     required: CharDfa | None
     with_nomatch: bool
+    spelled: bool = False
 
 
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
@@ -96,6 +100,8 @@ def combine(tree: Part, meter: Meter) -> Combined:
     leading_space = True in wanted and False not in wanted
     root = _folded(_normal(tree, negated=False), meter)
     required, rest = _required(root)
+    if required is not None and rest is None and _is_wide(required):
+        return Combined(*letter_by_letter(required, leading_space, meter), required, False, spelled=True)
     found = [] if rest is None else _leaves(rest)
     asked = [leaf.texts for leaf in found if isinstance(leaf, CharLeaf)]
     word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
@@ -106,12 +112,20 @@ def combine(tree: Part, meter: Meter) -> Combined:
     return Combined(joint, letters, required, any(leaf.with_nomatch for leaf in word_leaves))
 
 
+def _is_wide(texts: CharDfa) -> bool:
+    """Whether a labeller would need very many states inside characters."""
+    return inner_estimate(texts.dfa.next_state[:, texts.dfa.symbol_class], texts.minterms) > _INNER_STATES_MAX
+
+
 def flattened(tree: Part, meter: Meter) -> CharDfa:
     """The minimal DFA of the tree's texts over characters, without any leading space: for a part of a larger text.
 
     Raises what `combine` raises.
     """
-    combined = combine(_without_space(tree), meter)
+    tree = _folded(_normal(_without_space(tree), negated=False), meter)
+    if isinstance(tree, CharLeaf):
+        return tree.texts
+    combined = combine(tree, meter)
     transducer, letters = combined.joint.transducer, combined.letters
     states, columns = transducer.next_state.shape
     width = letters.states

@@ -165,7 +165,7 @@ class _Search:
             if error.limit == "compile_s_max":
                 raise _GivenUp([]) from None
             return False
-        except CompileError:  # an outside program failed
+        except (CompileError, MemoryError):  # an outside program failed; or less memory is left than the part takes
             raise _GivenUp([]) from None
 
     def _together(self, conjuncts: Sequence[_Conjunct]) -> Spec:

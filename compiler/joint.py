@@ -14,6 +14,7 @@ import numpy as np
 from compiler.char_dfa import CharDfa, common_minterms, everything
 from compiler.characters import CharTransducer, minimize_transducer
 from compiler.charset import Minterms
+from compiler.dfa import Dfa, minimize
 from compiler.labeller import DEAD, NO_END
 from compiler.limits import Meter
 from compiler.patterns import SPACE, WholeText, space_apart, whole_text
@@ -108,6 +109,34 @@ def _alone(whole: WholeText) -> Joint:
     dead_state = int(np.argmin(whole.live))  # where there is one, else any: nothing leads to DEAD but bad bytes
     shown = np.concatenate([[dead_state], whole.shown]).astype(np.int32)
     return Joint(transducer, whole.start + 1, whole.text_start + 1, shown, Letters((), False, ()))
+
+
+def letter_by_letter(texts: CharDfa, leading_space: bool, meter: Meter) -> tuple[Joint, Dfa]:
+    """A whole-text constraint as a transducer that emits each character's minterm, and the DFA that reads them.
+
+    For constraints with many states that tell characters outside ASCII apart: in a labeller each would have its own
+    states inside UTF-8 characters; here one set of them serves all. The last letter is a leading space, if allowed.
+    """
+    whole = whole_text(texts, leading_space, meter)
+    states, columns = whole.next_state.shape
+    strings = ((), *((letter,) for letter in range(columns + leading_space)))
+    next_state = np.ones((2 + leading_space, columns), dtype=np.int32)
+    next_state[DEAD] = DEAD
+    emission = np.tile(np.arange(1, columns + 1, dtype=np.int32), (len(next_state), 1))
+    emission[DEAD] = _EMPTY
+    table = whole.next_state.astype(np.int32)
+    if leading_space:
+        space = whole.minterms.word(SPACE)[0]
+        emission[-1, space] = columns + 1
+        stripped = np.arange(states, dtype=np.int32)  # read nowhere but at the start
+        stripped[whole.text_start] = whole.next_state[whole.start, space]
+        table = np.column_stack([table, stripped])
+    flush = np.array([NO_END, *[_EMPTY] * (len(next_state) - 1)], dtype=np.int32)
+    transducer = CharTransducer(next_state, emission, flush, strings, whole.minterms)
+    symbols = np.arange(table.shape[1], dtype=np.int32)
+    letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), meter)
+    nowhere = np.zeros(0, dtype=np.int32)
+    return Joint(transducer, len(next_state) - 1, 1, nowhere, Letters((), False, ())), letters
 
 
 class _Reader:

@@ -79,7 +79,7 @@ def title(spec: Spec) -> str:
         case LabelsSpec():
             return title(spec.part)
         case LtlfSpec():
-            return _cut(spec.formula, _TITLE_CHARS_MAX)
+            return _cut(f"ltlf {spec.formula}", _TITLE_CHARS_MAX)
         case RegexSpec():
             return _cut(f"regex {spec.pattern}", _TITLE_CHARS_MAX)
         case KeywordsSpec():

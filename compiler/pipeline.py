@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from compiler.characters import to_labeller
-from compiler.charset import describe
+from compiler.charset import Minterms, describe
 from compiler.combine import combine
 from compiler.compiled import Compiled
 from compiler.conflict import naming_conflicts
+from compiler.dfa import Dfa
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
 from compiler.forms import part_of
@@ -128,7 +129,7 @@ def _compile_labels(spec: LabelsSpec, engines: Engines, meter: Meter) -> tuple[T
 
 
 def _label_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int | None, ...]:
-    """Fewest steps, the end among them, from each state; the token automaton's states are the DFA's, after a dead one."""
+    """Fewest steps, the end among them, from each state. The token automaton has the DFA's states, after a dead one."""
     found = tokens.distance[1 : text.dfa.states + 1]
     return tuple(None if distance == UNREACHABLE else int(distance) for distance in found)
 
@@ -139,14 +140,15 @@ def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
     joint, letters = combined.joint, combined.letters
     labeller = to_labeller(joint.transducer, joint.start, meter)
     letter_names = _letter_names(joint.letters, combined.with_nomatch)
-    if combined.required is None or joint.letters.units:
+    if combined.required is None or joint.letters.units or combined.spelled:
+        symbols = _spelled_names(joint.transducer.minterms, letters) if combined.spelled else None
         return TextAutomaton(
-            kind="words",
+            kind="characters" if combined.spelled else "words",
             labeller=labeller,
             letters=letters,
             dfa=letters,
-            symbol_names=_symbol_names(joint.letters, letter_names),
-            letter_names=letter_names,
+            symbol_names=symbols or _symbol_names(joint.letters, letter_names),
+            letter_names=(None,) * letters.symbols if combined.spelled else letter_names,
             dfa_state=np.zeros(0, dtype=np.int32),
             text_start=joint.text_start,
             limits=meter.limits,
@@ -157,12 +159,21 @@ def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
         labeller=labeller,
         letters=letters,
         dfa=whole,
-        symbol_names=tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count)),
+        symbol_names=_minterm_names(minterms),
         letter_names=letter_names,
         dfa_state=joint.shown,
         text_start=joint.text_start,
         limits=meter.limits,
     )
+
+
+def _minterm_names(minterms: Minterms) -> tuple[str, ...]:
+    return tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count))
+
+
+def _spelled_names(minterms: Minterms, letters: Dfa) -> tuple[str, ...]:
+    """The names of letters that are characters, and of the one more that is the leading space."""
+    return (*_minterm_names(minterms), "(a leading space)")[: letters.symbols]
 
 
 def _letter_names(letters: Letters, with_nomatch: bool) -> tuple[tuple[str, ...] | None, ...]:
@@ -190,6 +201,9 @@ def _state_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int |
         found = by_state.min(axis=0) if _constrained(text) else by_state[text.labeller.start].copy()
         if any(EOS in (letter or ()) for letter in text.letter_names):
             found[text.dfa.accepting & (found == UNREACHABLE)] = 0
+    elif text.dfa is text.letters:
+        first = text.text_start * tokens.letter_states
+        found = tokens.distance[first : first + tokens.letter_states].copy()
     elif text.letters.symbols:
         best = tokens.distance[: between * tokens.letter_states].reshape(between, -1).min(axis=1)
         found = np.full(text.dfa.states, UNREACHABLE)

@@ -31,7 +31,7 @@ class TextAutomaton:
     letters        DFA over the labeller's letters
     symbol_names   a printable name of each symbol of `dfa`
     letter_names   the propositions of each letter; None for one that is no step of the word trace
-    dfa_state      int32 [B]: the state of `dfa` for each labeller state between characters, kind "characters" alone
+    dfa_state      int32 [B]: the state of `dfa` in each labeller state between characters, unless it is `letters`
     text_start     the labeller state an answer is read from. It is the labeller's own start unless one leading space
                    is allowed, which the labeller's start reads and which is not part of the answer
     """
@@ -53,7 +53,7 @@ class TextAutomaton:
             raise ValueError("one entry of letter_names for each letter")
         if self.kind != "characters" and self.dfa is not self.letters:
             raise ValueError("an automaton over words or labels shows its letter DFA")
-        if self.kind == "characters" and self.dfa_state.shape != (self.labeller.boundary,):
+        if self.dfa is not self.letters and self.dfa_state.shape != (self.labeller.boundary,):
             raise ValueError("dfa_state is [B]")
         if not 0 <= self.text_start < self.labeller.boundary:
             raise ValueError("text_start lies between characters")
@@ -111,7 +111,7 @@ class _Reader:
     @property
     def state(self) -> int:
         """The state of `dfa`; inside a character, the one before that character."""
-        if self._automaton.kind == "words":
+        if self._automaton.dfa is self._automaton.letters:
             return self.letter_state
         if self.labeller_state < self._automaton.labeller.boundary:
             self._shown = int(self._automaton.dfa_state[self.labeller_state])

@@ -20,6 +20,7 @@ _ASCII_END = 0x80
 _BLOCK = 64  # code points under one last byte; also the fan-out of every other continuation byte
 _CONTINUATIONS = slice(0x80, 0xC0)
 _LEADS = slice(0xC2, 0xF5)  # C0 and C1 would be overlong, F5 and up past the last code point
+_UNIFORM = 6  # inner states under a row that does the same on all characters outside ASCII
 _CHUNK = 1 << 15  # rows compared at a time, 8 MiB of them
 _BYTE_WEIGHTS = hash_rows(np.arange(_BLOCK).reshape(-1, 1)) | np.uint64(1)
 
@@ -82,6 +83,17 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, meter: Meter) -> ByteT
     return _assemble(ascii_part, leads[row_of], np.concatenate([leaf_rows, middle_rows, outer_rows]), dead)
 
 
+def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
+    """About how many inner states `expand` makes of a table [S, M]: few for a row that has one entry outside ASCII."""
+    layout, column = _layout(parts)
+    used = np.unique(column[column > 0]) - 1
+    first, _ = unique_rows(table[:, used])
+    rows = table[first][:, used]
+    mixed = int((rows != rows[:, :1]).any(axis=1).sum())
+    blocks = len(layout.leaves) + len(layout.middle) + len(layout.outer)
+    return mixed * blocks + (len(rows) - mixed) * _UNIFORM
+
+
 def _intern(
     values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, meter: Meter
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -115,9 +127,7 @@ def _rows(values: np.ndarray, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarr
     return np.asarray(values[(pairs // len(blocks))[:, None], blocks[pairs % len(blocks)]])
 
 
-def _confirmed(
-    values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, rows: np.ndarray
-) -> bool:
+def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, rows: np.ndarray) -> bool:
     """True when each pair has the very row that its hash names, not only one with an equal hash."""
     shared = np.flatnonzero(first[which] != np.arange(len(which)))
     chunks = (shared[low : low + _CHUNK] for low in range(0, len(shared), _CHUNK))
@@ -182,6 +192,4 @@ def _stack(leaves: np.ndarray, block: np.ndarray) -> _Layout:
     first, plane = unique_rows(planes)
     two = block[2:32]
     used, renumbered = np.unique(np.concatenate([[0], two, middle.reshape(-1)]), return_inverse=True)
-    return _Layout(
-        leaves[used], renumbered[31:].reshape(-1, _BLOCK), planes[first], renumbered[1:31], three, plane[1:]
-    )
+    return _Layout(leaves[used], renumbered[31:].reshape(-1, _BLOCK), planes[first], renumbered[1:31], three, plane[1:])

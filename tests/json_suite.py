@@ -6,6 +6,7 @@ order and spacing, and has to be accepted or rejected as the suite says. Data: <
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 from collections.abc import Iterator
@@ -95,20 +96,22 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """The README's table, in Markdown."""
-    lines = [
-        "| suite file | groups compiled | tests right | refused by name |",
-        "|---|---|---|---|",
-    ]
-    for name, tally in tallies.items():
-        whole = tally.compiled + sum(tally.refused.values())
-        refused = ", ".join(f"`{reason}` {count}" for reason, count in sorted(tally.refused.items()))
-        lines.append(f"| {name} | {tally.compiled} of {whole} | {tally.right} of {tally.tests} | {refused} |")
-    compiled = sum(tally.compiled for tally in tallies.values())
-    refusals = sum(sum(tally.refused.values()) for tally in tallies.values())
-    right, tests = (sum(getattr(tally, key) for tally in tallies.values()) for key in ("right", "tests"))
-    lines.append(f"| **all** | {compiled} of {compiled + refusals} | {right} of {tests} | {refusals} |")
-    return "\n".join(lines)
+    """The README's table, in Markdown; the files in which all is right share a row."""
+    lines = ["| suite file | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
+    whole = {name: tally for name, tally in tallies.items() if not tally.refused and tally.right == tally.tests}
+    lines.append(_row(", ".join(whole), list(whole.values())))
+    lines += [_row(name, [tally]) for name, tally in tallies.items() if name not in whole]
+    return "\n".join([*lines, _row("**all**", list(tallies.values()))])
+
+
+def _row(name: str, tallies: list[Tally]) -> str:
+    refused: collections.Counter[str] = collections.Counter()
+    for tally in tallies:
+        refused.update(tally.refused)
+    compiled, right, tests = (sum(getattr(tally, key) for tally in tallies) for key in ("compiled", "right", "tests"))
+    reasons = ", ".join(f"`{reason}` {count}" for reason, count in sorted(refused.items()))
+    shown = reasons if len(tallies) == 1 else str(refused.total() or "")
+    return f"| {name} | {compiled} of {compiled + refused.total()} | {right} of {tests} | {shown} |"
 
 
 def main() -> None:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 from starlette.testclient import TestClient
 
-from app.errors import JobFailed, MessageInvalid
+from app.errors import MessageInvalid
 from app.jobs import ExplainJob, ExplainResult, dump, load
 from app.keys import automaton_key, explanation_key
-from app.main import create_app
 from app.sandbox.process import Sandbox
 from app.service import Service
-from app.settings import Settings
 from app.store.memory import MemoryStore
-from compiler.limits import Limits
+from compiler.errors import LimitExceeded
 from compiler.spec_json import spec_from_json
-from tests.app.conftest import wait_for_compiler
 from tests.reference_text import satisfies
 
 ORDERED = {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}
@@ -49,15 +46,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Sandbox, "run", counted)
     return seen
-
-
-@pytest.fixture
-def strict_client() -> Iterator[TestClient]:
-    """A service without a model whose compilations may use so little that explanations do not fit."""
-    settings = Settings(embedded_workers=("compile",), limits=Limits(table_bytes_max=2**16))
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        wait_for_compiler(client)
-        yield client
 
 
 def fresh() -> dict[str, Any]:
@@ -163,9 +151,30 @@ def test_an_automaton_that_the_store_dropped_meanwhile_has_no_explanation(client
     assert portal.call(service.explanation, answer["automaton"], spec) is None
 
 
-def test_where_examples_do_not_fit_the_limits_the_rest_is_told(strict_client: TestClient) -> None:
-    explanation = compiled(strict_client, {"regex": "a{20}"})["explanation"]
-    assert explanation["shortest"] == "a" * 20
+def fail_to_explain(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    whole = Sandbox.run
+
+    def failing(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+        if "stored" in json.loads(request):
+            raise error
+        return whole(sandbox, request, cancelled)
+
+    monkeypatch.setattr(Sandbox, "run", failing)
+
+
+def test_an_explanation_over_a_limit_costs_nobody_the_automaton(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constraint = fresh()
+    with monkeypatch.context() as while_it_fails:
+        fail_to_explain(while_it_fails, LimitExceeded("compile_memory_bytes_max", 1, 2))
+        answer = compiled(client, constraint)
+        looked_at = client.get(f"/automata/{answer['automaton']}")
+    assert answer["explanation"] is looked_at.json()["explanation"] is None
+    assert "cache-control" not in looked_at.headers
+    again = client.get(f"/automata/{answer['automaton']}")
+    assert again.json()["explanation"] == compiled(client, constraint)["explanation"] is not None
+    assert "immutable" in again.headers["cache-control"]
 
 
 def test_a_constraint_that_contradicts_itself_is_refused_with_what_does(client: TestClient) -> None:
@@ -189,10 +198,7 @@ def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient)
 
 
 def test_a_bug_in_an_explanation_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> object:
-        raise JobFailed("InternalError", "MARKER", {})
-
-    monkeypatch.setattr(Service, "explanation", broken)
+    fail_to_explain(monkeypatch, RuntimeError("MARKER"))
     response = client.post("/compile", json={"constraint": fresh()})
     assert response.status_code == 500
     assert "MARKER" not in response.text

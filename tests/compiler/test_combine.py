@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from compiler import combine
+from compiler.codec import decode, encode
 from compiler.combine import flattened
 from compiler.engines import NATIVE
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
@@ -138,3 +140,41 @@ def test_a_constraint_inside_a_json_string_speaks_of_the_string_not_of_its_escap
         content = "".join(draw.choice('"\\\n\tab é') for _ in range(draw.randint(0, 4)))
         text = json.dumps(content, ensure_ascii=False)
         assert check_text(automaton, text).satisfied == satisfies(spec_from_json(inner), content), text
+
+
+WHOLE = (
+    {"regex": " ?[\\w-]{1,3}(?: \\w+)*"},
+    {"regex": "[^é]*|é "},
+    {"choice": [" a", "é日", ""]},
+    {"all": [ANY, SPACED]},
+)
+
+
+@pytest.mark.parametrize("leading_space", ["strip", "forbid"])
+@pytest.mark.parametrize("constraint", WHOLE, ids=str)
+def test_read_letter_by_letter_a_whole_text_constraint_is_the_same(
+    constraint: dict[str, Any], leading_space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of constraints that would have many states inside characters, against the usual one."""
+    if "all" not in constraint:
+        constraint = {**constraint, "leading_space": leading_space}
+    spec, vocabulary = spec_from_json(constraint), byte_vocabulary()
+    usual = compile_spec(spec, vocabulary)
+    monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
+    spelled = compile_spec(spec, vocabulary)
+    assert spelled.text.dfa is spelled.text.letters and usual.text.dfa is not usual.text.letters
+    assert spelled.tokens.min_tokens == usual.tokens.min_tokens
+    for length in range(5):
+        for raw in map("".join, itertools.product(" aé-", repeat=length)):
+            states = usual.tokens.start, spelled.tokens.start
+            for byte in raw.encode():
+                states = usual.tokens.advance(states[0], byte), spelled.tokens.advance(states[1], byte)
+                assert usual.tokens.distance[states[0]] == spelled.tokens.distance[states[1]], raw
+            assert (
+                check_text(usual.text, raw).satisfied == check_text(spelled.text, raw).satisfied == satisfies(spec, raw)
+            )
+            assert check_text(usual.text, raw).violated_at == check_text(spelled.text, raw).violated_at
+            assert answer_text(usual.text, raw) == answer_text(spelled.text, raw)
+    assert (
+        decode(encode(spelled, b"secret"), b"secret", vocabulary.fingerprint).state_distances == spelled.state_distances
+    )

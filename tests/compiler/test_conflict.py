@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from compiler import conflict
 from compiler.conflict import smallest_conflict
 from compiler.engines import NATIVE
-from compiler.errors import CompileCancelled, SpecUnsatisfiable
+from compiler.errors import CompileCancelled, EngineFailure, SpecUnsatisfiable
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec_json import spec_from_json
@@ -20,22 +21,22 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         {"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]},
         ["'all.0' (keywords dog)", "'all.2' (not keywords dog)"],
     ),
-    ({"ltlf": "F(cat) & G(!dog) & F(dog)"}, ["'ltlf' (G !dog)", "'ltlf' (F dog)"]),
+    ({"ltlf": "F(cat) & G(!dog) & F(dog)"}, ["'ltlf' (ltlf G !dog)", "'ltlf' (ltlf F dog)"]),
     (  # `nomatch` speaks of what the whole formula names, and `eos` of a step that the whole formula adds
         {"ltlf": "F(dog) & (cat | true) & G(nomatch | eos)"},
-        ["'ltlf' (F dog)", "'ltlf' (G (nomatch | eos))"],
+        ["'ltlf' (ltlf F dog)", "'ltlf' (ltlf G (nomatch | eos))"],
     ),
-    ({"ltlf": "G(dog) & F(eos)"}, ["'ltlf' (G dog)"]),
+    ({"ltlf": "G(dog) & F(eos)"}, ["'ltlf' (ltlf G dog)"]),
     ({"not": {"regex": "(?s:.*)"}}, ["'not' (not regex (?s:.*))"]),
     ({"min_words": 3, "max_chars": 4}, ["'min_words' (at least 3 words)", "'max_chars' (at most 4 characters)"]),
     (
         {"min_words": 3, "max_words": 9, "sentences": 0},
         ["'min_words' (at least 3 words)", "'sentences' (no sentence)"],
     ),
-    ({"labels": ["a", "b"], "ltlf": "F(c) & F(a)"}, ["'ltlf' (F c)"]),
+    ({"labels": ["a", "b"], "ltlf": "F(c) & F(a)"}, ["'ltlf' (ltlf F c)"]),
     (
         {"labels": ["a", "b"], "all": [{"ltlf": "G(a)"}, {"regex": "a b a"}]},
-        ["'all.0' (G(a))", "'all.1' (regex a b a)"],
+        ["'all.0' (ltlf G(a))", "'all.1' (regex a b a)"],
     ),
     (
         {"all": [{"not": {"any": [{"keywords": ["dog"]}, {"keywords": ["cat"]}]}}, {"keywords": ["fox", "cat"]}]},
@@ -58,6 +59,13 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         [f"'all.{n}' (choice of {words})" for n, words in enumerate(('"ab", "ba"', '"ba", "cc"', '"cc", "ab"'))],
     ),
 ]
+
+
+POOL: list[dict[str, Any]] = [
+    {"keywords": ["a"]}, {"keywords": ["b"]}, {"not": {"keywords": ["a"]}}, {"regex": "[ab ]*"}, {"regex": "(ab?)+"},
+    {"max_chars": 2}, {"min_words": 2}, {"max_words": 1}, {"ltlf": "G(a -> X(b))"}, {"choice": ["a b", "b", "ab"]},
+    {"not": {"choice": ["b", "ab"]}}, {"ltlf": "F(b)"}, {"any": [{"keywords": ["a"]}, {"max_words": 2}]},
+]  # fmt: skip
 
 
 def refused(constraint: object) -> SpecUnsatisfiable:
@@ -108,10 +116,35 @@ def test_of_many_conjuncts_two_are_found() -> None:
     assert [one.split(" ")[0] for one in refused(constraint).conflict] == ["'all.7'", "'all.12'"]
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_named_has_no_text_together_and_has_some_without_any_one(seed: int) -> None:
+    draw = random.Random(seed)
+    parts = [draw.choice(POOL) for _ in range(draw.randint(3, 7))]
+    try:
+        compile_text(spec_from_json({"all": parts}))
+    except SpecUnsatisfiable as error:
+        named = {int(one.split("'")[1].split(".")[1]) for one in error.conflict}
+        kept = [part for number, part in enumerate(parts) if number in named]
+        assert len(kept) == len(error.conflict)
+        refused({"all": kept})
+        for left_out in range(len(kept) if len(kept) > 1 else 0):
+            compile_text(spec_from_json({"all": [part for number, part in enumerate(kept) if number != left_out]}))
+
+
 def test_where_time_runs_out_what_is_named_still_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conflict, "SEARCH_S_MAX", 0.0)
     error = refused({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     assert [one.split(" ")[0] for one in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
+
+
+@pytest.mark.parametrize("error", [EngineFailure("MONA is missing"), MemoryError()])
+def test_where_a_trial_fails_what_is_named_still_has_no_text(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def failing(*_: object) -> object:
+        raise error
+
+    spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
+    monkeypatch.setattr(conflict, "combine", failing)
+    assert len(smallest_conflict(spec, NATIVE, Meter(DEFAULT_LIMITS))) == 3
 
 
 def test_where_the_compilation_s_own_time_runs_out_it_is_refused_all_the_same() -> None:

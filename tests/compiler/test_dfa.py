@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from compiler.dfa import Dfa, complement, equivalent, is_empty, live_states, minimize, product, shortest_word
+from compiler.dfa import Dfa, complement, equivalent, is_empty, live_states, minimize, product
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits
 from compiler.rows import unique_rows
+from tests.shortest_word import shortest_word
 
 WORDS = [word for length in range(6) for word in itertools.product(range(3), repeat=length)]
 

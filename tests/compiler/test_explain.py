@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import random
@@ -268,6 +269,15 @@ def test_walks_stop_when_the_time_is_up() -> None:
     constraint = compiled({"regex": "[a-z]{40}"})
     with pytest.raises(LimitExceeded):
         explain(constraint, meter=Meter(Limits(compile_s_max=1e-9)))
+
+
+def test_where_examples_do_not_fit_the_limits_the_rest_is_told() -> None:
+    constraint = compiled({"keywords": ["dog", "cat"]})
+    text = dataclasses.replace(constraint.text, limits=Limits(table_bytes_max=1))
+    told = explain(dataclasses.replace(constraint, text=text), meter=Meter(DEFAULT_LIMITS))
+    assert told.shortest is None and told.samples == ()
+    assert told.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
+    assert len(told.states) == constraint.text.dfa.states
 
 
 def test_long_texts_of_callers_are_cut_in_sentences() -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 from compiler.json_reading import supported_keywords
 from tests.json_suite import Tally, run, table
 
+README = Path(__file__).parents[2] / "README.md"
 CASES = Path(__file__).parents[1] / "cases" / "json_schema.toml"
 PINNED = {entry["file"]: entry for entry in tomllib.loads(CASES.read_text(encoding="utf-8"))["suite"]}
 
@@ -53,6 +54,5 @@ def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
         assert set(tally.refused) <= known
 
 
-def test_the_readme_table_has_a_line_for_each_file(shared: Path) -> None:
-    lines = table(tallies(shared, "compact")).splitlines()
-    assert len(lines) == 2 + len(PINNED) + 1
+def test_the_readme_shows_the_table_of_this_run(shared: Path) -> None:
+    assert table(tallies(shared, "compact")) in README.read_text(encoding="utf-8")

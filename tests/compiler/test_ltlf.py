@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.dfa import Dfa, complement, equivalent, product, shortest_word
+from compiler.dfa import Dfa, complement, equivalent, product
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
 from compiler.ltlf import formula_to_dfa
 from compiler.ltlf_syntax import Formula, parse_formula, propositions_of
 from tests.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.reference_ltlf import satisfies
+from tests.shortest_word import shortest_word
 
 ROWS = tomllib.loads(Path(__file__).parents[1].joinpath("cases", "ltlf.toml").read_text(encoding="utf-8"))["row"]
 ROOMY = Limits(formula_chars_max=100_000, propositions_max=100)
