@@ -42,10 +42,10 @@ class ExplainJob:
 
 @dataclass(frozen=True, config=_CONFIG)
 class CheckJob:
-    """Check a text against a constraint; needs no model."""
+    """Check a text against a constraint, or a sequence of labels against one over labels; needs no model."""
 
     spec: dict[str, JsonValue]
-    text: str
+    text: str | tuple[str, ...]
     deadline: float
     kind: Literal["check"] = "check"
     version: Literal[1] = VERSION

@@ -55,10 +55,10 @@ from app.settings import QUEUES, Settings
 from app.store.base import Store
 from compiler.canonical import caller_names, in_caller_names
 from compiler.compiled import Compiled
-from compiler.errors import ArtefactInvalid, LimitExceeded
+from compiler.errors import ArtefactInvalid, LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.explain import Explanation, told_as
 from compiler.pipeline import check_limits
-from compiler.spec import Spec
+from compiler.spec import LabelsSpec, Spec
 
 R = TypeVar("R", CompileResult, ExplainResult, CheckResult, GenerateResult)
 Observer = Callable[[Progress], None]
@@ -118,6 +118,7 @@ class Service:
         self._require_model(order.model)
         self._require_limits(order)
         if order.spec is not None:
+            _require_text(order.spec)
             check_limits(order.spec, self.settings.limits)
         await self._require_worker("generate")
         timeout_s = self._timeout(order.timeout_s)
@@ -128,13 +129,16 @@ class Service:
         result = _in_caller_names(result, names)
         return GenerateAnswer(job.id, compiled, result, (time.perf_counter() - started) * 1000)
 
-    async def check(self, spec: Spec, text: str) -> CheckResult:
-        """Check a text, on the compile workers: no model takes part."""
-        _require_chars("text", text, "text_chars_max", self.settings.text_chars_max)
+    async def check(self, spec: Spec, subject: str | tuple[str, ...]) -> CheckResult:
+        """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
+        wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
+        if wanted != ("text" if isinstance(subject, str) else "labels"):
+            raise SpecSyntaxError(f"this constraint is one over {wanted}: give {wanted}", field=wanted, expected=wanted)
+        _require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
         check_limits(spec, self.settings.limits)
         timeout_s = self.settings.deadline_s_default
         async with _deadline(timeout_s):
-            job = CheckJob(spec_json(spec), text, time.time() + timeout_s)
+            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s)
             result = await self._run("compile", request_id(), job, CheckResult)
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=_named_words(result.words, names))
@@ -146,10 +150,9 @@ class Service:
         """
         found = await self._stored_explanation(automaton)
         if found is None:
-            timeout_s = self.settings.deadline_s_default
-            job = ExplainJob(automaton, time.time() + timeout_s)
+            job = ExplainJob(automaton, time.time() + self.settings.deadline_s_max)  # others may join
             try:
-                async with _deadline(timeout_s):
+                async with _deadline(self.settings.deadline_s_default):
                     found = (await self._run("compile", explain_job_key(automaton), job, ExplainResult)).explanation
             except (Busy, DeadlineExceeded):
                 return None
@@ -209,7 +212,9 @@ class Service:
         if order.spec is not None:
             return await self._compiled(order.spec)
         assert order.automaton is not None
-        return summary(order.automaton, await self.automaton(order.automaton), cached=True, compile_ms=0.0)
+        stored = await self.automaton(order.automaton)
+        _require_text(stored.spec)
+        return summary(order.automaton, stored, cached=True, compile_ms=0.0)
 
     async def _compiled(self, spec: Spec) -> CompileResult:
         """The constraint's sizes, from the store or by a job that all callers of the same constraint share."""
@@ -314,6 +319,13 @@ def _named_trace(
         return None
     named = (tuple(in_caller_names(letter, names) for letter in step.letters) for step in trace)
     return tuple(dataclasses.replace(step, letters=letters) for step, letters in zip(trace, named, strict=True))
+
+
+def _require_text(spec: Spec) -> None:
+    """Raise SpecUnsupported for a constraint over labels: a language model writes text."""
+    if isinstance(spec, LabelsSpec):
+        message = "a constraint over labels is not one on text, which is what the model writes"
+        raise SpecUnsupported(message, construct="labels", field="constraint.labels")
 
 
 def _require_chars(path: str, text: str, limit: str, cap: int) -> None:

@@ -24,7 +24,7 @@ from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.labeller import Labeller
 from compiler.spec_json import spec_from_json, spec_to_json
 from compiler.text_automaton import TextAutomaton
-from compiler.token_automaton import TokenAutomaton
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 
 MAGIC = b"ABSDFA01"
 BLOB_BYTES_MAX = 64 * 2**20
@@ -97,6 +97,8 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> Compiled:
         compiled = _rebuild(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
+    if compiled.tokens.min_tokens == UNREACHABLE or len(compiled.state_distances) != compiled.text.dfa.states:
+        raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
         raise ArtefactInvalid("the stored automaton is for another vocabulary")
     return compiled

@@ -188,7 +188,7 @@ def _folded(part: Part, meter: Meter) -> Part:
         return part
     parts = [_folded(inner, meter) for inner in part.parts]
     texts = [inner.texts for inner in parts if isinstance(inner, CharLeaf)]
-    others = [inner for inner in parts if not isinstance(inner, CharLeaf)]
+    others: list[Part] = [inner for inner in parts if not isinstance(inner, CharLeaf)]
     if texts:
         join = char_dfa.intersection if part.every else char_dfa.union
         others.insert(0, CharLeaf(join(texts, meter), None))

@@ -167,7 +167,8 @@ class _Reader:
         """One reading, which `whole` starts as it wants."""
         starts = [[self._words.start, first, *self._behind()] for first in (self._whole.start, self._whole.text_start)]
         found = explore(self._tables(), self._live(), starts, self._meter)
-        return self._finished(found, *found.starts)
+        start, text_start = found.starts
+        return self._finished(found, start, text_start)
 
     def without_space(self) -> Joint:
         """No answer begins with a space: a raw text that does is read without it."""
@@ -192,7 +193,8 @@ class _Reader:
         waiting = [len(table) - _WAITING for table in later]
         starts = [[self._words.start, *behind, *(at + step for at in waiting)] for step in (0, 1)]
         found = explore([*tables, *later], [live[0], *always], starts, self._meter)
-        return self._finished(found, *found.starts, readings=2)
+        start, text_start = found.starts
+        return self._finished(found, start, text_start, readings=2)
 
     def _behind(self) -> list[int]:
         return [part.dfa.start for part in self._asked]
@@ -266,7 +268,7 @@ class _Reader:
         of = {old: self._string(self._words.transducer.strings[old] + character) for old in np.unique(emitted).tolist()}
         table = np.zeros(max(of) + 1, dtype=np.int32)
         table[list(of)] = list(of.values())
-        return table[emitted]
+        return np.asarray(table[emitted])
 
     def _flush(self, flush: np.ndarray, outcomes: list[Outcome]) -> np.ndarray:
         """What each end emits: the letters that end the word trace, and what is asked of whole texts."""

@@ -15,7 +15,7 @@ from compiler.dfa import Dfa
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
 from compiler.forms import part_of
-from compiler.joint import Letters
+from compiler.joint import Letters, Outcome
 from compiler.labeller import NO_END
 from compiler.labels import label_automata
 from compiler.lift import lift
@@ -182,10 +182,19 @@ def _letter_names(letters: Letters, with_nomatch: bool) -> tuple[tuple[str, ...]
     return (*(tuple(sorted(letter)) for letter in shown), *[None] * (len(letters) - len(letters.units)))
 
 
+def _shown_outcome(outcome: Outcome) -> str:
+    """What the last letter says of the whole-text constraints, in their order; of both readings where there are two."""
+    told = [
+        "no text" if met is None else ", ".join("met" if one else "not met" for one in met) or "a text"
+        for met in outcome
+    ]
+    return told[0] if len(told) == 1 else f"{told[0]}; without its first space {told[1]}"
+
+
 def _symbol_names(letters: Letters, letter_names: tuple[tuple[str, ...] | None, ...]) -> tuple[str, ...]:
     names = [", ".join(letter) or "other" for letter in letter_names if letter is not None]
     names += ["(a character)"] * letters.counted
-    names += [f"(end: {', '.join('met' if met else 'not met' for met in outcome)})" for outcome in letters.verdicts]
+    names += [f"(end: {_shown_outcome(outcome)})" for outcome in letters.verdicts]
     return tuple(names)
 
 

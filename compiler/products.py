@@ -37,12 +37,18 @@ def explore(
     """The product of transition tables over the same K columns, from each of `starts` (one state for each part).
 
     tables  int [S_i, K] each      live  bool [S_i] each: states worth entering
-    Raises ValueError where the product's states cannot be numbered, LimitExceeded over `dfa_states_max`,
-    `table_bytes_max` or `compile_s_max`.
+    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
     """
-    if not fits([len(table) for table in tables]):
-        raise ValueError("the product has more states than can be numbered")
-    return _Product(tables, live, meter).build(starts)
+    if fits([len(table) for table in tables]):
+        return _Product(tables, live, meter).build(starts)
+    half = len(tables) // 2
+    left = explore(tables[:half], live[:half], [start[:half] for start in starts], meter)
+    right = explore(tables[half:], live[half:], [start[half:] for start in starts], meter)
+    alive = [np.arange(len(part.next_state)) != SINK for part in (left, right)]
+    pairs = list(zip(left.starts, right.starts, strict=True))
+    both = _Product([left.next_state, right.next_state], alive, meter).build(pairs)
+    first, second = both.component.T
+    return Explored(both.next_state, np.hstack([left.component[first], right.component[second]]), both.starts)
 
 
 def fits(states: Sequence[int]) -> bool:
@@ -59,7 +65,7 @@ def intersection(parts: Sequence[Dfa], meter: Meter) -> Dfa:
         raise ValueError("a product needs automata over the same symbols, at least one")
     if len(parts) == 1:
         return parts[0]
-    if not fits([part.states for part in parts]):
+    if not fits([part.states for part in parts]):  # each half minimal before the two meet
         half = len(parts) // 2
         return intersection([intersection(parts[:half], meter), intersection(parts[half:], meter)], meter)
     first, symbol_class = unique_rows(np.column_stack([part.symbol_class for part in parts]))

@@ -149,8 +149,8 @@ def _keywords(fields: Mapping[str, object], _: int) -> Spec:
     items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
-    flags = [_flag(fields, name) for name in ("ordered", "case_sensitive", "inflect")]
-    return KeywordsSpec(forms, *flags, counts=counts)
+    ordered, case_sensitive, inflect = (_flag(fields, name) for name in ("ordered", "case_sensitive", "inflect"))
+    return KeywordsSpec(forms, ordered, case_sensitive, inflect, counts)
 
 
 def _infill(fields: Mapping[str, object], _: int) -> Spec:
@@ -184,7 +184,8 @@ def _length(fields: Mapping[str, object], _: int) -> Spec:
     else:
         exact = _bound(fields, "sentences", "sentences")
         count = None if exact is None else (exact, exact)
-    return LengthSpec(*(_bound(fields, name, name) for name in _LENGTHS[:3]), sentences=count)
+    min_words, max_words, max_chars = (_bound(fields, name, name) for name in _LENGTHS[:3])
+    return LengthSpec(min_words, max_words, max_chars, count)
 
 
 def _dfa(fields: Mapping[str, object], _: int) -> Spec:

@@ -55,6 +55,8 @@ class TextAutomaton:
             raise ValueError("an automaton over words or labels shows its letter DFA")
         if self.dfa is not self.letters and self.dfa_state.shape != (self.labeller.boundary,):
             raise ValueError("dfa_state is [B]")
+        if any(not 0 <= letter < self.letters.symbols for string in self.labeller.strings for letter in string):
+            raise ValueError("the labeller emits a letter that its DFA does not read")
         if not 0 <= self.text_start < self.labeller.boundary:
             raise ValueError("text_start lies between characters")
 

@@ -111,7 +111,7 @@ async def generate(request: Request, body: GenerateRequest) -> GenerateResponse:
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
 async def check(request: Request, body: CheckRequest) -> CheckResponse:
-    result = await until_gone(request, service_of(request).check(body.spec(), body.text))
+    result = await until_gone(request, service_of(request).check(body.spec(), body.subject()))
     return CheckResponse(satisfied=result.satisfied, words=result.words, violated_at=result.violated_at)
 
 

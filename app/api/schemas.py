@@ -194,10 +194,21 @@ class GenerateResponse(Strict):
 
 
 class CheckRequest(Strict):
-    """A text to check."""
+    """A text to check, or for a constraint over labels a list of labels."""
 
     constraint: Constraint
-    text: str
+    text: str | None = None
+    labels: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> CheckRequest:
+        if (self.text is None) == (self.labels is None):
+            raise ValueError("give exactly one of text and labels")
+        return self
+
+    def subject(self) -> str | tuple[str, ...]:
+        """What is checked."""
+        return self.text if self.text is not None else tuple(self.labels or ())
 
     def spec(self) -> Spec:
         """The constraint, checked. Raises SpecSyntaxError."""
@@ -205,8 +216,8 @@ class CheckRequest(Strict):
 
 
 class CheckResponse(Strict):
-    """`violated_at` is null where satisfied; else the offset of the first character after which nothing can satisfy
-    any more, or the text's length where it only ends too early."""
+    """`violated_at` is null where satisfied; else the offset of the first character (or label) after which nothing can
+    satisfy any more, or the text's length where it only ends too early."""
 
     satisfied: bool
     words: tuple[Word, ...]

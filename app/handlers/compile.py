@@ -34,6 +34,7 @@ from app.settings import Settings
 from compiler.codec import decode
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
+from compiler.labels import check_labels
 from compiler.spec_json import spec_from_json
 from compiler.text_automaton import TextAutomaton, TextCheck, check_text
 from compiler.vocabulary import Vocabulary, byte_vocabulary
@@ -90,14 +91,14 @@ class Compiler:
         return result
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
-        """Check a text, with the constraint as it was kept from the last check, or compiled now for single bytes."""
+        """Check a text or labels, with the constraint as kept from the last check, or compiled now for single bytes."""
         automaton = automaton_hash(spec_from_json(job.spec), self._over_bytes, self._settings.limits)
         text = self._decode.text(automaton)
         if text is None:
             _, data = self._run(Request(automaton, dict(job.spec), "bytes"), context)
             text = _text(decode(data, self._settings.secret, self._over_bytes))
             self._decode.keep_text(automaton, text)
-        check = check_text(text, job.text)
+        check = check_text(text, job.text) if isinstance(job.text, str) else check_labels(text, job.text)
         return CheckResult(satisfied=check.satisfied, words=word_trace(check), violated_at=check.violated_at)
 
     def _run(

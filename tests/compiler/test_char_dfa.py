@@ -77,6 +77,18 @@ def test_many_parts_are_joined_in_halves() -> None:
     assert found.accepts("yz") and not found.accepts("ya")
 
 
+def test_a_product_of_more_states_than_a_number_holds_is_the_same_product() -> None:
+    tables = [np.column_stack([np.minimum(np.arange(9_000) + 1, 8_999), np.zeros(9_000, dtype=np.int64)])] * 6
+    live = [np.arange(9_000) < 3 + number for number in range(6)]
+    found = explore(tables, live, [[0] * 6, [1, 0, 0, 0, 0, 0]], Meter(Limits()))
+    small = explore([table[:20] % 20 for table in tables], [mask[:20] for mask in live], [[0] * 6], Meter(Limits()))
+    state, same = found.starts[0], small.starts[0]
+    for column in (0, 0, 1, 0, 0, 0):
+        state, same = found.next_state[state, column], small.next_state[same, column]
+        assert (state == SINK) == (same == SINK)
+        assert state == SINK or found.component[state].tolist() == small.component[same].tolist()
+
+
 def test_only_what_is_alive_is_explored() -> None:
     chain = np.minimum(np.arange(100)[:, None] + 1, 99)
     live = np.arange(100) < 5

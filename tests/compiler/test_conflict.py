@@ -26,6 +26,10 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         {"ltlf": "F(dog) & (cat | true) & G(nomatch | eos)"},
         ["'ltlf' (ltlf F dog)", "'ltlf' (ltlf G (nomatch | eos))"],
     ),
+    (
+        {"all": [{"ltlf": "G(nomatch) & (dog | true)"}, {"choice": ["dog"]}]},
+        ["'all.0.ltlf' (ltlf G nomatch)", "'all.1' (choice of \"dog\")"],
+    ),
     ({"ltlf": "G(dog) & F(eos)"}, ["'ltlf' (ltlf G dog)"]),
     ({"not": {"regex": "(?s:.*)"}}, ["'not' (not regex (?s:.*))"]),
     ({"min_words": 3, "max_chars": 4}, ["'min_words' (at least 3 words)", "'max_chars' (at most 4 characters)"]),

@@ -153,6 +153,7 @@ def test_the_same_seed_shows_the_same_texts_and_another_seed_others() -> None:
         ({"choice": ["a", "b"]}, {"a", "b"}),
         ({"regex": "x?"}, {"", "x"}),
         ({"regex": "é"}, {"é"}),
+        ({"regex": "a|[\x01\x02]"}, {"a", "\x01", "\x02"}),
         ({"regex": "(ab){0,2}"}, {"", "ab", "abab"}),
         ({"choice": ["", "a", "b", "c"]}, None),
     ],

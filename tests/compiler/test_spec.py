@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compiler.errors import SpecSyntaxError
 from compiler.canonical import spec_hash
+from compiler.errors import SpecSyntaxError
 from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec
 from compiler.spec_json import spec_from_json, spec_to_json
 

@@ -1,0 +1,52 @@
+"""Constraints over labels through the API: they compile and check; a language model does not generate under them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+CONSTRAINT = {
+    "ltlf": "G(shoe -> X Bag)",
+    "propositions": {"shoe": ["boot", "sneaker"]},
+    "labels": ["boot", "Bag", "sneaker"],
+}
+
+
+def test_a_sequence_of_labels_is_checked_step_by_step(client: TestClient) -> None:
+    compiled = client.post("/compile", json={"constraint": CONSTRAINT}).json()
+    assert compiled["min_tokens"] == 2
+    body = {"constraint": CONSTRAINT, "labels": ["Bag", "boot", "sneaker"]}
+    checked = client.post("/check", json=body).json()
+    assert (checked["satisfied"], checked["violated_at"]) == (False, 2)
+    assert [(word["text"], word["letters"]) for word in checked["words"]] == [
+        ("Bag", ["Bag"]), ("boot", ["shoe"]), ("sneaker", ["shoe"]),
+    ]  # fmt: skip
+    assert client.post("/check", json={**body, "labels": ["boot", "Bag"]}).json()["satisfied"]
+    shown = client.get(f"/automata/{compiled['automaton']}").json()
+    assert shown["kind"] == "labels" and shown["letters"] == [["boot"], ["Bag"], ["sneaker"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        ({"constraint": CONSTRAINT, "text": "Bag"}, "constraint_syntax", "labels"),
+        ({"constraint": {"ltlf": "F Bag"}, "labels": ["Bag"]}, "constraint_syntax", "text"),
+        ({"constraint": CONSTRAINT, "labels": ["Bag", "Shirt"]}, "constraint_syntax", "labels.1"),
+    ],
+)
+def test_a_check_of_the_wrong_kind_says_what_to_give(
+    client: TestClient, body: dict[str, Any], code: str, field: str
+) -> None:
+    answer = client.post("/check", json=body)
+    assert answer.status_code == 422
+    assert (answer.json()["code"], answer.json()["field"]) == (code, field)
+
+
+def test_a_language_model_does_not_generate_labels(client: TestClient) -> None:
+    automaton = client.post("/compile", json={"constraint": CONSTRAINT}).json()["automaton"]
+    for given in ({"constraint": CONSTRAINT}, {"automaton": automaton}):
+        answer = client.post("/generate", json={"prompt": "sentence:", **given})
+        assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
+        assert answer.json()["construct"] == "labels"
