@@ -20,6 +20,7 @@ help:
 	@echo "make check   lint and types"
 	@echo "make test    check, then all tests"
 	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
+	@echo "make reference  what is only measured and tested against: FAdo (GPL-3), outlines-core, XGrammar, llguidance"
 	@echo "make bench   the benchmarks, which write benchmarks/RESULTS.md"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
 
@@ -53,10 +54,12 @@ fuzz: $(INSTALLED)
 # What is only measured against. FAdo and XGrammar declare notebooks and GPU libraries that none of this needs.
 reference: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),reference]' --constraint constraints.txt
-	$(BIN)/python -m pip install --quiet --no-deps FAdo==2.2.0 xgrammar==0.2.8
+	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
 
 bench: reference
 	$(BIN)/python -m benchmarks.compile
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.ltlf
 
 lock:
 	rm -rf .cache/lock

@@ -57,7 +57,7 @@ from compiler.canonical import caller_names, in_caller_names
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid, LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.explain import Explanation, told_as
-from compiler.pipeline import check_limits
+from compiler.extent import check_limits
 from compiler.spec import LabelsSpec, Spec
 
 R = TypeVar("R", CompileResult, ExplainResult, CheckResult, GenerateResult)

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.dfa import Dfa, live_states
 from compiler.labeller import DEAD, Labeller
 from compiler.limits import Meter
-from compiler.rows import grown
+from compiler.rows import distinct, grown, hash_rows
 
 DEAD_ARRIVAL = 0
 IDENTITY = 0  # the function that leaves the letter state as it is
@@ -27,12 +27,13 @@ class Functions:
     def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], meter: Meter) -> None:
         self._meter = meter
         meter.charge("table_bytes_max", len(strings) * letters.states * 4)
-        self._moves = [self._move(letters, string) for string in strings]
+        self._moves = np.stack([self._move(letters, string) for string in strings])
         self._live = live_states(letters)
         self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
-        self._rows: list[np.ndarray] = []
-        self._alive: list[bool] = []
-        self._intern(np.arange(letters.states, dtype=np.int32))
+        self._count = 0
+        self._rows = np.empty((8, letters.states), dtype=np.int32)
+        self._alive = np.empty(8, dtype=bool)
+        self._intern(np.arange(letters.states, dtype=np.int32)[None, :])
         self._after = np.full((64, len(strings)), _UNSEEN, dtype=np.int32)
 
     @staticmethod
@@ -42,39 +43,55 @@ class Functions:
             row = letters.next_state[row, letters.symbol_class[letter]]
         return row
 
-    def _intern(self, row: np.ndarray) -> int:
-        alike = self._ids.setdefault(hash(row.tobytes()), [])
-        for number in alike:
-            if np.array_equal(self._rows[number], row):
-                return number
-        self._meter.tick()
-        self._meter.charge("table_bytes_max", (len(self._rows) + 1) * row.nbytes)
-        alike.append(len(self._rows))
-        self._rows.append(row)
-        self._alive.append(bool(self._live[row].any()))
-        return alike[-1]
+    def _intern(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of functions given as rows [N, Q]; new ones are added."""
+        numbers = np.empty(len(rows), dtype=np.int32)
+        alive = np.any(self._live.take(rows), axis=1, keepdims=True)
+        for place, key in enumerate(hash_rows(rows).tolist()):
+            alike = self._ids.setdefault(key, [])
+            row = rows[place]
+            number = next((known for known in alike if (self._rows[known] == row).all()), self._count)
+            if number == self._count:
+                self._make_room(number + 1)
+                alike.append(number)
+                self._rows[number], self._alive[number] = row, alive[place, 0]
+                self._count += 1
+            numbers[place] = number
+        return numbers
+
+    def _make_room(self, count: int) -> None:
+        self._meter.charge("table_bytes_max", count * self._rows[:1].nbytes)
+        if count > len(self._rows):
+            self._meter.tick()
+            self._rows, self._alive = grown(self._rows, count * 3 // 2), grown(self._alive, count * 3 // 2)
 
     def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
         """The functions that apply `function` [N] and then the letters of `string` [N]: int32 [N]."""
         result = self._after[function, string]
         unseen = result == _UNSEEN
         if unseen.any():
-            for first, then in sorted(set(zip(function[unseen].tolist(), string[unseen].tolist(), strict=True))):
-                self._after[first, then] = self._intern(self._moves[then][self._rows[first]])
-            if len(self._rows) > len(self._after):
+            width = self._after.shape[1]
+            fresh = distinct(function[unseen].astype(np.int64) * width + string[unseen])
+            block = max(1, _BLOCK_CELLS // max(1, self._rows.shape[1]))
+            for at in range(0, len(fresh), block):
+                first, then = np.divmod(fresh[at : at + block], width)
+                moved = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
+                self._after[first, then] = self._intern(moved)
+                self._meter.tick()
+            if self._count > len(self._after):
                 known = len(self._after)
-                self._after = grown(self._after, 2 * len(self._rows))
+                self._after = grown(self._after, 2 * self._count)
                 self._after[known:] = _UNSEEN
             result = self._after[function, string]
         return np.asarray(result)
 
     def alive(self) -> np.ndarray:
         """bool [F]: the functions that leave some letter state from which acceptance can be reached."""
-        return np.array(self._alive)
+        return self._alive[: self._count]
 
     def table(self, chosen: np.ndarray) -> np.ndarray:
         """int32 [F, Q]: what each of the chosen functions makes of each letter state."""
-        return np.stack([self._rows[number] for number in chosen.tolist()])
+        return np.asarray(self._rows[chosen])
 
 
 class Arrivals:
@@ -88,11 +105,10 @@ class Arrivals:
         self._functions = functions
         self._meter = meter
         self._count = 1
-        self._unfilled = 0  # arrivals whose rows of `_after` are still to be computed
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
-        self._after = np.zeros((256, labeller.next_state.shape[1]), dtype=np.int32)  # row 0, the dead one, is right
-        self._filled = np.arange(256) == DEAD_ARRIVAL
+        self._after = np.full((256, labeller.next_state.shape[1]), _UNSEEN, dtype=np.int32)  # rows are filled as wanted
+        self._after[DEAD_ARRIVAL] = DEAD_ARRIVAL
         self._numbers = np.full((8, labeller.states + 1), _UNSEEN, dtype=np.int32)  # by function and state
 
     def __len__(self) -> int:
@@ -122,22 +138,20 @@ class Arrivals:
             capacity = max(count, len(self.state) * 3 // 2)
             self._meter.charge("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
-            self._after, self._filled = grown(self._after, capacity), grown(self._filled, capacity)
-            self._filled[self._count :] = False
+            known, self._after = len(self._after), grown(self._after, capacity)
+            self._after[known:] = _UNSEEN
         self.state[self._count : count], self.function[self._count : count] = state, function
         self._numbers[function, state] = np.arange(self._count, count)
         self._count = count
-        self._unfilled += len(state)
 
     def after(self, arrival: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The arrivals one byte further: int32, the shape that `arrival` and the byte's `column` broadcast to."""
-        if self._unfilled:
-            wanted = np.zeros(self._count, dtype=bool)
-            wanted[arrival] = True
-            wanted &= ~self._filled[: self._count]
-            self._fill(np.flatnonzero(wanted))
         place = arrival.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
-        return np.asarray(self._after.reshape(-1)[place])
+        found = self._after.reshape(-1).take(place)
+        if found.size and found.min() == _UNSEEN:
+            self._fill(distinct(np.broadcast_to(arrival, found.shape)[found == _UNSEEN]))
+            found = self._after.reshape(-1).take(place)
+        return np.asarray(found)
 
     def _fill(self, arrivals: np.ndarray) -> None:
         """Where every byte leads from these arrivals: whole rows, for reading them is quicker than choosing."""
@@ -152,5 +166,3 @@ class Arrivals:
                 function[loud] = self._functions.after(function[loud], emission[loud])
             after = self.intern(self._labeller.next_state[state], function)
             self._after[before] = after
-            self._filled[before] = True
-            self._unfilled -= len(before)

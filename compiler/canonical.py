@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
+from compiler.errors import within
 from compiler.given_automata import propositions_named
 from compiler.given_dfa import given_to_json
 from compiler.limits import Limits, Meter
 from compiler.ltlf_syntax import Formula, Op, parse_formula, propositions_of
 from compiler.meanings import EOS, NOMATCH, concepts_of, meaning_name, meanings, normalised
+from compiler.regex_syntax import blame_field, parse_pattern
 from compiler.spec import (
     AllSpec,
     AnySpec,
@@ -35,15 +38,23 @@ _COMMUTATIVE = (Op.AND, Op.OR, Op.IFF)
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
-_VERBATIM = frozenset({"const", "enum", "constraint"})  # values that are data, not schemas
-_KEYED = frozenset({"properties"})  # maps whose order is that of the answer
-_MAPS = frozenset({"patternProperties", "$defs", "definitions", "dependentSchemas"})  # maps of schemas by name
+_UNORDERED = (  # of a schema's keywords those whose place among the others says nothing; the rest may name properties
+    "type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
+    "pattern", "format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "minContains",
+    "maxContains",
+)  # fmt: skip
+_SCHEMAS = frozenset(  # keywords that hold a schema, or a list of some
+    {"additionalProperties", "propertyNames", "items", "prefixItems", "contains", "not", "if", "then", "else", "allOf",
+     "anyOf", "oneOf", "unevaluatedItems", "unevaluatedProperties"}
+)  # fmt: skip
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})  # schemas by name
 _LIMITS = Limits()
 
 
 def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
-    """SHA-256, in hex, of the canonical form. Raises what `parse_formula` raises where a formula cannot be read."""
-    text = json.dumps(_canonical(spec, Meter(limits)), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """SHA-256, in hex, of the canonical form. Raises what `trimmed` raises where a part cannot be read."""
+    meter = Meter(limits)
+    text = json.dumps(_canonical(trimmed(spec, meter), meter), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -67,7 +78,7 @@ def _named(leaf: Spec, meter: Meter) -> Iterator[tuple[str, str]]:
     if isinstance(leaf, LtlfSpec):
         found = meanings(propositions_of(parse_formula(leaf.formula, meter)), dict(leaf.propositions))
     elif isinstance(leaf, DfaSpec):
-        found = meanings(propositions_named(leaf.given, meter), dict(leaf.propositions))
+        found = meanings(propositions_named(leaf.given, meter), dict(leaf.propositions), "dfa")
     elif isinstance(leaf, KeywordsSpec):
         yield from ((leaf.concepts[number][0], name) for number, (name, _) in concepts_of(leaf).items())
     yield from ((name, meaning_name(proposition)) for name, proposition in found.items())
@@ -82,8 +93,7 @@ def _canonical(spec: Spec, meter: Meter) -> object:
         case ChoiceSpec():
             return {"choice": sorted(set(spec.choices)), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
-            schema = json.dumps(_schema(json.loads(spec.schema)), separators=(",", ":"))
-            return {**spec_to_json(spec), "json_schema": schema}
+            return {**spec_to_json(spec), "json_schema": _schema_text(spec.schema)}
         case DfaSpec():
             return _dfa(spec, meter)
         case AllSpec() | AnySpec():
@@ -101,7 +111,11 @@ def _canonical(spec: Spec, meter: Meter) -> object:
 
 def _keywords(spec: KeywordsSpec) -> object:
     counts = spec.counts or ((1, None),) * len(spec.concepts)
-    meant = [_meaning(normalised(proposition)) for _, proposition in concepts_of(spec).values()]
+    plain = [proposition for _, proposition in concepts_of(spec).values()]
+    if spec.inflect:  # what the dictionary makes of a word may depend on its letters as they are
+        meant = [_meaning(replace(one, words=tuple(sorted(set(one.words))))) for one in plain]
+    else:
+        meant = [_meaning(normalised(one)) for one in plain]
     concepts = [[meaning, list(count)] for meaning, count in zip(meant, counts, strict=True)]
     if not spec.ordered:
         concepts = sorted(concepts, key=_text)
@@ -110,7 +124,7 @@ def _keywords(spec: KeywordsSpec) -> object:
 
 def _dfa(spec: DfaSpec, meter: Meter) -> object:
     """A caller's automaton; its guards are formulas, whose names say what they mean."""
-    meant = meanings(propositions_named(spec.given, meter), dict(spec.propositions))
+    meant = meanings(propositions_named(spec.given, meter), dict(spec.propositions), "dfa")
     names = {name: meaning_name(proposition) for name, proposition in meant.items()} | {EOS: EOS, NOMATCH: NOMATCH}
     given = [
         one if "when" not in one else {**one, "when": _formula(parse_formula(str(one["when"]), meter), names)}
@@ -144,13 +158,48 @@ def _meaning(plain: Proposition) -> object:
 
 def _ltlf(spec: LtlfSpec, meter: Meter) -> object:
     formula = parse_formula(spec.formula, meter)
-    used = propositions_of(formula)
-    meant = meanings(used, dict(spec.propositions))
-    if NOMATCH not in used:  # what is not named then says nothing
-        meant = {name: proposition for name, proposition in meant.items() if name in used}
+    meant = meanings(propositions_of(formula), dict(spec.propositions))
     names = {name: meaning_name(proposition) for name, proposition in meant.items()}
     shown = {names[name]: _meaning(normalised(proposition)) for name, proposition in meant.items()}
     return {"ltlf": _formula(formula, {**names, EOS: EOS, NOMATCH: NOMATCH}), "propositions": shown}
+
+
+def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: Meter) -> None:
+    """Refuse what cannot be read, whoever came before with the same constraint."""
+    for name, proposition in declared:
+        if proposition.regex is not None:
+            with blame_field(f"propositions.{name}.regex"):
+                parse_pattern(proposition.regex, meter)
+
+
+def trimmed(spec: Spec, meter: Meter) -> Spec:
+    """The same constraint without the propositions that say nothing in it, once all of them have been read.
+
+    One that a formula does not name says something where the formula asks for `nomatch`. Raises what reading formulas
+    and patterns raises, with the field's path.
+    """
+    match spec:
+        case LtlfSpec():
+            _read_patterns(spec.propositions, meter)
+            used = propositions_of(parse_formula(spec.formula, meter))
+        case DfaSpec():
+            _read_patterns(spec.propositions, meter)
+            used = propositions_named(spec.given, meter)
+        case AllSpec() | AnySpec():
+            parts = []
+            for number, part in enumerate(spec.parts):
+                with within(f"{'all' if isinstance(spec, AllSpec) else 'any'}.{number}"):
+                    parts.append(trimmed(part, meter))
+            return replace(spec, parts=tuple(parts))
+        case NotSpec():
+            with within("not"):
+                return NotSpec(trimmed(spec.part, meter))
+        case LabelsSpec():
+            return replace(spec, part=trimmed(spec.part, meter))
+        case _:
+            return spec
+    kept = ((name, meaning) for name, meaning in spec.propositions if name in used or NOMATCH in used)
+    return replace(spec, propositions=tuple(kept))
 
 
 def _formula(formula: Formula, names: dict[str, str]) -> str:
@@ -170,21 +219,23 @@ def _formula(formula: Formula, names: dict[str, str]) -> str:
     return texts[-1]
 
 
+def _schema_text(schema: str) -> str:
+    """The canonical text of a schema: as it stands where a reference may lead to anything in it."""
+    if '"$ref"' in schema or '"$dynamicRef"' in schema:
+        return schema
+    return json.dumps(_schema(json.loads(schema)), separators=(",", ":"))
+
+
 def _schema(schema: object) -> object:
-    """A schema with its keywords in order and without its annotations; the order of properties means something."""
+    """A schema without its annotations, and its keywords in order as far as their order says nothing."""
     if not isinstance(schema, dict):
-        return [_schema(item) for item in schema] if isinstance(schema, list) else schema
-    found: dict[str, object] = {}
-    for keyword in sorted(schema):
-        value = schema[keyword]
-        if keyword in _ANNOTATIONS:
-            continue
-        if keyword in _VERBATIM:
-            found[keyword] = value
-        elif keyword in _KEYED and isinstance(value, dict):
-            found[keyword] = {name: _schema(inner) for name, inner in value.items()}
+        return schema
+    found: dict[str, object] = {keyword: schema[keyword] for keyword in _UNORDERED if keyword in schema}
+    for keyword, value in schema.items():
+        if keyword in _SCHEMAS:
+            found[keyword] = [_schema(item) for item in value] if isinstance(value, list) else _schema(value)
         elif keyword in _MAPS and isinstance(value, dict):
-            found[keyword] = {name: _schema(value[name]) for name in sorted(value)}
-        else:
-            found[keyword] = _schema(value)
+            found[keyword] = {name: _schema(inner) for name, inner in value.items()}
+        elif keyword not in _ANNOTATIONS and keyword not in found:
+            found[keyword] = value
     return found

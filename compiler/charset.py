@@ -63,7 +63,12 @@ def union(*sets: CharSet) -> CharSet:
 def complement(one: CharSet) -> CharSet:
     """The characters that are not in `one`."""
     edges = [0, *(edge for interval in one for edge in interval), CODE_POINTS]
-    return charset((low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high)
+    gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+    cut = [gap for gap in gaps if gap[0] < SURROGATES[1] and gap[1] > SURROGATES[0]]  # at most one
+    if not cut:
+        return tuple(gaps)
+    place = gaps.index(cut[0])
+    return (*gaps[:place], *_without_surrogates(cut), *gaps[place + 1 :])
 
 
 def intersect(left: CharSet, right: CharSet) -> CharSet:
@@ -195,7 +200,8 @@ class Minterms:
     def charset(self, wanted: Iterable[int]) -> CharSet:
         """The characters of the minterms `wanted`, together."""
         ends = np.append(self.cuts[1:], CODE_POINTS)
-        keep = np.isin(self.cell, list(wanted))
+        some = list(wanted)
+        keep = self.cell == some[0] if len(some) == 1 else np.isin(self.cell, some)
         return charset(zip(self.cuts[keep].tolist(), ends[keep].tolist(), strict=True))
 
 

@@ -69,6 +69,7 @@ def _document(compiled: Compiled) -> dict[str, object]:
         "vocabulary": compiled.vocabulary,
         "state_distances": compiled.state_distances,
         "kind": text.kind,
+        "strips_space": text.strips_space,
         "strings": text.labeller.strings,
         "boundary": text.labeller.boundary,
         "starts": {
@@ -145,6 +146,7 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         letter_names=tuple(None if names is None else tuple(names) for names in document["letter_names"]),
         dfa_state=arrays["dfa_state"],
         text_start=starts["text"],
+        strips_space=bool(document["strips_space"]),
     )
     tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))
     distances = tuple(document["state_distances"])

@@ -17,7 +17,7 @@ from compiler.char_dfa import CharDfa
 from compiler.dfa import Dfa, complement, minimize
 from compiler.joint import Joint, Letters, joint_transducer, letter_by_letter
 from compiler.limits import Meter
-from compiler.meanings import EOS, NOMATCH
+from compiler.meanings import EOS, NOMATCH, normalised
 from compiler.spec import Proposition
 from compiler.utf8 import inner_estimate
 from compiler.words import WordTransducer, word_transducer
@@ -34,12 +34,14 @@ class WordLeaf:
     with_eos      whether its trace has one last step, at which `eos` holds
     with_nomatch  whether it asks where nothing holds
     build         its automaton over given letters; the empty trace is its start
+    ours          whether its propositions are ours: no caller knows them
     """
 
     propositions: dict[str, Proposition]
     with_eos: bool
     with_nomatch: bool
     build: LetterDfa
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,14 +83,18 @@ class Combined:
 
     required      the whole-text DFA that must hold, if any
     with_nomatch  whether a leaf asks where nothing holds
+    hidden        the names of propositions that are ours alone
     spelled       whether the letters are the characters' minterms, and their DFA is the required one
+    strips_space  whether one leading space of a raw text is no part of the answer
     """
 
     joint: Joint
     letters: Dfa
     required: CharDfa | None
     with_nomatch: bool
-    spelled: bool = False
+    hidden: frozenset[str]
+    spelled: bool
+    strips_space: bool
 
 
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
@@ -101,7 +107,9 @@ def combine(tree: Part, meter: Meter) -> Combined:
     root = _folded(_normal(tree, negated=False), meter)
     required, rest = _required(root)
     if required is not None and rest is None and _is_wide(required):
-        return Combined(*letter_by_letter(required, leading_space, meter), required, False, spelled=True)
+        return Combined(
+            *letter_by_letter(required, leading_space, meter), required, False, frozenset(), True, leading_space
+        )
     found = [] if rest is None else _leaves(rest)
     asked = [leaf.texts for leaf in found if isinstance(leaf, CharLeaf)]
     word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
@@ -109,7 +117,10 @@ def combine(tree: Part, meter: Meter) -> Combined:
     counted = any(isinstance(leaf, SizeLeaf) for leaf in found)
     joint = joint_transducer(words, required, asked, counted, leading_space, meter)
     letters = NO_LETTERS if rest is None else minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
-    return Combined(joint, letters, required, any(leaf.with_nomatch for leaf in word_leaves))
+    with_nomatch = any(leaf.with_nomatch for leaf in word_leaves)
+    ours = {name for leaf in word_leaves if leaf.ours for name in leaf.propositions}
+    ours -= {name for leaf in word_leaves if not leaf.ours for name in leaf.propositions}
+    return Combined(joint, letters, required, with_nomatch, frozenset(ours), False, leading_space)
 
 
 def _is_wide(texts: CharDfa) -> bool:
@@ -208,7 +219,11 @@ def _required(root: Part) -> tuple[CharDfa | None, Part | None]:
 def _word_trace(leaves: Sequence[WordLeaf], meter: Meter) -> WordTransducer | None:
     if not leaves:
         return None
-    propositions = {name: meaning for leaf in leaves for name, meaning in leaf.propositions.items()}
+    propositions: dict[str, Proposition] = {}
+    for leaf in leaves:
+        for name, meaning in leaf.propositions.items():
+            if normalised(propositions.setdefault(name, meaning)) != normalised(meaning):
+                raise ValueError(f"two meanings go by one name, {name!r}")
     meter.charge("propositions_max", len(propositions))
     return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), meter)
 

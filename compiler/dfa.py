@@ -12,7 +12,9 @@ import numpy as np
 
 from compiler.limits import Limits, Meter
 from compiler.refine import refine, steps_to
-from compiler.rows import distinct, unique_rows
+from compiler.rows import unique_rows
+
+_NARROW = 256  # entries of a level's rows that are read one by one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +75,9 @@ def live_states(dfa: Dfa) -> np.ndarray:
 
 
 def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
-    """The table without the columns that no symbol reads, and each symbol's column in it."""
-    used, symbol_class = np.unique(dfa.symbol_class, return_inverse=True)
-    return dfa.next_state[:, used], symbol_class.reshape(-1)
+    """The columns that symbols read, by the first symbol that reads each, and each symbol's column among them."""
+    first, symbol_class = unique_rows(dfa.symbol_class.reshape(-1, 1))
+    return dfa.next_state[:, dfa.symbol_class[first]], symbol_class
 
 
 def is_empty(dfa: Dfa) -> bool:
@@ -83,29 +85,21 @@ def is_empty(dfa: Dfa) -> bool:
     return not bool(live_states(dfa)[dfa.start])
 
 
-def _reachable(next_state: np.ndarray, start: int) -> np.ndarray:
-    """bool [S]: the states some word leads to from `start`."""
-    seen = np.zeros(len(next_state), dtype=bool)
-    seen[start] = True
-    frontier = np.array([start])
-    while frontier.size:
-        found = next_state[frontier].reshape(-1)
-        frontier = distinct(found[~seen[found]])
-        seen[frontier] = True
-    return seen
-
-
 def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
-    """The states in breadth-first order from `start`, columns left to right; all states are reachable."""
-    seen = np.zeros(len(next_state), dtype=bool)
+    """The states that some word leads to from `start`, in breadth-first order, columns left to right."""
+    states, columns = next_state.shape
+    seen = np.zeros(states, dtype=bool)
     seen[start] = True
     level = np.array([start], dtype=np.int64)
     order = [level]
     while level.size:
-        found = next_state[level].reshape(-1)
-        found = found[~seen[found]]
-        _, first = np.unique(found, return_index=True)
-        level = found[np.sort(first)].astype(np.int64)
+        if len(level) * columns <= _NARROW:
+            found = dict.fromkeys(next_state[level].reshape(-1).tolist())
+            level = np.array([state for state in found if not seen[state]], dtype=np.int64)
+        else:
+            targets = next_state[level].reshape(-1)
+            targets = targets[~seen[targets]]
+            level = targets[np.sort(np.unique(targets, return_index=True)[1])].astype(np.int64)
         seen[level] = True
         order.append(level)
     return np.concatenate(order)
@@ -118,27 +112,15 @@ def minimize(dfa: Dfa, meter: Meter | None = None) -> Dfa:
     so two DFAs over the same symbols have equal languages exactly when their arrays are equal.
     """
     whole, symbol_class = _used(dfa)
-    keep = np.flatnonzero(_reachable(whole, dfa.start))
+    keep = _breadth_first(whole, dfa.start)
     index = np.zeros(dfa.states, dtype=np.int64)
     index[keep] = np.arange(len(keep))
     table = index[whole[keep]]
-    block = refine(table, dfa.accepting[keep].astype(np.int64), meter)
-    _, representative = np.unique(block, return_index=True)
-    table = block[table[representative]]
-    accepting = dfa.accepting[keep][representative]
-    first, merged = _merge_columns(table, symbol_class)
-    table = table[:, symbol_class[first]]
-    order = _breadth_first(table, int(block[index[dfa.start]]))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return Dfa(merged.astype(np.int32), rank[table[order]].astype(np.int32), accepting[order], 0)
-
-
-def _merge_columns(table: np.ndarray, symbol_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First symbol of each distinct used column, by first symbol, and each symbol's column among them."""
-    _, merged = unique_rows(table.T)
-    by_symbol = merged[symbol_class]
-    return unique_rows(by_symbol.reshape(-1, 1))
+    # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
+    first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), meter).reshape(-1, 1))
+    table = block[table[first]]
+    column, merged = unique_rows(table.T)
+    return Dfa(merged[symbol_class].astype(np.int32), table[:, column].astype(np.int32), dfa.accepting[keep][first], 0)
 
 
 def complement(dfa: Dfa) -> Dfa:

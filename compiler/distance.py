@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from compiler.limits import Meter
+from compiler.refine import steps_along
 from compiler.rows import stable_order
 
 UNREACHABLE = int(np.iinfo(np.int32).max)  # a dead state's distance: compared, never computed with
@@ -37,6 +38,9 @@ def distances(
     Raises LimitExceeded over `compile_s_max`.
     """
     letter_states = accepting.shape[1]
+    if letter_states == 1:  # no letters: an edge is where it leads to
+        steps = steps_along(source, edge_target[edge], accepting[:, 0], meter)
+        return np.where(steps < len(accepting), steps, UNREACHABLE).astype(np.int32).reshape(-1, 1)
     few = max(1, _BLOCK_CELLS // max(1, letter_states))
     distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
     distance[accepting] = 0

@@ -162,7 +162,7 @@ def _conventions(text: TextAutomaton) -> list[str]:
         )
     if any(EOS in (names or ()) for names in text.letter_names):
         told.append("One last step follows the last word; at it eos holds and nothing else.")
-    if text.text_start != text.labeller.start:
+    if text.strips_space:
         told.append("One space before the answer is allowed, and is not part of it.")
     elif text.kind == "characters":
         told.append("No space is allowed before the answer.")
@@ -206,7 +206,8 @@ def _examples(compiled: Compiled, seed: int, meter: Meter) -> tuple[list[str], l
     except LimitExceeded as error:
         return [], [f"No examples are shown: to find them takes more than the limit {error.limit}."]
     if walks.least_steps > STEPS_MAX:
-        return [], [f"No examples are shown: the shortest takes {walks.least_steps:,} bytes."]
+        unit = "label" if text.kind == "labels" else "byte"
+        return [], [f"No examples are shown: the shortest takes {counted(walks.least_steps, unit)}."]
     words = [walks.shortest(), *walks.different(SAMPLES, seed)]
     shown = [_spelled(text, word) for word in words]
     for one, word in zip(shown, words, strict=True):

@@ -20,7 +20,7 @@ from compiler.charset import CharSet, Minterms, minterms, single
 from compiler.dfa import Dfa, minimize
 from compiler.errors import EngineFailure, LimitExceeded
 from compiler.limits import Meter
-from compiler.regex_syntax import Alternation, Anchor, Chars, Concat, Node, Repeat, has_anchor
+from compiler.regex_syntax import Alternation, Anchor, Chars, Concat, Node, Repeat, Words, has_anchor
 
 _NEWLINE = single(ord("\n"))
 # Where anchors may stand: state -> {what is read: the next state}. No character has been read before `fresh` and
@@ -94,6 +94,8 @@ def _sets(node: Node) -> Iterator[CharSet]:
         yield node.charset
     elif isinstance(node, Repeat):
         yield from _sets(node.item)
+    elif isinstance(node, Words):
+        yield from node.letters
     elif isinstance(node, Concat | Alternation):
         for item in node.items:
             yield from _sets(item)
@@ -113,6 +115,8 @@ class _Writer:
             return self._atom(node.place)
         if isinstance(node, Repeat):
             return self._repeat(node)
+        if isinstance(node, Words):
+            return self.write(node.spelled())
         join = self._reex.CConcat if isinstance(node, Concat) else self._reex.CDisj
         return self._joined(join, [self.write(item) for item in node.items])
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from compiler import given_automata
+from compiler.canonical import trimmed
 from compiler.char_dfa import CharDfa
 from compiler.combine import CharLeaf, Junction, LetterDfa, Negation, Part, SizeLeaf, WordLeaf, flattened
 from compiler.counting import count_dfa, keyword_counts_dfa, sentences_dfa
 from compiler.dfa import Dfa
 from compiler.engines import Engines
 from compiler.errors import SpecSyntaxError, within
+from compiler.extent import check_limits
 from compiler.infill import choice_node, infill_node
 from compiler.inflect import inflections
 from compiler.json_schema import schema_dfa
@@ -40,13 +43,14 @@ from compiler.spec import (
 from compiler.spec_json import spec_from_json
 
 STEP = Proposition(regex=r"\w+(?# a step)")  # a word; over labels, any label: so it is no pattern that a caller writes
-_SENTENCE_END = Proposition(words=(".", "!", "?"))
-_CLOSER = Proposition(words=('"', "'", "”", "’", "»", ")", "]", "}"))
+SENTENCE_END = Proposition(words=(".", "!", "?"))
+CLOSER = Proposition(words=('"', "'", "”", "’", "»", ")", "]", "}"))
 
 
-def part_of(spec: Spec, engines: Engines, meter: Meter) -> Part:
+def part_of(spec: Spec, engines: Engines, meter: Meter, path: tuple[str, ...] = ()) -> Part:
     """The tree of a constraint.
 
+    path  where it stands in the whole: leaves that are built later name their faults from there on
     Raises SpecSyntaxError or SpecUnsupported, whose `field` is the path from this constraint on, where a part cannot be
     read, SpecUnsatisfiable where a schema's part has no text, LimitExceeded where one outgrows a limit.
     """
@@ -56,15 +60,14 @@ def part_of(spec: Spec, engines: Engines, meter: Meter) -> Part:
             parts = []
             for number, part in enumerate(spec.parts):
                 with within(f"{name}.{number}"):
-                    parts.append(part_of(part, engines, meter))
+                    parts.append(part_of(part, engines, meter, (*path, f"{name}.{number}")))
             return Junction(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with within("not"):
-                return Negation(part_of(spec.part, engines, meter))
+                return Negation(part_of(spec.part, engines, meter, (*path, "not")))
         case LtlfSpec():
             formula = parse_formula(spec.formula, meter)
             build = partial(_formula_dfa, formula, engines)
-            _check_patterns(spec.propositions, meter)
             return _word_leaf(
                 meanings(propositions_of(formula), dict(spec.propositions)), propositions_of(formula), build
             )
@@ -73,7 +76,7 @@ def part_of(spec: Spec, engines: Engines, meter: Meter) -> Part:
         case LengthSpec():
             return _length(spec)
         case DfaSpec():
-            return _given(spec, meter)
+            return _given(spec, meter, path)
         case LabelsSpec():
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
@@ -103,7 +106,9 @@ def _texts(spec: WholeTextSpec, engines: Engines, meter: Meter) -> CharDfa:
 def _embedded(engines: Engines, meter: Meter, constraint: object, field: str) -> CharDfa:
     """The texts that a string of a schema may hold under its own `constraint`."""
     with within(field):
-        return flattened(part_of(spec_from_json(constraint), engines, meter), meter)
+        spec = spec_from_json(constraint)
+        check_limits(spec, meter.limits)
+        return flattened(part_of(trimmed(spec, meter), engines, meter), meter)
 
 
 def _word_leaf(
@@ -120,14 +125,6 @@ def _word_leaf(
 
     propositions = {meaning_name(proposition): proposition for proposition in meant.values()}
     return WordLeaf(propositions, EOS in mentioned, NOMATCH in mentioned, by_meaning)
-
-
-def _check_patterns(declared: Sequence[tuple[str, Proposition]], meter: Meter) -> None:
-    """Read the propositions' patterns while the caller's names for them are known: errors then name the field."""
-    for name, proposition in declared:
-        if proposition.regex is not None:
-            with blame_field(f"propositions.{name}.regex"):
-                parse_pattern(proposition.regex, meter)
 
 
 def _formula_dfa(formula: Formula, engines: Engines, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
@@ -182,7 +179,7 @@ def _length(spec: LengthSpec) -> Part:
     if spec.min_words is not None or spec.max_words is not None:
         parts.append(_lexical({meaning_name(STEP): STEP}, partial(_word_counts, spec)))
     if spec.sentences is not None:
-        marks = (STEP, _SENTENCE_END, _CLOSER)
+        marks = (STEP, SENTENCE_END, CLOSER)
         parts.append(_lexical({meaning_name(mark): mark for mark in marks}, partial(_sentences, spec)))
     if spec.max_chars is not None:
         parts.append(SizeLeaf(spec.max_chars))
@@ -190,7 +187,7 @@ def _length(spec: LengthSpec) -> Part:
 
 
 def _lexical(propositions: dict[str, Proposition], build: LetterDfa) -> WordLeaf:
-    return WordLeaf(propositions, False, False, build)
+    return WordLeaf(propositions, False, False, build, ours=True)
 
 
 def _holding(proposition: Proposition, letters: Sequence[frozenset[str]]) -> list[bool]:
@@ -204,17 +201,20 @@ def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: Met
 
 def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
     assert spec.sentences is not None
-    ends, words, closers = (_holding(mark, letters) for mark in (_SENTENCE_END, STEP, _CLOSER))
+    ends, words, closers = (_holding(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
     return sentences_dfa(ends, words, closers, *spec.sentences, meter)
 
 
-def _given(spec: DfaSpec, meter: Meter) -> Part:
+def _given(spec: DfaSpec, meter: Meter, path: tuple[str, ...]) -> Part:
     """A caller's own automaton."""
     if spec.given.over_bytes:
         if spec.propositions:
             raise SpecSyntaxError("an automaton over bytes has no propositions", field="propositions")
         return CharLeaf(given_automata.char_dfa(spec.given, meter), spec.leading_space == "strip")
-    _check_patterns(spec.propositions, meter)
     named = given_automata.propositions_named(spec.given, meter)
-    build = partial(given_automata.letter_dfa, spec.given)
-    return _word_leaf(meanings(named, dict(spec.propositions)), named, build)
+
+    def build(letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+        with within(".".join(path)) if path else nullcontext():
+            return given_automata.letter_dfa(spec.given, letters, meter)
+
+    return _word_leaf(meanings(named, dict(spec.propositions), "dfa"), named, build)

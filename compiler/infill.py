@@ -15,14 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
-from compiler.charset import category, charset, complement, single, union
+from compiler.charset import category, charset, complement, literal, single, union
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import Meter
 from compiler.regex_syntax import (
-    EMPTY,
-    Alternation,
     Chars,
     Node,
     Repeat,
@@ -30,6 +27,7 @@ from compiler.regex_syntax import (
     has_anchor,
     literal_node,
     parse_pattern,
+    words_node,
 )
 
 NGRAM_WORDS_MAX = 8
@@ -37,7 +35,6 @@ _OWN = "infill:"
 _OPEN, _CLOSE = "<|", "|>"
 _NAMED = re.compile(r"<\|([^|<>\n]+)\|>")
 _LINE_ENDS = charset((ord(char), ord(char) + 1) for char in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
-_SHARED_DEPTH_MAX = 64  # forks of a trie inside one another; deeper words are spelled out, so that no tree is too deep
 
 
 def _one_of(characters: str) -> Node:
@@ -173,42 +170,4 @@ def choice_node(choices: Sequence[str], meter: Meter) -> Node:
 
     No choices match nothing at all. Raises LimitExceeded over `nfa_positions_max` while it grows.
     """
-    return _Trie(meter).node(sorted(set(choices)), 0, 0)
-
-
-class _Trie:
-    """Builds the pattern of sorted words, and counts the characters it needs."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._positions = 0
-
-    def node(self, words: Sequence[str], start: int, depth: int) -> Node:
-        """The ends of the words from `start` on; before it they are equal."""
-        if not words:
-            return Alternation(())
-        if len(words) == 1:
-            return self._spelled(words[0][start:])
-        if depth == _SHARED_DEPTH_MAX:
-            return Alternation(tuple(self._spelled(word[start:]) for word in words))
-        end = _common_length(words[0], words[-1], start)
-        stem = self._spelled(words[0][start:end])
-        branches: list[Node] = [EMPTY] if len(words[0]) == end else []
-        longer = words[1:] if branches else words
-        for _, group in groupby(longer, key=lambda word: word[end]):
-            branches.append(self.node(list(group), end, depth + 1))
-        return concat([stem, branches[0] if len(branches) == 1 else Alternation(tuple(branches))])
-
-    def _spelled(self, text: str) -> Node:
-        self._meter.tick()
-        self._positions += len(text)
-        self._meter.charge("nfa_positions_max", self._positions)
-        return literal_node(text, ignore_case=False)
-
-
-def _common_length(left: str, right: str, start: int) -> int:
-    """The length of the longest common beginning of two words that agree up to `start`."""
-    length = start
-    while length < min(len(left), len(right)) and left[length] == right[length]:
-        length += 1
-    return length
+    return words_node(([literal(ord(char)) for char in text] for text in choices), meter)

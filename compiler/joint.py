@@ -55,7 +55,7 @@ class Letters:
 class Joint:
     """A transducer over characters, the states it starts in, and its letters.
 
-    start, text_start  before a raw text, and before an answer: they differ where one leading space is allowed
+    start, text_start  before a raw text, and before an answer, which may lack one leading space of the raw text
     shown              int32 [S]: the state of the required whole-text DFA in each state
     """
 

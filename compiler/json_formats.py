@@ -64,6 +64,9 @@ FORMATS: dict[str, str] = {
     "uri": _URI,
     "uuid": _UUID,
 }
+SILENT = frozenset(  # formats that say how a value is meant or kept: nothing is asserted
+    {"binary", "byte", "double", "float", "int32", "int64", "json-string", "password", "path"}
+)
 EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format does not allow
     "hostname": r"(?:[A-Za-z0-9-]*\.)*[A-Za-z0-9-]{2}--[A-Za-z0-9.-]*",  # encoded labels, which take tables to check
 }

@@ -27,8 +27,9 @@ ASSERTIONS = (
 ANNOTATIONS = (  # read, and left alone: they say nothing about which values are valid
     *("title", "description", "default", "examples", "$comment", "$schema", "$id", "$anchor", "$dynamicAnchor"),
     *("$defs", "definitions", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
-    "contentSchema",
+    *("contentSchema", "discriminator", "example", "externalDocs", "xml"),  # the last four are OpenAPI's
 )
+EXTENSION = "x-"  # how OpenAPI's own extensions begin
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_formats import FORMATS
+from compiler.json_formats import FORMATS, SILENT
 from compiler.json_nodes import (
     ArrayFacts,
     Bound,
@@ -133,7 +133,7 @@ class Parts:
         if not {"minLength", "maxLength", "pattern", "format", "constraint"} & value.keys():
             return None
         pattern = (text_of(value.get("pattern", ""), place.below("pattern")), place.below("pattern"))
-        formats = (self._format(text_of(value["format"], place.below("format"))),) if "format" in value else ()
+        formats = self._formats(text_of(value["format"], place.below("format"))) if "format" in value else ()
         constraints = ((value["constraint"], place.below("constraint")),) if "constraint" in value else ()
         return StringFacts(
             self._count("minLength") or 0,
@@ -143,14 +143,17 @@ class Parts:
             constraints,
         )
 
-    def _format(self, name: str) -> str:
+    def _formats(self, name: str) -> tuple[str, ...]:
+        """The format where it says which texts are meant; none where it does not."""
+        if name in SILENT:
+            return ()
         if name not in FORMATS:
             raise SpecUnsupported(
                 f"this format is not supported; these are: {', '.join(sorted(FORMATS))}",
                 construct="format",
                 field=self._place.below("format"),
             )
-        return name
+        return (name,)
 
     def arrays(self) -> ArrayFacts | None:
         value = self._value

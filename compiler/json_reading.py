@@ -11,7 +11,18 @@ from dataclasses import replace
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_evaluated import unevaluated
-from compiler.json_nodes import ANNOTATIONS, ASSERTIONS, LISTS, MAPS, SINGLE, TYPES, Either, ObjectFacts, Schema
+from compiler.json_nodes import (
+    ANNOTATIONS,
+    ASSERTIONS,
+    EXTENSION,
+    LISTS,
+    MAPS,
+    SINGLE,
+    TYPES,
+    Either,
+    ObjectFacts,
+    Schema,
+)
 from compiler.json_parts import Parts, strings_of
 from compiler.json_references import Place, References
 from compiler.limits import Meter
@@ -73,7 +84,7 @@ class Library:
             raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=place.field)
         here = replace(place, base=self._references.base_of(value, place.base))
         for keyword in value:
-            if keyword not in _KNOWN:
+            if keyword not in _KNOWN and not keyword.startswith(EXTENSION):
                 shown = keyword if len(keyword) <= _SHOWN else keyword[:_SHOWN] + "…"
                 raise SpecUnsupported(
                     f"the schema keyword {shown} is not supported", construct=shown, field=place.below(keyword)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 from compiler.charset import literal
@@ -24,18 +25,18 @@ PUNCTUATION = {
     "semicolon": Proposition(words=(";",)),
 }
 _NAME_CHARS_MAX = 60
-_INFLECTED = "~"  # in a name: with all inflections
+_PLAIN = re.compile(r"[\w\s-]+|[.,!?:;]")  # words whose names are taken for nothing else
 
 
-def meanings(names: Iterable[str], declared: Mapping[str, Proposition]) -> dict[str, Proposition]:
+def meanings(names: Iterable[str], declared: Mapping[str, Proposition], field: str = "ltlf") -> dict[str, Proposition]:
     """What each name stands for: as declared, else a punctuation mark, else the word of that name.
 
     What is declared and not named is among them: `nomatch` says that it does not hold either.
-    Raises SpecSyntaxError for a name that stands for no word.
+    Raises SpecSyntaxError, which names the field, for a name that stands for no word.
     """
     named = [name for name in names if name not in (EOS, NOMATCH) and name not in declared]
     if not all(name.strip() for name in named):
-        raise SpecSyntaxError("a name of white space alone stands for no word: declare what it means", field="ltlf")
+        raise SpecSyntaxError("a name of white space alone stands for no word: declare what it means", field=field)
     return {**declared, **{name: PUNCTUATION.get(name) or Proposition(words=(name,)) for name in named}}
 
 
@@ -68,18 +69,22 @@ def _small(word: str) -> str:
 def meaning_name(proposition: Proposition) -> str:
     """The name of a meaning, for people and programs: `cat|dog`, `/[0-9]+/`. Equal exactly for equal meanings.
 
-    Long ones are cut and carry a hash; one that is a reserved name carries a mark.
+    One that is a reserved name carries a mark; long ones are cut, and these and odd ones carry a hash.
     """
     plain = normalised(proposition)
     if plain.regex is not None:
-        name = f"/{plain.regex}/"
+        name, odd = f"/{plain.regex}/", False
     else:
-        name = "|".join(word.replace("\\", "\\\\").replace("|", "\\|") for word in plain.words)
+        name, odd = "|".join(plain.words), not all(map(_PLAIN.fullmatch, plain.words))
         name += " (case)" if plain.case_sensitive else ""
-    if len(name) > _NAME_CHARS_MAX:
-        whole = json.dumps([plain.words, plain.regex, plain.case_sensitive])
-        name = f"{name[: _NAME_CHARS_MAX // 2]}… #{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+    if odd or len(name) > _NAME_CHARS_MAX:
+        cut = name if len(name) <= _NAME_CHARS_MAX else f"{name[: _NAME_CHARS_MAX // 2]}…"
+        return f"{cut} {_mark([plain.words, plain.regex, plain.case_sensitive])}"
     return name + "'" if name.lower() in RESERVED_NAMES else name
+
+
+def _mark(meaning: object) -> str:
+    return f"#{hashlib.sha256(json.dumps(meaning).encode()).hexdigest()[:12]}"
 
 
 def concepts_of(spec: KeywordsSpec) -> dict[int, tuple[str, Proposition]]:
@@ -87,5 +92,6 @@ def concepts_of(spec: KeywordsSpec) -> dict[int, tuple[str, Proposition]]:
     found = {}
     for number, forms in enumerate(spec.concepts):
         meaning = Proposition(forms, case_sensitive=spec.case_sensitive)
-        found[number] = (meaning_name(meaning) + (_INFLECTED if spec.inflect else ""), meaning)
+        inflected = f" ~{_mark([sorted(forms), spec.case_sensitive])}" if spec.inflect else ""
+        found[number] = (meaning_name(meaning) + inflected, meaning)
     return found

@@ -51,9 +51,9 @@ def clause(spec: Spec) -> str:
         case LabelsSpec():
             return clause(spec.part)
         case LtlfSpec():
-            return f"its word trace satisfies the formula {shortened(spec.formula)}{_meanings(spec.propositions)}"
+            return f"its word trace satisfies the formula {_quoted(spec.formula)}{_meanings(spec.propositions)}"
         case RegexSpec():
-            return f"the whole of it matches the pattern {shortened(spec.pattern)}"
+            return f"the whole of it matches the pattern {_quoted(spec.pattern)}"
         case KeywordsSpec():
             return _keywords(spec)
         case InfillSpec():
@@ -156,7 +156,7 @@ def _meanings(propositions: Sequence[tuple[str, Proposition]]) -> str:
 
 def _meaning(proposition: Proposition) -> str:
     if proposition.regex is not None:
-        return f"the pattern {shortened(proposition.regex)}"
+        return f"the pattern {_quoted(proposition.regex)}"
     cased = " in exactly these letters" if proposition.case_sensitive else ""
     return _listed(map(_quoted, proposition.words), "or") + cased
 

@@ -6,73 +6,35 @@ from collections.abc import Callable
 
 import numpy as np
 
+from compiler.canonical import trimmed
 from compiler.characters import to_labeller
 from compiler.charset import Minterms, describe
-from compiler.combine import combine
+from compiler.combine import Combined, combine
 from compiler.compiled import Compiled
 from compiler.conflict import naming_conflicts
 from compiler.dfa import Dfa
 from compiler.engines import NATIVE, Engines
-from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
-from compiler.forms import part_of
+from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
+from compiler.extent import check_limits
+from compiler.forms import CLOSER, SENTENCE_END, STEP, part_of
 from compiler.joint import Letters, Outcome
 from compiler.labeller import NO_END
 from compiler.labels import label_automata
 from compiler.lift import lift
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
-from compiler.meanings import EOS, NOMATCH
-from compiler.spec import (
-    ChoiceSpec,
-    DfaSpec,
-    InfillSpec,
-    JsonSchemaSpec,
-    KeywordsSpec,
-    LabelsSpec,
-    LtlfSpec,
-    Proposition,
-    RegexSpec,
-    Spec,
-    leaves,
-)
+from compiler.meanings import EOS, NOMATCH, meaning_name
+from compiler.spec import LabelsSpec, LengthSpec, Spec, leaves
 from compiler.text_automaton import TextAutomaton
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.unspellable import missing_characters
 from compiler.vocabulary import Vocabulary
 
 
-def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise LimitExceeded where a constraint is too long to be looked at; cheap, nothing is parsed."""
-    meter = Meter(limits)
-    parts = leaves(spec)
-    meter.charge("parts_max", len(parts))
-    for part in parts:
-        _check_leaf(part, meter)
-
-
-def _check_leaf(spec: Spec, meter: Meter) -> None:
-    match spec:
-        case LtlfSpec():
-            meter.charge("formula_chars_max", len(spec.formula))
-            _check_propositions(dict(spec.propositions), meter)
-        case DfaSpec():
-            _check_propositions(dict(spec.propositions), meter)
-        case KeywordsSpec():
-            meter.charge("propositions_max", len(spec.concepts))
-            meter.charge("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
-        case ChoiceSpec():
-            meter.charge("choice_chars_max", sum(map(len, spec.choices)))
-        case JsonSchemaSpec():
-            meter.charge("schema_chars_max", len(spec.schema))
-        case RegexSpec():
-            meter.charge("pattern_chars_max", len(spec.pattern))
-        case InfillSpec():
-            meter.charge("template_chars_max", len(spec.template))
-
-
-def _check_propositions(declared: dict[str, Proposition], meter: Meter) -> None:
-    meter.charge("propositions_max", len(declared))
-    meter.charge("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
-    meter.charge("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))
+_OURS = {  # the names of our own propositions, as people read them
+    meaning_name(STEP): "(a word)",
+    meaning_name(SENTENCE_END): "(the end of a sentence)",
+    meaning_name(CLOSER): "(a closing mark)",
+}
 
 
 def compile_text(
@@ -112,17 +74,19 @@ def compile_spec(
     with naming_conflicts(spec, engines, meter):
         if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(spec, engines, meter)
-            return Compiled(spec, text, tokens, _label_distances(text, tokens), vocabulary.fingerprint)
+            return Compiled(trimmed(spec, meter), text, tokens, _label_distances(text, tokens), vocabulary.fingerprint)
         text = _compile_text(spec, engines, meter)
         tokens = lift(text.labeller, text.letters, vocabulary, meter)
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, meter)
-        return Compiled(spec, text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
+        return Compiled(trimmed(spec, meter), text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
 
 
 def _compile_labels(spec: LabelsSpec, engines: Engines, meter: Meter) -> tuple[TextAutomaton, TokenAutomaton]:
     check_limits(spec, meter.limits)
-    text, tokens = label_automata(part_of(spec.part, engines, meter), spec.labels, meter)
+    if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
+        raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
+    text, tokens = label_automata(part_of(trimmed(spec.part, meter), engines, meter), spec.labels, meter)
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
     return text, tokens
@@ -136,10 +100,10 @@ def _label_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int |
 
 def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
     check_limits(spec, meter.limits)
-    combined = combine(part_of(spec, engines, meter), meter)
+    combined = combine(part_of(trimmed(spec, meter), engines, meter), meter)
     joint, letters = combined.joint, combined.letters
     labeller = to_labeller(joint.transducer, joint.start, meter)
-    letter_names = _letter_names(joint.letters, combined.with_nomatch)
+    letter_names = _letter_names(joint.letters, combined)
     if combined.required is None or joint.letters.units or combined.spelled:
         symbols = _spelled_names(joint.transducer.minterms, letters) if combined.spelled else None
         return TextAutomaton(
@@ -151,6 +115,7 @@ def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
             letter_names=(None,) * letters.symbols if combined.spelled else letter_names,
             dfa_state=np.zeros(0, dtype=np.int32),
             text_start=joint.text_start,
+            strips_space=combined.strips_space,
             limits=meter.limits,
         )
     whole, minterms = combined.required.dfa, combined.required.minterms
@@ -163,6 +128,7 @@ def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
         letter_names=letter_names,
         dfa_state=joint.shown,
         text_start=joint.text_start,
+        strips_space=combined.strips_space,
         limits=meter.limits,
     )
 
@@ -176,9 +142,10 @@ def _spelled_names(minterms: Minterms, letters: Dfa) -> tuple[str, ...]:
     return (*_minterm_names(minterms), "(a leading space)")[: letters.symbols]
 
 
-def _letter_names(letters: Letters, with_nomatch: bool) -> tuple[tuple[str, ...] | None, ...]:
+def _letter_names(letters: Letters, combined: Combined) -> tuple[tuple[str, ...] | None, ...]:
     """The propositions of each letter as people see them; None for one that is no step of the word trace."""
-    shown = [letter if with_nomatch else letter - {NOMATCH} for letter in letters.units]
+    silent = combined.hidden if combined.with_nomatch else {*combined.hidden, NOMATCH}
+    shown = [letter - silent for letter in letters.units]
     return (*(tuple(sorted(letter)) for letter in shown), *[None] * (len(letters) - len(letters.units)))
 
 
@@ -192,7 +159,9 @@ def _shown_outcome(outcome: Outcome) -> str:
 
 
 def _symbol_names(letters: Letters, letter_names: tuple[tuple[str, ...] | None, ...]) -> tuple[str, ...]:
-    names = [", ".join(letter) or "other" for letter in letter_names if letter is not None]
+    kinds = (sorted(_OURS[name] for name in letter & _OURS.keys()) for letter in letters.units)
+    units = zip((letter for letter in letter_names if letter is not None), kinds, strict=True)
+    names = [", ".join((*held, *kind)) or "other" for held, kind in units]
     names += ["(a character)"] * letters.counted
     names += [f"(end: {_shown_outcome(outcome)})" for outcome in letters.verdicts]
     return tuple(names)

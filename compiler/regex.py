@@ -14,7 +14,7 @@ from compiler.charset import CharSet, Minterms, contains, minterms, single
 from compiler.dfa import Dfa, minimize
 from compiler.errors import LimitExceeded
 from compiler.limits import Meter
-from compiler.regex_syntax import Alternation, Anchor, Chars, Node, Repeat, parse_pattern
+from compiler.regex_syntax import NO_LETTER, Alternation, Anchor, Chars, Node, Repeat, Words, parse_pattern
 
 # What the anchors passed on the way between two positions demand, as bits. A guard is their union.
 _START = 1  # nothing has been read yet
@@ -24,6 +24,8 @@ _FREE = 0
 _GUARD_OF = {"start": _START, "end": _END, "final": _FINAL}
 _TICK_EVERY = 256
 _DENSE = 64  # bit sets with more positions than this are unpacked at once
+_WIDE = 4  # minterms in a set whose positions are kept apart from the others
+_SHARED_MAX = 256  # parts of states that are kept
 _SIZE_MAX = 10**15
 _ENTRY_BYTES = 4  # of an int32
 _DEAD_SET = 0  # nothing may be read and the text may not end here
@@ -86,6 +88,8 @@ def _size(node: Node) -> int:
     """How many positions a tree needs, bounded repeats written out; no more than _SIZE_MAX is counted."""
     if isinstance(node, Chars):
         return 1
+    if isinstance(node, Words):
+        return len(node.letters)
     if isinstance(node, Repeat):
         copies = max(node.minimum, 1) if node.maximum is None else node.maximum
         return min(_size(node.item) * copies, _SIZE_MAX)
@@ -122,6 +126,8 @@ class _Builder:
     def build(self, node: Node) -> _Fragment:
         if isinstance(node, Chars):
             return self._chars(node)
+        if isinstance(node, Words):
+            return self._words(node)
         if isinstance(node, Anchor):
             return _Fragment(frozenset({_GUARD_OF[node.place]}), {}, {})
         if isinstance(node, Repeat):
@@ -168,6 +174,18 @@ class _Builder:
     def _chars(self, node: Chars) -> _Fragment:
         bit = {_FREE: 1 << self._position(node.charset)}
         return _Fragment(frozenset(), bit, bit)
+
+    def _words(self, node: Words) -> _Fragment:
+        base, first = len(self._follow), 0
+        for one, before in zip(node.letters, node.before, strict=True):
+            bit = 1 << self._position(one)
+            if before == NO_LETTER:
+                first |= bit
+            else:
+                self._follow[base + before] |= bit
+        last = sum(1 << (base + letter) for letter in node.ends)
+        nullable = _UNGUARDED if node.nullable else frozenset[int]()
+        return _Fragment(nullable, {_FREE: first} if first else {}, {_FREE: last} if last else {})
 
     def _then(self, left: _Fragment, right: _Fragment) -> _Fragment:
         """`left`, then `right`."""
@@ -263,12 +281,11 @@ def determinize(nfa: CharNfa, meter: Meter) -> tuple[Dfa, Minterms]:
     step = _Step(tuple(follow), nfa.position_set, parts, start & ~accept)
     order, rows = list(index), []
     for state in order:  # grows while it is walked
-        row = [0] * parts.count
-        for minterm, successor in step.successors(state & ~accept).items():
-            if successor not in index:
-                index[successor] = len(index)
-                order.append(successor)
-            row[minterm] = index[successor]
+        shared, successors = step.successors(state & ~accept)
+        shared.number(successors, index, order)
+        row = shared.row.copy()
+        for minterm, successor in successors.items():
+            row[minterm] = _numbered(successor, index, order)
         rows.append(row)
         meter.tick()
         meter.charge("dfa_states_max", len(index))
@@ -278,32 +295,67 @@ def determinize(nfa: CharNfa, meter: Meter) -> tuple[Dfa, Minterms]:
     return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), meter), parts
 
 
+def _numbered(state: int, index: dict[int, int], order: list[int]) -> int:
+    number = index.setdefault(state, len(order))
+    if number == len(order):
+        order.append(state)
+    return number
+
+
+class _Shared:
+    """What a part that many states have leads to: the positions after each minterm, and the numbers of those states.
+
+    A state is numbered when it is first met: where every state with this part leads further, it may not exist.
+    """
+
+    def __init__(self, successors: dict[int, int], minterms: int) -> None:
+        self.successors = successors
+        self.row = [_DEAD_SET] * minterms
+        self._unmet = dict(successors)
+
+    def number(self, besides: dict[int, int], index: dict[int, int], order: list[int]) -> None:
+        """Number what a state leads to that leads elsewhere only after the minterms in `besides`."""
+        for minterm in [minterm for minterm in self._unmet if minterm not in besides]:
+            self.row[minterm] = _numbered(self._unmet.pop(minterm), index, order)
+
+
 class _Step:
     """One step of the subset construction. A state is the bit set of the positions that may read next.
 
-    Most states of a search (`.*word.*`) contain the first one, so its successors are kept and only the rest is read.
+    Most states of a search (`.*word.*`) have positions in common that read much: those of wide sets, and often those of
+    the first state. What these lead to is kept, and only the rest of a state is read.
     """
 
-    def __init__(self, follow: tuple[int, ...], position_set: tuple[int, ...], parts: Minterms, common: int) -> None:
+    def __init__(self, follow: tuple[int, ...], position_set: tuple[int, ...], parts: Minterms, first: int) -> None:
         self._follow = follow
         self._position_set = position_set
         self._members = parts.members
-        self._common = common
-        self._common_successors = self._extend({}, common)
+        wide = [len(members) > _WIDE for members in parts.members]
+        self._wide = sum(1 << position for position, which in enumerate(position_set) if wide[which])
+        self._first = first
+        self._minterms = parts.count
+        self._known: dict[int, _Shared] = {}
 
-    def successors(self, state: int) -> dict[int, int]:
-        """The positions after each minterm that leads anywhere."""
-        if state & self._common != self._common:
-            return self._extend({}, state)
-        return self._extend(dict(self._common_successors), state & ~self._common)
+    def successors(self, state: int) -> tuple[_Shared, dict[int, int]]:
+        """The part that a state shares with others, and the positions after each minterm that leads elsewhere."""
+        kept = self._wide | self._first if state & self._first == self._first else self._wide
+        part = state & kept
+        if part not in self._known:
+            if len(self._known) == _SHARED_MAX:
+                self._known.clear()
+            self._known[part] = _Shared(self._after(part, {}), self._minterms)
+        shared = self._known[part]
+        return shared, self._after(state & ~kept, shared.successors)
 
-    def _extend(self, successors: dict[int, int], state: int) -> dict[int, int]:
-        """Add what the positions of `state` lead to."""
+    def _after(self, state: int, besides: dict[int, int]) -> dict[int, int]:
+        """What the positions of `state` lead to, together with what each minterm leads to `besides`."""
         by_set: dict[int, int] = {}
         for position in _bits(state):
             which = self._position_set[position]
             by_set[which] = by_set.get(which, 0) | self._follow[position]
+        successors: dict[int, int] = {}
         for which, targets in by_set.items():
             for minterm in self._members[which]:
-                successors[minterm] = successors.get(minterm, 0) | targets
+                known = successors.get(minterm)
+                successors[minterm] = targets | (besides.get(minterm, 0) if known is None else known)
         return successors

@@ -1,4 +1,4 @@
-"""Patterns as trees of five node types, read by Python's own parser: same syntax and same verdicts as `re.fullmatch`.
+"""Patterns as trees of six node types, read by Python's own parser: same syntax and same verdicts as `re.fullmatch`.
 
 Owns the syntax, the flags and the refusals. Knows nothing of automata.
 """
@@ -9,7 +9,7 @@ import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -28,7 +28,10 @@ from compiler.charset import (
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Meter
 
-Node: TypeAlias = "Chars | Concat | Alternation | Repeat | Anchor"
+Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor"
+
+NO_LETTER = -1  # in `Words.before`: a word begins here
+_SHARED_DEPTH_MAX = 32  # of alternatives with common beginnings inside one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,33 @@ class Chars:
     """One character of a set; the empty set matches nothing."""
 
     charset: CharSet
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Any one of several words, as a trie: flat, so that no list of words is too deep or too long to walk.
+
+    letters   the set of characters that each letter of the trie may be; it is reached by one way only
+    before    the letter before each, which has a lower number, NO_LETTER where a word begins
+    ends      the letters at which a word may end
+    nullable  whether the empty text is one of the words
+    """
+
+    letters: tuple[CharSet, ...]
+    before: tuple[int, ...]
+    ends: tuple[int, ...]
+    nullable: bool
+
+    def spelled(self) -> Alternation:
+        """The same, each word written out on its own."""
+        words: list[Node] = [EMPTY] if self.nullable else []
+        for end in self.ends:
+            word, at = list[Node](), end
+            while at != NO_LETTER:
+                word.append(Chars(self.letters[at]))
+                at = self.before[at]
+            words.append(concat(word[::-1]))
+        return Alternation(tuple(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +99,7 @@ class Anchor:
 
 
 EMPTY = Concat(())
+_TICK_EVERY = 64  # words
 _ANCHORS: dict[Any, Anchor] = {
     _constants.AT_BEGINNING: Anchor("start"),
     _constants.AT_BEGINNING_STRING: Anchor("start"),
@@ -147,10 +178,21 @@ class _Reader:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
+        self._literals: dict[tuple[int, int], Chars] = {}
 
     def sequence(self, tree: Any, flags: int, depth: int) -> Node:
         self._meter.charge("nesting_depth_max", depth)
-        return concat([self.node(op, value, flags, depth) for op, value in tree])
+        self._meter.tick()
+        items, literals = [], self._literals
+        for op, value in tree.data:
+            if op is _constants.LITERAL:  # most of most patterns
+                item: Node | None = literals.get((value, flags))
+                if item is None:
+                    item = literals[value, flags] = Chars(_leaf(op, value, flags))
+            else:
+                item = self.node(op, value, flags, depth)
+            items.append(item)
+        return concat(items)
 
     def node(self, op: Any, value: Any, flags: int, depth: int) -> Node:
         if op is _constants.BRANCH:
@@ -228,22 +270,35 @@ def concat(nodes: Sequence[Node]) -> Node:
     """The nodes one after the other, flattened."""
     items: list[Node] = []
     for node in nodes:
-        items.extend(node.items if isinstance(node, Concat) else (node,))
+        if isinstance(node, Concat):
+            items.extend(node.items)
+        else:
+            items.append(node)
     return items[0] if len(items) == 1 else Concat(tuple(items))
 
 
 def alternation(nodes: Sequence[Node]) -> Node:
     """Any one of the nodes. Common beginnings are shared, so that a list of words costs a trie, not their sum."""
-    groups: dict[object, list[tuple[Node, ...]]] = {}
+    return _alternation(nodes, 0)
+
+
+def _alternation(nodes: Sequence[Node], depth: int) -> Node:
+    """`depth`: common beginnings already taken out around these nodes."""
+    words, groups = list[list[CharSet]](), dict[object, list[tuple[Node, ...]]]()
     for number, node in enumerate(nodes):
         items = node.items if isinstance(node, Concat) else (node,)
-        shareable = bool(items) and isinstance(items[0], Chars)
+        word = [item.charset for item in items if isinstance(item, Chars)]
+        if len(word) == len(items):
+            words.append(word)
+            continue
+        shareable = isinstance(items[0], Chars) and depth < _SHARED_DEPTH_MAX
         groups.setdefault(items[0] if shareable else number, []).append(items)
-    branches = tuple(_share(group) for group in groups.values())
-    return branches[0] if len(branches) == 1 else Alternation(branches)
+    branches = [words_node(words)] if words else []
+    branches += [_share(group, depth + 1) for group in groups.values()]
+    return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
 
-def _share(group: Sequence[tuple[Node, ...]]) -> Node:
+def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
     """The alternatives of a group, which begin alike, with their longest common beginning taken out."""
     if len(group) == 1:
         return concat(group[0])
@@ -252,7 +307,35 @@ def _share(group: Sequence[tuple[Node, ...]]) -> Node:
         if not isinstance(column[0], Chars) or any(item != column[0] for item in column[1:]):
             break
         length += 1
-    return concat([*group[0][:length], alternation([concat(items[length:]) for items in group])])
+    return concat([*group[0][:length], _alternation([concat(items[length:]) for items in group], depth)])
+
+
+def words_node(words: Iterable[Sequence[CharSet]], meter: Meter | None = None) -> Node:
+    """Any one of the words, each given by the sets its characters are of; nothing at all without words.
+
+    Raises LimitExceeded over `nfa_positions_max` while it grows.
+    """
+    below: list[dict[CharSet, int]] = [{}]  # the letters after no letter, then after each letter
+    letters, before, ends = list[CharSet](), list[int](), dict[int, None]()
+    for number, word in enumerate(words):
+        if meter and number % _TICK_EVERY == 0:
+            meter.tick()
+            meter.charge("nfa_positions_max", len(before))
+        at = NO_LETTER
+        for one in word:
+            letter = below[at + 1].setdefault(one, len(letters))
+            if letter == len(letters):
+                letters.append(one)
+                before.append(at)
+                below.append({})
+            at = letter
+        ends[at] = None
+    if not ends:
+        return Alternation(())
+    if len(ends) == 1 and all(len(after) < 2 for after in below):  # one word
+        return concat([Chars(one) for one in letters])
+    last = tuple(letter for letter in ends if letter != NO_LETTER)
+    return Words(tuple(letters), tuple(before), last, NO_LETTER in ends)
 
 
 def literal_node(text: str, ignore_case: bool) -> Node:

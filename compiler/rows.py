@@ -9,9 +9,9 @@ import numpy as np
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mix(values: np.ndarray) -> np.ndarray:
-    """splitmix64, elementwise, wrapping modulo 2**64."""
-    z = values + _GOLDEN
+def mix(values: np.ndarray) -> np.ndarray:
+    """splitmix64, elementwise, wrapping modulo 2**64: numbers that stand in no simple relation any more."""
+    z = values.astype(np.uint64) + _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -20,7 +20,7 @@ def _mix(values: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=64)
 def _weights(count: int) -> np.ndarray:
     """Arbitrary but fixed 64-bit weights: uint64 [count]."""
-    return _mix(np.arange(1, count + 1, dtype=np.uint64))
+    return mix(np.arange(1, count + 1, dtype=np.uint64))
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
@@ -29,6 +29,14 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
     A sum of weighted entries modulo 2**64, one pass over the matrix; whoever uses it compares the rows that meet.
     """
     return np.asarray(rows.astype(np.uint64) @ _weights(rows.shape[1]))
+
+
+def hash_sparse_rows(place: np.ndarray, entry: np.ndarray, count: int, width: int) -> np.ndarray:
+    """`hash_rows` of a matrix [count, width] with the entries `entry` at the flat places `place`, ascending, else 0."""
+    weighted = entry.astype(np.uint64) * _weights(width)[place % width]
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighted)])
+    begin = np.searchsorted(place, np.arange(count + 1) * width)
+    return np.asarray(sums[begin[1:]] - sums[begin[:-1]])
 
 
 def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,6 +65,13 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     """A stable sorting order of keys >= 0 [N]; numpy sorts 16-bit keys by radix, many times faster than wider ones."""
     narrow = keys.astype(np.uint16) if keys.size and keys.max() < 1 << 16 else keys
     return np.argsort(narrow, kind="stable")
+
+
+def spread(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the ranges first[i] .. end[i] - 1 [n], one range after the other, and the length of each [n]."""
+    counts = end - first
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - counts), counts), counts
 
 
 def grown(table: np.ndarray, rows: int) -> np.ndarray:

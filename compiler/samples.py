@@ -109,13 +109,14 @@ class Walks:
         found: dict[tuple[int, ...], None] = {}
         for number in range(_DRAWS_PER_TEXT * count):
             if len(found) == count:
-                return tuple(found)
+                break
             spare = _SPARE[number % len(_SPARE)]
             found.setdefault(self._random(draw, self.least_steps + spare))
-        for word in self._in_order(self.least_steps + max(_SPARE)):
-            found.setdefault(word)
-            if len(found) == count:
-                break
+        if len(found) < count:
+            for word in self._in_order(self.least_steps + max(_SPARE)):
+                found.setdefault(word)
+                if len(found) == count:
+                    break
         return tuple(found)
 
     def _random(self, draw: random.Random, longest: int) -> tuple[int, ...]:
@@ -162,8 +163,8 @@ class Walks:
         piece = self._fitting_word(draw, state, word, left)
         if piece:
             return piece
-        after_letter = bool(word) and _is_letter(word[-1])
         allowed = np.flatnonzero(self._row(state).to_go <= left)
+        after_letter = bool(word) and _is_letter(word[-1])
         if after_letter and ord(" ") in allowed:  # the word is complete
             allowed = allowed[[not _is_letter(symbol) for symbol in allowed.tolist()]]
         if self._to_go(state) == 1 and word:  # it is complete without what is no letter
@@ -172,9 +173,11 @@ class Walks:
 
     def _fitting_word(self, draw: random.Random, state: int, word: list[int], left: int) -> list[int]:
         """A word that may stand here, so that the end is at most `left` steps away from here; none where none may."""
+        if not self._spelled:
+            return []
         apart = b" " if word and _is_letter(word[-1]) else b""
         pieces = (apart + piece for piece in draw.sample(_WORDS, _TRIES))
-        return next((list(piece) for piece in pieces if self._fits(state, piece, left)), []) if self._spelled else []
+        return next((list(piece) for piece in pieces if self._fits(state, piece, left)), [])
 
     def _fits(self, state: int, piece: bytes, left: int) -> bool:
         for symbol in piece:

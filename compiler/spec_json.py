@@ -170,7 +170,10 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
     whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "'compact' or 'pretty'")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
-    text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"))
+    try:
+        text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise SpecSyntaxError("the schema holds a number that JSON cannot write", field="json_schema") from None
     return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading(fields))
 
 

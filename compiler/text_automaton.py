@@ -32,8 +32,8 @@ class TextAutomaton:
     symbol_names   a printable name of each symbol of `dfa`
     letter_names   the propositions of each letter; None for one that is no step of the word trace
     dfa_state      int32 [B]: the state of `dfa` in each labeller state between characters, unless it is `letters`
-    text_start     the labeller state an answer is read from. It is the labeller's own start unless one leading space
-                   is allowed, which the labeller's start reads and which is not part of the answer
+    text_start     the labeller state an answer is read from
+    strips_space   whether one leading space, which the labeller's own start reads, is no part of an answer
     """
 
     kind: Literal["words", "characters", "labels"]
@@ -44,6 +44,7 @@ class TextAutomaton:
     letter_names: tuple[tuple[str, ...] | None, ...]
     dfa_state: np.ndarray
     text_start: int
+    strips_space: bool = False
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
@@ -210,7 +211,6 @@ def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
 
 def answer_text(automaton: TextAutomaton, raw: str) -> str:
     """The answer in a generated text: without its one leading space where the constraint allows one before the text."""
-    optional = automaton.text_start != automaton.labeller.start
-    if optional and raw.startswith(" ") and _accepts(automaton, raw[1:]):
+    if automaton.strips_space and raw.startswith(" ") and _accepts(automaton, raw[1:]):
         return raw[1:]
     return raw

@@ -14,15 +14,16 @@ import numpy as np
 
 from compiler.charset import CODE_POINTS, NO_MINTERM, Minterms
 from compiler.limits import Meter
-from compiler.rows import hash_rows, unique_rows
+from compiler.rows import mix, unique_rows
 
 _ASCII_END = 0x80
 _BLOCK = 64  # code points under one last byte; also the fan-out of every other continuation byte
 _CONTINUATIONS = slice(0x80, 0xC0)
 _LEADS = slice(0xC2, 0xF5)  # C0 and C1 would be overlong, F5 and up past the last code point
+_PAIR_BYTES = 24  # what is held for each pair of a row and a block while equal ones are found
 _UNIFORM = 6  # inner states under a row that does the same on all characters outside ASCII
 _CHUNK = 1 << 15  # rows compared at a time, 8 MiB of them
-_BYTE_WEIGHTS = hash_rows(np.arange(_BLOCK).reshape(-1, 1)) | np.uint64(1)
+_BYTE_WEIGHTS = mix(np.arange(_BLOCK)) | np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +81,8 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, meter: Meter) -> ByteT
     outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), meter)
     leads = np.concatenate([leaf[:, layout.two], middle[:, layout.three], outer[:, layout.four]], axis=1)
     ascii_part = wide[:, 1 + parts.of(np.arange(_ASCII_END))]
-    return _assemble(ascii_part, leads[row_of], np.concatenate([leaf_rows, middle_rows, outer_rows]), dead)
+    inner = np.concatenate([leaf_rows, middle_rows, outer_rows])
+    return _assemble(ascii_part, leads[row_of], inner, dead, meter)
 
 
 def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
@@ -104,9 +106,10 @@ def _intern(
     Returns int32 [D, B], the entry -(1 + offset + i) for inner state i of this level or `dead`, and the rows [I, 64].
     """
     count = len(blocks)
+    meter.charge("table_bytes_max", len(values) * count * _PAIR_BYTES)
     weight = np.zeros((values.shape[1], count), dtype=np.uint64)
     np.add.at(weight, (blocks, np.arange(count)[:, None]), _BYTE_WEIGHTS)
-    scattered = hash_rows(values.reshape(-1, 1)).reshape(values.shape)
+    scattered = mix(values)
     hashes = (scattered @ weight).reshape(-1)  # of the row under each pair, without writing the row out
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     meter.tick()
@@ -134,7 +137,7 @@ def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which:
     return all(np.array_equal(rows[which[chunk]], _rows(values, blocks, chunk)) for chunk in chunks)
 
 
-def _assemble(ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int) -> ByteTable:
+def _assemble(ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, meter: Meter) -> ByteTable:
     """One table from boundary rows [S, 128] and [S, 51] (leads C2..F4) and inner rows [I, 64], equal columns merged.
 
     Column 0 is the one that is dead everywhere: the bytes that no UTF-8 holds.
@@ -150,7 +153,9 @@ def _assemble(ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead
     byte_class[:_ASCII_END] = outside_class[1 : 1 + _ASCII_END]
     byte_class[_LEADS] = outside_class[1 + _ASCII_END :]
     byte_class[_CONTINUATIONS] = np.where(inside_class[1:] == 0, 0, columns - 1 + inside_class[1:])
-    table = np.full((states + len(inner), columns - 1 + len(inside_first)), dead, dtype=np.int32)
+    rows, width = states + len(inner), columns - 1 + len(inside_first)
+    meter.charge("table_bytes_max", rows * width * leads.itemsize)
+    table = np.full((rows, width), dead, dtype=np.int32)
     table[:states, :columns] = outside[:, first]
     table[states:, columns:] = inside[:, inside_first[1:]]
     return ByteTable(byte_class, table, states)

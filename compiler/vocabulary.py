@@ -14,17 +14,21 @@ class Trie:
     """A trie of byte strings, in level order. N nodes, node 0 is the root.
 
     levels      per depth the slice of its nodes; level 0 is the root alone
-    parent      int32 [N]
-    byte        uint8 [N]   the byte on the edge from the parent; 0 at the root
-    ids         int32 [M]   the vocabulary ids that the trie spells
-    node        int32 [M]   the node at which each ends
+    parent      int64 [N]    the parent's place in its own level; 0 at the root
+    byte        uint8 [N]    the byte on the edge from the parent; 0 at the root
+    first_child int64 [N+1]  the children of node n are first_child[n] .. first_child[n + 1] - 1
+    ids         int32 [M]    the vocabulary ids that the trie spells, by the node at which they end
+    node        int64 [M]    that node's place in its level
+    first_id    int64 [N+1]  the ids that end at node n stand at first_id[n] .. first_id[n + 1] - 1 of `ids`
     """
 
     levels: tuple[slice, ...]
     parent: np.ndarray
     byte: np.ndarray
+    first_child: np.ndarray
     ids: np.ndarray
     node: np.ndarray
+    first_id: np.ndarray
 
 
 def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
@@ -35,17 +39,29 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
     offset = np.cumsum(lengths) - lengths
     at = np.zeros(len(tokens), dtype=np.int64)
     levels, parents, edge_bytes, nodes = [slice(0, 1)], [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.uint8)], 1
+    children = []
     for depth in range(int(lengths.max()) if len(tokens) else 0):
         active = np.flatnonzero(lengths > depth)
         key = at[active] * 256 + flat[offset[active] + depth]
         found, inverse = np.unique(key, return_inverse=True)
         at[active] = nodes + inverse
+        above = levels[-1]
+        parents.append(found // 256 - above.start)
+        children.append(np.bincount(parents[-1], minlength=above.stop - above.start))
         levels.append(slice(nodes, nodes + len(found)))
-        parents.append(found // 256)
         edge_bytes.append((found % 256).astype(np.uint8))
         nodes += len(found)
+    children.append(np.zeros(levels[-1].stop - levels[-1].start, dtype=np.int64))
+    by_node = np.argsort(at, kind="stable")
+    starts = np.array([level.start for level in levels])
     return Trie(
-        tuple(levels), np.concatenate(parents).astype(np.int32), np.concatenate(edge_bytes), ids, at.astype(np.int32)
+        tuple(levels),
+        np.concatenate(parents),
+        np.concatenate(edge_bytes),
+        1 + np.concatenate([[0], np.cumsum(np.concatenate(children))]),
+        ids[by_node],
+        at[by_node] - starts[np.searchsorted(starts, at[by_node], side="right") - 1],
+        np.concatenate([[0], np.cumsum(np.bincount(at, minlength=nodes))]),
     )
 
 

@@ -9,7 +9,7 @@ import re
 from app.errors import InvalidJson
 
 NESTING_MAX = 64
-INTEGER_DIGITS_MAX = 18
+INTEGER_DIGITS_MAX = 19  # those of a 64-bit number
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -17,7 +17,7 @@ def read_json(data: bytes) -> object:
     """The value of a JSON text that every reader understands alike.
 
     Raises InvalidJson for what is no JSON, and for NaN, infinities, numbers beyond a double, integers beyond
-    18 digits, keys given twice, half surrogate pairs and nesting deeper than 64. The message never quotes the text.
+    19 digits, keys given twice, half surrogate pairs and nesting deeper than 64. The message never quotes the text.
     """
     try:
         value: object = json.loads(

@@ -9,8 +9,11 @@ import pytest
 from compiler.canonical import caller_names, in_caller_names, spec_hash
 from compiler.errors import SpecSyntaxError
 from compiler.meanings import meaning_name
+from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import LtlfSpec, Proposition
 from compiler.spec_json import spec_from_json
+from compiler.text_automaton import check_text
+from compiler.vocabulary import byte_vocabulary
 
 A, B, C = {"regex": "a+"}, {"keywords": ["b"]}, {"max_chars": 9}
 SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -40,6 +43,16 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"dfa": {"start": "s", "accepting": ["t"], "transitions": [{"from": "s", "to": "t", "when": "dog & cat"}]}},
     ),
 ]  # fmt: skip
+
+
+def one(name: str) -> dict[str, Any]:
+    return {"properties": {name: {"const": 1}}, "required": [name]}
+
+
+def schema(**keywords: Any) -> dict[str, Any]:
+    return {"json_schema": keywords}
+
+
 DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"all": [A, B]}, {"any": [A, B]}),
     ({"ltlf": "a U b"}, {"ltlf": "b U a"}),
@@ -56,6 +69,26 @@ DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"json_schema": {}}, {"json_schema": {}, "whitespace": "pretty"}),
     ({"labels": ["a", "b"], "ltlf": "F a"}, {"labels": ["b", "a"], "ltlf": "F a"}),
     ({"labels": ["a", "b"], "ltlf": "F a"}, {"ltlf": "F a"}),
+    (
+        {"json_schema": {"type": "object", "allOf": [one("a")], **one("b"), "maxProperties": 2}},
+        {"json_schema": {"type": "object", **one("b"), "maxProperties": 2, "allOf": [one("a")]}},
+    ),
+    (schema(dependentRequired={"title": ["x"]}), schema()),
+    (schema(dependentRequired={"a": ["b"], "b": ["a"]}), schema(dependentRequired={"b": ["a"], "a": ["b"]})),
+    (
+        {"json_schema": {"$ref": "#/default", "default": {"const": 1}}},
+        {"json_schema": {"$ref": "#/default", "default": {"const": 2}}},
+    ),
+    (
+        {"json_schema": {"properties": {"title": {"const": 1}}}},
+        {"json_schema": {"properties": {"title": {"const": 2}}}},
+    ),
+    ({"keywords": ["zorx"], "inflect": True}, {"keywords": ["ZORX"], "inflect": True}),
+    ({"keywords": ["日"], "inflect": True}, {"keywords": ["日"], "inflect": True, "case_sensitive": True}),
+    (
+        {"ltlf": "F(a) & F(b)", "propositions": {"a": ["dog (case)"], "b": {"words": ["dog"], "case_sensitive": True}}},
+        {"ltlf": "F(b)", "propositions": {"b": {"words": ["dog"], "case_sensitive": True}}},
+    ),
 ]
 
 
@@ -67,6 +100,40 @@ def test_a_constraint_written_differently_has_one_hash(one: dict[str, Any], othe
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=str)
 def test_constraints_of_different_meaning_have_different_hashes(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert spec_hash(spec_from_json(one)) != spec_hash(spec_from_json(other))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "good", "bad"),
+    [
+        (
+            {
+                "ltlf": "F a & F b",
+                "propositions": {"a": ["dog (case)"], "b": {"words": ["dog"], "case_sensitive": True}},
+            },
+            "dog (case)",
+            "dog",
+        ),
+        ({"ltlf": "F a & F b", "propositions": {"a": ["/dog/"], "b": {"regex": "dog"}}}, "a /dog/", "dog"),
+        ({"all": [{"keywords": ["dog~"]}, {"keywords": ["dog"], "inflect": True}]}, "dogs dog~", "dogs"),
+        ({"all": [{"keywords": ["dog"], "inflect": True}, {"keywords": ["dog~"]}]}, "dogs dog~", "dogs"),
+    ],
+)
+def test_meanings_with_names_that_look_alike_stay_apart(constraint: dict[str, Any], good: str, bad: str) -> None:
+    automaton = compile_text(spec_from_json(constraint))
+    assert check_text(automaton, good).satisfied and not check_text(automaton, bad).satisfied
+
+
+def test_what_a_formula_does_not_name_is_neither_shown_nor_kept() -> None:
+    spec = spec_from_json({"ltlf": "F a", "propositions": {"a": ["dog"], "z": ["secret"]}})
+    compiled = compile_spec(spec, byte_vocabulary())
+    assert [word.letters for word in check_text(compiled.text, "secret dog").words] == [(), ("dog",)]
+    assert compiled.spec == spec_from_json({"ltlf": "F a", "propositions": {"a": ["dog"]}})
+
+
+def test_a_proposition_that_cannot_be_read_is_refused_even_where_it_says_nothing() -> None:
+    with pytest.raises(SpecSyntaxError) as refusal:
+        spec_hash(spec_from_json({"all": [{"ltlf": "F a", "propositions": {"z": {"regex": "("}}}]}))
+    assert refusal.value.field == "all.0.propositions.z.regex"
 
 
 def test_a_formula_that_cannot_be_read_is_refused_with_the_place() -> None:

@@ -28,6 +28,13 @@ ANY, LINE, SPACED = {"regex": "(?s:.*)"}, {"regex": "[ab ]*\\."}, {"regex": " ?[
 SHORT, WORDS, SENTENCE = {"max_chars": 3}, {"min_words": 1, "max_words": 2}, {"sentences": 1}
 FORMULA, ENDED = {"ltlf": "G(a -> X b)"}, {"ltlf": "F(b & X eos)"}
 NOTHING = {"ltlf": "G(nomatch | b)"}
+CLASHING = {
+    "dfa": {
+        "start": "s",
+        "accepting": ["s"],
+        "transitions": [{"from": "s", "to": "s"}, {"from": "s", "to": "s", "when": "a"}],
+    }
+}
 COMBINED: list[dict[str, Any]] = [
     {"all": [A, B]},
     {"all": [A, LINE]},
@@ -75,7 +82,7 @@ def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) 
 def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dict[str, Any]) -> None:
     spec = spec_from_json(constraint)
     compiled = compile_spec(spec, byte_vocabulary())
-    stripped = compiled.text.text_start != compiled.text.labeller.start
+    stripped = compiled.text.strips_space
 
     def good(raw: str) -> bool:
         return satisfies(spec, raw) or (stripped and raw.startswith(" ") and satisfies(spec, raw[1:]))
@@ -83,6 +90,18 @@ def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dic
     shortest = next(raw for raw in TEXTS if good(raw))
     assert compiled.tokens.min_tokens == len(shortest) + 1
     assert satisfies(spec, answer_text(compiled.text, shortest))
+
+
+def test_one_leading_space_is_stripped_also_where_the_text_could_begin_with_it() -> None:
+    for constraint in ({"regex": " *b"}, {"all": [{"regex": " *b"}, B]}, {"all": [{"regex": " *b"}, {"max_chars": 4}]}):
+        assert answer_text(compile_text(spec_from_json(constraint)), " b") == "b"
+
+
+def test_a_combination_inside_a_json_string_is_bounded_too() -> None:
+    parts = [{"regex": f"a{number}|b"} for number in range(300)]
+    with pytest.raises(LimitExceeded) as refusal:
+        compile_text(spec_from_json({"json_schema": {"type": "string", "constraint": {"all": parts}}}))
+    assert refusal.value.limit == "parts_max"
 
 
 def test_both_readings_of_a_leading_space_are_followed_where_characters_are_counted() -> None:
@@ -102,6 +121,11 @@ def test_both_readings_of_a_leading_space_are_followed_where_characters_are_coun
         ({"any": [{"not": {"ltlf": "F ("}}]}, "any.0.not.ltlf"),
         ({"all": [A, {"infill": "<|infill_wrod|>"}]}, "all.1.infill"),
         ({"json_schema": {"type": "string", "constraint": {"regex": "a("}}}, "json_schema.constraint.regex"),
+        ({"all": [ANY, {"not": CLASHING}]}, "all.1.not.dfa.transitions.1"),
+        (
+            {"json_schema": {"type": "string", "constraint": {"all": [ANY, CLASHING]}}},
+            "json_schema.constraint.all.1.dfa.transitions.1",
+        ),
     ],
 )
 def test_a_fault_inside_a_combination_names_its_path(constraint: dict[str, Any], field: str) -> None:

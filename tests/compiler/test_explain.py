@@ -46,14 +46,14 @@ LETTERED = {"start": "s", "accepting": ["t"], "transitions": [
     {"from": "s", "to": "s", "text": "abc"}, {"from": "s", "to": "t", "bytes": [[48, 57]]},
 ]}  # fmt: skip
 FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that its first sentence holds
-    "ltlf": ({"ltlf": "F(dog & X(F(cat))) & G(!bird)"}, "satisfies the formula F(dog & X(F(cat))) & G(!bird)"),
+    "ltlf": ({"ltlf": "F(dog & X(F(cat))) & G(!bird)"}, "satisfies the formula “F(dog & X(F(cat))) & G(!bird)”"),
     "eos": (
         {"ltlf": "F(pet & X(eos))", "propositions": {"pet": ["cat", "ice cream"]}},
         "where pet stands for “cat” or “ice cream”",
     ),
-    "regex": ({"regex": r"\d{4}-\d\d-\d\d"}, r"matches the pattern \d{4}-\d\d-\d\d"),
+    "regex": ({"regex": r"\d{4}-\d\d-\d\d"}, r"matches the pattern “\d{4}-\d\d-\d\d”"),
     "cyrillic": ({"regex": "[а-я]+ .{3}\\w{2}"}, "matches the pattern"),
-    "no letters": ({"regex": "[^a-z]{4}", "leading_space": "forbid"}, "matches the pattern [^a-z]{4}"),
+    "no letters": ({"regex": "[^a-z]{4}", "leading_space": "forbid"}, "matches the pattern “[^a-z]{4}”"),
     "keywords": (
         {"keywords": ["dog", ["catch", "catches"], "frisbee"], "ordered": True},
         "mentions dog, then catch (or catches), then frisbee, in this order",
@@ -73,7 +73,7 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that
         "(it is not so that it mentions dog), and it has at most 40 characters",
     ),
     "any": ({"any": [{"keywords": ["dog"]}, {"regex": "[0-9]+"}]}, "it mentions dog, or the whole of it matches"),
-    "not": ({"not": {"regex": ".*"}}, "it is not so that the whole of it matches the pattern .*"),
+    "not": ({"not": {"regex": ".*"}}, "it is not so that the whole of it matches the pattern “.*”"),
     "dfa": ({"dfa": GUARDED}, "over the propositions of the word trace, of 2 states"),
     "dfa over bytes": ({"dfa": LETTERED}, "over the bytes of the text, of 2 states"),
 }
@@ -289,4 +289,25 @@ def test_long_texts_of_callers_are_cut_in_sentences() -> None:
 
 
 def test_control_characters_are_written_out() -> None:
-    assert sentence(RegexSpec("a\x1b\n")) == r"An answer is accepted when the whole of it matches the pattern a\x1b\n."
+    told = sentence(RegexSpec("a\x1b\n"))
+    assert told == r"An answer is accepted when the whole of it matches the pattern “a\x1b\n”."
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"ltlf": "k & last"},
+        {"all": [{"keywords": ["j"]}, {"max_words": 1}]},
+        {"ltlf": "F a", "labels": [*(f"l{number}" for number in range(300)), "a"]},
+    ],
+)
+def test_examples_are_found_at_once_also_where_random_walks_seldom_differ(constraint: dict[str, Any]) -> None:
+    compiled = compile_spec(spec_from_json(constraint), byte_vocabulary())
+    for seed in range(20):
+        assert len(explain(compiled, seed).samples) == 3
+
+
+def test_what_only_a_length_asks_is_no_proposition_of_the_callers() -> None:
+    text = compile_spec(spec_from_json({"all": [{"keywords": ["dog"]}, {"max_words": 3}]}), byte_vocabulary()).text
+    assert [word.letters for word in check_text(text, "a dog").words] == [(), ("dog",)]
+    assert "(a word)" in text.symbol_names and not any("?#" in name for name in text.symbol_names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
 from compiler.labels import check_labels
 from compiler.limits import Limits, Meter
 from compiler.ltlf_syntax import parse_formula
@@ -93,3 +93,9 @@ def test_an_alphabet_too_large_is_refused_by_the_limits_name() -> None:
     with pytest.raises(LimitExceeded) as refusal:
         compile_spec(spec_from_json({"ltlf": "F a0", "labels": [f"a{i}" for i in range(2_000)]}), byte_vocabulary())
     assert refusal.value.limit == "letters_max"
+
+
+def test_labels_make_up_no_sentences() -> None:
+    with pytest.raises(SpecUnsupported) as refusal:
+        compile_spec(spec_from_json({"labels": ["a", "."], "sentences": 1}), byte_vocabulary())
+    assert refusal.value.construct == "sentences"

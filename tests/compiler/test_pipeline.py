@@ -294,7 +294,7 @@ def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character
             "keyword_chars_max",
         ),
         (
-            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex=f"a{{4000}}{i}")) for i in range(3))),
+            LtlfSpec("F p0 & F p1 & F p2", tuple((f"p{i}", Proposition(regex=f"a{{4000}}{i}")) for i in range(3))),
             Limits(),
             "nfa_positions_max",
         ),

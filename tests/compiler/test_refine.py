@@ -7,8 +7,8 @@ import pytest
 
 import compiler.distance
 from compiler.distance import UNREACHABLE, distances
-from compiler.refine import refine, steps_to
-from compiler.rows import distinct, stable_order
+from compiler.refine import refine, steps_along, steps_to
+from compiler.rows import distinct, hash_rows, hash_sparse_rows, spread, stable_order
 
 
 def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:
@@ -30,6 +30,11 @@ def same_partition(left: list[int], right: list[int]) -> bool:
     return len(pairs) == len(set(left)) == len(set(right))
 
 
+def test_a_state_that_loops_is_equal_to_one_that_leads_to_it() -> None:
+    table = np.array([[1, 3], [2, 3], [2, 3], [3, 3], [4, 2]])  # 0 and 1 lead to 2, which loops; 4 only leads to it
+    assert same_partition(refine(table, np.array([0, 0, 0, 1, 0])).tolist(), [0, 0, 0, 1, 2])
+
+
 def chain(states: int) -> tuple[np.ndarray, np.ndarray]:
     """Each state leads on, or to the last one; only the last is apart."""
     table = np.stack([np.minimum(np.arange(states) + 1, states - 1), np.full(states, states - 1)], axis=1)
@@ -46,7 +51,11 @@ def tables(dice: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
             halved = dice.integers(0, states, (states // 2 + 1, columns))
             copied = np.concatenate([halved, halved])[:states]  # many equal states
             ends = (dice.random(states) < 0.05).astype(np.int64)
-            found += [(table, ends) for table in (near, far, copied)]
+            waiting = near.copy()
+            waiting[:, 0] = np.arange(states)  # every state waits for something: a loop each
+            found += [
+                (table, ends) for table in (near, far, copied, waiting, np.concatenate([waiting, waiting])[:states])
+            ]
     return found
 
 
@@ -69,6 +78,8 @@ def test_steps_are_those_of_a_search_from_each_state() -> None:
         for _ in range(len(table)):
             steps = np.minimum(steps, np.minimum(steps[table].min(axis=1) + 1, len(table)))
         assert steps_to(table, ends == 1).tolist() == steps.tolist()
+        source = np.arange(len(table)).repeat(table.shape[1])
+        assert steps_along(source, table.reshape(-1), ends == 1).tolist() == steps.tolist()
 
 
 def plain_distances(
@@ -115,3 +126,18 @@ def test_distinct_values_are_sorted_and_single() -> None:
 def test_the_order_of_keys_is_stable(top: int) -> None:
     keys = np.random.default_rng(1).integers(0, top, 5000) // 7
     assert stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+def test_the_hash_of_a_row_is_the_same_from_its_few_entries() -> None:
+    dice = np.random.default_rng(11)
+    for shape in ((1, 1), (7, 30), (40, 3)):
+        rows = np.where(dice.random(shape) < 0.2, dice.integers(1, 1_000, shape), 0)
+        rows[-1] = 0
+        place = np.flatnonzero(rows)
+        assert hash_sparse_rows(place, rows.reshape(-1)[place], *shape).tolist() == hash_rows(rows).tolist()
+
+
+def test_ranges_are_written_out_one_after_the_other() -> None:
+    numbers, counts = spread(np.array([5, 2, 9]), np.array([8, 2, 10]))
+    assert numbers.tolist() == [5, 6, 7, 9] and counts.tolist() == [3, 0, 1]
+    assert spread(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))[0].tolist() == []

@@ -12,18 +12,21 @@ from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Limits, Meter
 from compiler.regex_syntax import (
     EMPTY,
+    NO_LETTER,
     Alternation,
     Anchor,
     Chars,
     Concat,
     Node,
     Repeat,
+    Words,
     alternation,
     concat,
     has_anchor,
     literal_node,
     parse_pattern,
     space_run_node,
+    words_node,
 )
 
 A, B, C = (Chars(single(ord(char))) for char in "abc")
@@ -40,7 +43,8 @@ def parse(pattern: str, limits: Limits | None = None) -> Node:
         ("a", A),
         ("abc", Concat((A, B, C))),
         ("(a)(?:b)(?P<x>c)", Concat((A, B, C))),
-        ("ab|c", Alternation((Concat((A, B)), C))),
+        ("ab|c", Words((A.charset, B.charset, C.charset), (NO_LETTER, 0, NO_LETTER), (1, 2), False)),
+        ("ab|c+", Alternation((Concat((A, B)), Repeat(C, 1, None)))),
         ("a*", Repeat(A, 0, None)),
         ("a+?", Repeat(A, 1, None)),
         ("(?:ab){2,3}", Repeat(Concat((A, B)), 2, 3)),
@@ -163,12 +167,31 @@ def test_the_parser_warns_nobody() -> None:
 
 def test_words_with_a_common_beginning_share_it() -> None:
     words = alternation([literal_node(word, ignore_case=False) for word in ("ab", "ac", "b")])
-    assert words == Alternation((Concat((A, Alternation((B, C)))), B))
+    letters = (A.charset, B.charset, C.charset, B.charset)
+    assert words == Words(letters, (NO_LETTER, 0, 0, NO_LETTER), (1, 2, 3), False)
+    assert words.spelled() == Alternation((Concat((A, B)), Concat((A, C)), B))
+
+
+def test_a_list_of_words_is_flat_however_it_is_written() -> None:
+    assert alternation([]) == words_node([]) == Alternation(())
+    assert alternation([EMPTY]) == EMPTY and alternation([A, A]) == A
+    assert alternation([EMPTY, A]) == Words((A.charset,), (NO_LETTER,), (0,), True)
+    assert alternation([B, concat([A, Repeat(B, 0, 1)]), C]) == Alternation(
+        (Words((B.charset, C.charset), (NO_LETTER, NO_LETTER), (0, 1), False), Concat((A, Repeat(B, 0, 1))))
+    )
+
+
+def test_alternatives_that_begin_alike_share_what_they_begin_with() -> None:
+    optional = Repeat(B, 0, 1)
+    shared = alternation([concat([A, C, optional]), concat([A, B, optional])])
+    assert shared == Concat((A, Alternation((Concat((C, optional)), Concat((B, optional))))))
 
 
 def test_an_alternation_of_ever_longer_words_is_built_without_deep_recursion() -> None:
-    words = alternation([literal_node("a" * length, ignore_case=False) for length in range(1, 91)])
-    assert words != EMPTY
+    words = alternation([literal_node("a" * length, ignore_case=False) for length in range(1, 1_500)])
+    assert isinstance(words, Words) and len(words.letters) == 1_499
+    tails = [concat([literal_node("a" * length, ignore_case=False), Repeat(B, 0, 1)]) for length in range(1, 300)]
+    assert alternation(tails) != EMPTY
 
 
 def test_concatenation_is_flat() -> None:

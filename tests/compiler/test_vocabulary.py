@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,17 @@ def test_the_trie_spells_each_token_once() -> None:
     spelled: dict[int, bytes] = {}
     for trie in (vocabulary.outer_trie, vocabulary.inner_trie):
         texts = [b""]
-        for node in range(1, len(trie.parent)):
-            texts.append(texts[trie.parent[node]] + bytes([trie.byte[node]]))
-        assert sum(level.stop - level.start for level in trie.levels) == len(trie.parent)
-        spelled.update({int(number): texts[node] for number, node in zip(trie.ids, trie.node, strict=True)})
+        for above, level in pairwise(trie.levels):
+            for node in range(level.start, level.stop):
+                parent = above.start + trie.parent[node]
+                assert trie.first_child[parent] <= node < trie.first_child[parent + 1]
+                texts.append(texts[parent] + bytes([trie.byte[node]]))
+        assert len(texts) == len(trie.parent) == trie.first_child[-1]
+        for level in trie.levels:
+            for node in range(level.start, level.stop):
+                ends = slice(trie.first_id[node], trie.first_id[node + 1])
+                assert (trie.node[ends] == node - level.start).all()
+                spelled.update(dict.fromkeys(trie.ids[ends].tolist(), texts[node]))
     assert spelled == {number: token for number, token in enumerate(tokens) if token}
     assert set(vocabulary.inner_trie.ids.tolist()) == {5, 8}
 
