@@ -22,7 +22,7 @@ from compiler.spec import Proposition
 from compiler.utf8 import inner_estimate
 from compiler.words import WordTransducer, word_transducer
 
-_INNER_STATES_MAX = 2_500  # of a labeller's states inside characters, before its tables cost more than letters do
+_INNER_STATES_MAX = 4_000  # of a labeller's states inside characters, before its tables cost more than letters do
 LetterDfa = Callable[[Sequence[frozenset[str]], Meter], Dfa]
 
 

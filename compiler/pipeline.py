@@ -29,7 +29,6 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.unspellable import missing_characters
 from compiler.vocabulary import Vocabulary
 
-
 _OURS = {  # the names of our own propositions, as people read them
     meaning_name(STEP): "(a word)",
     meaning_name(SENTENCE_END): "(the end of a sentence)",

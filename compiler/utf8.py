@@ -21,7 +21,6 @@ _BLOCK = 64  # code points under one last byte; also the fan-out of every other 
 _CONTINUATIONS = slice(0x80, 0xC0)
 _LEADS = slice(0xC2, 0xF5)  # C0 and C1 would be overlong, F5 and up past the last code point
 _PAIR_BYTES = 24  # what is held for each pair of a row and a block while equal ones are found
-_UNIFORM = 6  # inner states under a row that does the same on all characters outside ASCII
 _CHUNK = 1 << 15  # rows compared at a time, 8 MiB of them
 _BYTE_WEIGHTS = mix(np.arange(_BLOCK)) | np.uint64(1)
 
@@ -86,14 +85,12 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, meter: Meter) -> ByteT
 
 
 def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
-    """About how many inner states `expand` makes of a table [S, M]: few for a row that has one entry outside ASCII."""
+    """About how many inner states `expand` makes for the rows of a table [S, M] that differ outside ASCII."""
     layout, column = _layout(parts)
     used = np.unique(column[column > 0]) - 1
-    first, _ = unique_rows(table[:, used])
-    rows = table[first][:, used]
-    mixed = int((rows != rows[:, :1]).any(axis=1).sum())
-    blocks = len(layout.leaves) + len(layout.middle) + len(layout.outer)
-    return mixed * blocks + (len(rows) - mixed) * _UNIFORM
+    rows = table[:, used]
+    mixed = rows[(rows != rows[:, :1]).any(axis=1)]
+    return len(unique_rows(mixed)[0]) * (len(layout.leaves) + len(layout.middle) + len(layout.outer))
 
 
 def _intern(

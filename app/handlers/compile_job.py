@@ -28,6 +28,7 @@ from compiler.codec import decode, encode
 from compiler.engines import Engines, open_engines
 from compiler.errors import CompileError
 from compiler.explain import explain
+from compiler.json_formats import FORMATS
 from compiler.limits import Limits, Meter
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
@@ -41,6 +42,9 @@ _WARM_UP: tuple[dict[str, object], ...] = (  # between them they ask for every t
     {"ltlf": "F dog & G(cat -> X ball)", "propositions": {"cat": {"regex": r"(?i)c\w+"}, "dog": ["dog", "a dog"]}},
     {"keywords": [["dog"], ["ball"]], "ordered": True, "case_sensitive": True},
     {"keywords": ["dog"], "inflect": True},
+    {"json_schema": {"type": "object", "properties": {
+        **{name: {"type": "string", "format": name} for name in sorted(FORMATS)}, "n": {"type": "number", "minimum": 0},
+    }}},
 )
 _REHEARSAL: dict[str, object] = {"regex": "ab"}
 
