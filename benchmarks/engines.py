@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.engine import WARM_UP, Engine, Figures, Masks, read_vocabulary
 from benchmarks.peers import Llguidance, OutlinesCore, XGrammar
 from benchmarks.suite import Expression
+from compiler.json_formats import FORMATS
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
@@ -51,7 +52,12 @@ class Ours:
         self.eos = self._vocabulary.eos_ids[0]
 
     def warm_up(self) -> None:
-        for constraint in ({"keywords": ["umbrella", "violin"]}, {"regex": rf"(?i){WARM_UP}[\w\d\s]"}):
+        formats = {name: {"type": "string", "format": name} for name in sorted(FORMATS)}
+        for constraint in (
+            {"keywords": ["umbrella", "violin"]},
+            {"regex": rf"(?i){WARM_UP}[\w\d\s]"},
+            {"json_schema": {"type": "object", "properties": formats}},
+        ):
             self.compile(Expression("constraint", json.dumps(constraint)))
 
     def compile(self, expression: Expression) -> OurMasks:
