@@ -20,6 +20,7 @@ Series = dict[int, dict[str, list[float]]]  # by size, then by figure: one value
 Law = Literal["power", "factor"]
 _FIGURES = {"ms": 1.0, "table_bytes": float(MIB), "peak_bytes": float(MIB)}
 _WORDS = {"ms": "time", "table_bytes": "tables", "peak_bytes": "peak memory"}
+_COUNTED_MAX = 1_000
 _LEAST_POINTS = 3
 
 
@@ -51,7 +52,8 @@ def fitted(sizes: list[int], values: list[float]) -> tuple[Law, float]:
     logs = [math.log(value) for value in values]
     exponent, power_error = _line([math.log(size) for size in sizes], logs)
     rate, factor_error = _line([float(size) for size in sizes], logs)
-    return ("power", exponent) if power_error <= factor_error else ("factor", math.exp(rate))
+    few = sizes[-1] <= _COUNTED_MAX  # of a vocabulary's 200,000 ids nobody adds one at a time
+    return ("factor", math.exp(rate)) if few and factor_error < power_error else ("power", exponent)
 
 
 def law_in_words(sizes: list[int], values: list[float]) -> str:
