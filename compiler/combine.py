@@ -15,7 +15,8 @@ import numpy as np
 from compiler import char_dfa, products
 from compiler.char_dfa import CharDfa
 from compiler.dfa import Dfa, complement, minimize
-from compiler.joint import Joint, Letters, joint_transducer, letter_by_letter
+from compiler.errors import LimitExceeded
+from compiler.joint import Joint, Letters, Spelling, joint_transducer, letter_by_letter, spelled_words
 from compiler.limits import Meter
 from compiler.meanings import EOS, NOMATCH, normalised
 from compiler.spec import Proposition
@@ -23,6 +24,7 @@ from compiler.utf8 import inner_estimate
 from compiler.words import WordTransducer, word_transducer
 
 _INNER_STATES_MAX = 4_000  # of a labeller's states inside characters, before its tables cost more than letters do
+_JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has some for its words anyway
 LetterDfa = Callable[[Sequence[frozenset[str]], Meter], Dfa]
 
 
@@ -112,15 +114,35 @@ def combine(tree: Part, meter: Meter) -> Combined:
         )
     found = [] if rest is None else _leaves(rest)
     asked = [leaf.texts for leaf in found if isinstance(leaf, CharLeaf)]
+    texts = [leaf.texts for leaf in _leaves(root) if isinstance(leaf, CharLeaf)]
     word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
     words = _word_trace(word_leaves, meter)
     counted = any(isinstance(leaf, SizeLeaf) for leaf in found)
-    joint = joint_transducer(words, required, asked, counted, leading_space, meter)
-    letters = NO_LETTERS if rest is None else minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
+    narrow = _narrow(lambda: joint_transducer(words, required, asked, counted, leading_space, meter), bool(texts))
+    if narrow is None:
+        required = None
+        joint, spelling = spelled_words(words, texts, leading_space, meter)
+        letters = minimize(_Spelled(joint.letters, texts, spelling, meter).dfa(root), meter)
+    else:
+        joint = narrow
+        letters = NO_LETTERS if rest is None else minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
     with_nomatch = any(leaf.with_nomatch for leaf in word_leaves)
     ours = {name for leaf in word_leaves if leaf.ours for name in leaf.propositions}
     ours -= {name for leaf in word_leaves if not leaf.ours for name in leaf.propositions}
     return Combined(joint, letters, required, with_nomatch, frozenset(ours), False, leading_space)
+
+
+def _narrow(build: Callable[[], Joint], spellable: bool) -> Joint | None:
+    """The joint transducer, or None where it would be too large and its whole-text constraints can be spelled out."""
+    try:
+        joint = build()
+    except LimitExceeded as error:
+        if spellable and error.limit in ("dfa_states_max", "table_bytes_max"):
+            return None
+        raise
+    transducer = joint.transducer
+    wide = inner_estimate(transducer.next_state, transducer.minterms) > _JOINT_INNER_STATES_MAX
+    return None if spellable and wide else joint
 
 
 def _is_wide(texts: CharDfa) -> bool:
@@ -285,7 +307,8 @@ class _Verdict:
         self._meter.charge("dfa_states_max", most + 2)
         states = np.arange(most + 2, dtype=np.int32)
         table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
-        symbol_class = (np.arange(len(self._letters)) == self._letters.character).astype(np.int32)
+        symbol_class = np.zeros(len(self._letters), dtype=np.int32)
+        symbol_class[self._letters.characters] = 1
         return Dfa(symbol_class, table, states <= most)
 
     def _met(self, reading: int, asked: int | None) -> Dfa:
@@ -296,3 +319,29 @@ class _Verdict:
         symbol_class[first:] = [1 + (met is not None and (asked is None or met[asked])) for met in outcomes]
         table = np.array([[0, 0, 1], [1, 0, 1]], dtype=np.int32)  # what came before does not matter
         return Dfa(symbol_class, table, np.array([False, True]))
+
+
+class _Spelled(_Verdict):
+    """The same where characters are letters: a whole-text constraint reads them itself."""
+
+    def __init__(self, letters: Letters, texts: Sequence[CharDfa], spelling: Spelling, meter: Meter) -> None:
+        super().__init__(letters, texts, meter)
+        self._texts, self._spelling = texts, spelling
+
+    def _met(self, reading: int, asked: int | None) -> Dfa:
+        """The constraint over the characters' letters; or, of none, whether there is a text to be read this way."""
+        symbol_class = np.zeros(len(self._letters), dtype=np.int32)
+        characters = self._letters.characters
+        if asked is None:
+            if self._letters.stripped:
+                symbol_class[characters.stop - 1] = 1
+            table = np.array([[0, 1], [1, 1]], dtype=np.int32)
+            return Dfa(symbol_class, table, np.array([reading == 0, True]))
+        own, dfa = self._spelling.own[asked], self._texts[asked].dfa
+        read = dfa.symbol_class[own].tolist()
+        if self._letters.stripped:  # the reading without the space passes over it
+            read.append(dfa.next_state.shape[1] if reading else read[self._spelling.space])
+        symbol_class[:] = dfa.next_state.shape[1]
+        symbol_class[characters] = read
+        stay = np.arange(dfa.states, dtype=dfa.next_state.dtype)
+        return Dfa(symbol_class, np.column_stack([dfa.next_state, stay]), dfa.accepting, dfa.start)

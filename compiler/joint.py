@@ -31,24 +31,27 @@ class Letters:
     """The letters of a joint transducer, numbered in this order.
 
     units     what can hold at a unit of the word trace, `eos` among them
-    counted   whether one letter follows, which each character emits
+    counted   how many letters of characters follow, of which each character emits one: none, one for all characters, or
+              one for each class of them
+    stripped  whether one more follows, for a space before the raw text's first character
     verdicts  then one letter for each outcome of the whole-text constraints, the last of every text where any is asked:
               for each reading of the text None where the required one is not met, else which asked ones are
     readings  2 where a raw text that begins with a space may be read with that space (0) or without it (1), else 1
     """
 
     units: tuple[frozenset[str], ...]
-    counted: bool
+    counted: int
     verdicts: tuple[Outcome, ...]
     readings: int = 1
+    stripped: bool = False
 
     def __len__(self) -> int:
-        return len(self.units) + self.counted + len(self.verdicts)
+        return len(self.units) + self.counted + self.stripped + len(self.verdicts)
 
     @property
-    def character(self) -> int:
-        """The letter of a character."""
-        return len(self.units)
+    def characters(self) -> slice:
+        """The letters of which each character emits one."""
+        return slice(len(self.units), len(self.units) + self.counted + self.stripped)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +140,53 @@ def letter_by_letter(texts: CharDfa, leading_space: bool, meter: Meter) -> tuple
     letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), meter)
     nowhere = np.zeros(0, dtype=np.int32)
     return Joint(transducer, len(next_state) - 1, 1, nowhere, Letters((), False, ())), letters
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spelling:
+    """The classes of characters that letters tell apart, for some whole-text constraints.
+
+    own    for each constraint its minterm of each class: int64 [C]
+    space  the class of the space
+    """
+
+    own: tuple[np.ndarray, ...]
+    space: int
+
+
+def spelled_words(
+    words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, meter: Meter
+) -> tuple[Joint, Spelling]:
+    """The word trace alone, each character emitting its class as well: whole-text constraints are then read as letters.
+
+    For combinations whose joint transducer would have very many states. Raises what `joint_transducer` does.
+    """
+    base = words or _silent()
+    classes, own = common_minterms([part.minterms for part in texts])
+    classes, old = space_apart(classes)
+    parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
+    first, strings = len(base.letters), list[tuple[int, ...]]([()])
+    pairs = base.transducer.emission[:, mine].astype(np.int64) * classes.count + of_class
+    distinct, which = np.unique(pairs, return_inverse=True)
+    for string, letter in (divmod(pair, classes.count) for pair in distinct.tolist()):
+        strings.append((*base.transducer.strings[string], first + letter))
+    next_state, emission = base.transducer.next_state[:, mine], 1 + which.reshape(pairs.shape).astype(np.int32)
+    flush = np.array([NO_END if end == NO_END else len(strings) + end for end in base.transducer.flush.tolist()])
+    strings += base.transducer.strings
+    start = base.start
+    if leading_space:
+        space = parts.word(SPACE)[0]
+        strings.append((first + classes.count,))
+        next_state, emission = np.vstack([next_state, next_state[start]]), np.vstack([emission, emission[start]])
+        flush = np.append(flush, flush[start])
+        emission[-1, space] = len(strings) - 1
+        start = len(flush) - 1
+    emission[next_state == DEAD] = _EMPTY
+    whole = CharTransducer(next_state, emission, flush.astype(np.int32), tuple(strings), parts)
+    smaller, number = minimize_transducer(whole, meter)
+    letters = Letters(base.letters, classes.count, (), 1 + leading_space, leading_space)
+    joint = Joint(smaller, int(number[start]), int(number[base.start]), np.zeros(0, dtype=np.int32), letters)
+    return joint, Spelling(tuple(mine[old] for mine in own), classes.word(SPACE)[0])
 
 
 class _Reader:

@@ -161,7 +161,7 @@ def _symbol_names(letters: Letters, letter_names: tuple[tuple[str, ...] | None, 
     kinds = (sorted(_OURS[name] for name in letter & _OURS.keys()) for letter in letters.units)
     units = zip((letter for letter in letter_names if letter is not None), kinds, strict=True)
     names = [", ".join((*held, *kind)) or "other" for held, kind in units]
-    names += ["(a character)"] * letters.counted
+    names += ["(a character)"] * letters.counted + ["(a leading space)"] * letters.stripped
     names += [f"(end: {_shown_outcome(outcome)})" for outcome in letters.verdicts]
     return tuple(names)
 

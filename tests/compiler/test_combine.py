@@ -62,6 +62,15 @@ COMBINED: list[dict[str, Any]] = [
 TEXTS = ["".join(text) for length in range(6) for text in itertools.product("ab. ", repeat=length)]
 
 
+@pytest.fixture(params=["side by side", "letter by letter"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to read a combination: the second is that of large ones."""
+    if request.param == "letter by letter":
+        monkeypatch.setattr(combine, "_JOINT_INNER_STATES_MAX", -1)
+        monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_a_combination_accepts_exactly_the_texts_that_the_definitions_combine_to(constraint: dict[str, Any]) -> None:
     spec = spec_from_json(constraint)
@@ -70,6 +79,7 @@ def test_a_combination_accepts_exactly_the_texts_that_the_definitions_combine_to
         assert check_text(automaton, text).satisfied == satisfies(spec, text), text
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
     spec, meter = spec_from_json(constraint), Meter(Limits())
@@ -78,6 +88,7 @@ def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) 
         assert texts.accepts(text) == satisfies(spec, text), text
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dict[str, Any]) -> None:
     spec = spec_from_json(constraint)
@@ -92,6 +103,7 @@ def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dic
     assert satisfies(spec, answer_text(compiled.text, shortest))
 
 
+@pytest.mark.usefixtures("way")
 def test_one_leading_space_is_stripped_also_where_the_text_could_begin_with_it() -> None:
     for constraint in ({"regex": " *b"}, {"all": [{"regex": " *b"}, B]}, {"all": [{"regex": " *b"}, {"max_chars": 4}]}):
         assert answer_text(compile_text(spec_from_json(constraint)), " b") == "b"
@@ -104,6 +116,7 @@ def test_a_combination_inside_a_json_string_is_bounded_too() -> None:
     assert refusal.value.limit == "parts_max"
 
 
+@pytest.mark.usefixtures("way")
 def test_both_readings_of_a_leading_space_are_followed_where_characters_are_counted() -> None:
     spec = spec_from_json({"all": [{"regex": "(?s:.*)a(?s:.*)"}, {"max_chars": 3}]})
     tokens = compile_spec(spec, byte_vocabulary()).tokens
