@@ -118,31 +118,38 @@ def combine(tree: Part, meter: Meter) -> Combined:
     word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
     words = _word_trace(word_leaves, meter)
     counted = any(isinstance(leaf, SizeLeaf) for leaf in found)
-    narrow = _narrow(lambda: joint_transducer(words, required, asked, counted, leading_space, meter), bool(texts))
-    if narrow is None:
-        required = None
-        joint, spelling = spelled_words(words, texts, leading_space, meter)
-        letters = minimize(_Spelled(joint.letters, texts, spelling, meter).dfa(root), meter)
-    else:
-        joint = narrow
-        letters = NO_LETTERS if rest is None else minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
+    try:
+        joint = joint_transducer(words, required, asked, counted, leading_space, meter)
+    except LimitExceeded as error:
+        if not _may_be_spelled(error, texts):
+            raise
+        joint = None
+    if joint is None or (texts and _is_wide_joint(joint)):
+        try:
+            spelled, spelling = spelled_words(words, texts, leading_space, meter)
+            letters = minimize(_Spelled(spelled.letters, texts, spelling, meter).dfa(root), meter)
+            joint, required, rest = spelled, None, None
+        except LimitExceeded as error:
+            if joint is None or not _may_be_spelled(error, texts):
+                raise
+    if rest is not None:
+        letters = minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
+    elif required is not None:
+        letters = NO_LETTERS
     with_nomatch = any(leaf.with_nomatch for leaf in word_leaves)
     ours = {name for leaf in word_leaves if leaf.ours for name in leaf.propositions}
     ours -= {name for leaf in word_leaves if not leaf.ours for name in leaf.propositions}
     return Combined(joint, letters, required, with_nomatch, frozenset(ours), False, leading_space)
 
 
-def _narrow(build: Callable[[], Joint], spellable: bool) -> Joint | None:
-    """The joint transducer, or None where it would be too large and its whole-text constraints can be spelled out."""
-    try:
-        joint = build()
-    except LimitExceeded as error:
-        if spellable and error.limit in ("dfa_states_max", "table_bytes_max"):
-            return None
-        raise
+def _may_be_spelled(error: LimitExceeded, texts: Sequence[CharDfa]) -> bool:
+    """Whether the limit is one of size, which the other way to read whole-text constraints may keep to."""
+    return bool(texts) and error.limit in ("dfa_states_max", "table_bytes_max")
+
+
+def _is_wide_joint(joint: Joint) -> bool:
     transducer = joint.transducer
-    wide = inner_estimate(transducer.next_state, transducer.minterms) > _JOINT_INNER_STATES_MAX
-    return None if spellable and wide else joint
+    return inner_estimate(transducer.next_state, transducer.minterms) > _JOINT_INNER_STATES_MAX
 
 
 def _is_wide(texts: CharDfa) -> bool:
