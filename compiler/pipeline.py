@@ -49,9 +49,10 @@ def compile_text(
     """
     meter = Meter(limits, cancelled)
     with naming_conflicts(spec, engines, meter):
-        if isinstance(spec, LabelsSpec):
-            return _compile_labels(spec, engines, meter)[0]
-        text = _compile_text(spec, engines, meter)
+        read = _read(spec, meter)
+        if isinstance(read, LabelsSpec):
+            return _compile_labels(read, engines, meter)[0]
+        text = _compile_text(read, engines, meter)
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return text
@@ -71,21 +72,27 @@ def compile_spec(
     """
     meter = Meter(limits, cancelled)
     with naming_conflicts(spec, engines, meter):
-        if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
-            text, tokens = _compile_labels(spec, engines, meter)
-            return Compiled(trimmed(spec, meter), text, tokens, _label_distances(text, tokens), vocabulary.fingerprint)
-        text = _compile_text(spec, engines, meter)
+        read = _read(spec, meter)
+        if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
+            text, tokens = _compile_labels(read, engines, meter)
+            return Compiled(read, text, tokens, _label_distances(text, tokens), vocabulary.fingerprint)
+        text = _compile_text(read, engines, meter)
         tokens = lift(text.labeller, text.letters, vocabulary, meter)
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, meter)
-        return Compiled(trimmed(spec, meter), text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
+        return Compiled(read, text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
+
+
+def _read(spec: Spec, meter: Meter) -> Spec:
+    """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
+    check_limits(spec, meter.limits)
+    return trimmed(spec, meter)
 
 
 def _compile_labels(spec: LabelsSpec, engines: Engines, meter: Meter) -> tuple[TextAutomaton, TokenAutomaton]:
-    check_limits(spec, meter.limits)
     if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
         raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
-    text, tokens = label_automata(part_of(trimmed(spec.part, meter), engines, meter), spec.labels, meter)
+    text, tokens = label_automata(part_of(spec.part, engines, meter), spec.labels, meter)
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
     return text, tokens
@@ -98,8 +105,7 @@ def _label_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int |
 
 
 def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
-    check_limits(spec, meter.limits)
-    combined = combine(part_of(trimmed(spec, meter), engines, meter), meter)
+    combined = combine(part_of(spec, engines, meter), meter)
     joint, letters = combined.joint, combined.letters
     labeller = to_labeller(joint.transducer, joint.start, meter)
     letter_names = _letter_names(joint.letters, combined)
