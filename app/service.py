@@ -123,8 +123,8 @@ class Service:
         await self._require_worker("generate")
         timeout_s = self._timeout(order.timeout_s)
         async with _deadline(timeout_s):
-            job, compiled, result = await self._generated(order, time.time() + timeout_s)
-        spec = order.spec or (await self.automaton(compiled.automaton)).spec  # by hash alone: as it was first written
+            compiled, spec = await self._automaton_of(order)
+            job, compiled, result = await self._generated(order, compiled, time.time() + timeout_s)
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         result = _in_caller_names(result, names)
         return GenerateAnswer(job.id, compiled, result, (time.perf_counter() - started) * 1000)
@@ -189,9 +189,8 @@ class Service:
         return tuple(reasons)
 
     async def _generated(
-        self, order: GenerateOrder, deadline: float
+        self, order: GenerateOrder, compiled: CompileResult, deadline: float
     ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
-        compiled = await self._automaton_of(order)
         try:
             return await self._decoded(order, compiled, deadline)
         except JobFailed as failed:
@@ -208,13 +207,14 @@ class Service:
         job = _generate_job(order, compiled.automaton, deadline)
         return job, compiled, await self._run("generate", job.id, job, GenerateResult)
 
-    async def _automaton_of(self, order: GenerateOrder) -> CompileResult:
+    async def _automaton_of(self, order: GenerateOrder) -> tuple[CompileResult, Spec]:
+        """What was compiled, and the constraint: the caller's, or by hash alone as it was first written."""
         if order.spec is not None:
-            return await self._compiled(order.spec)
+            return await self._compiled(order.spec), order.spec
         assert order.automaton is not None
         stored = await self.automaton(order.automaton)
         _require_text(stored.spec)
-        return summary(order.automaton, stored, cached=True, compile_ms=0.0)
+        return summary(order.automaton, stored, cached=True, compile_ms=0.0), stored.spec
 
     async def _compiled(self, spec: Spec) -> CompileResult:
         """The constraint's sizes, from the store or by a job that all callers of the same constraint share."""
