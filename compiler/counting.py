@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from compiler.dfa import Dfa, minimize, product
+from compiler.dfa import Dfa, minimize
 from compiler.limits import Meter
+from compiler.products import intersection
 from compiler.rows import unique_rows
 
 Bounds: TypeAlias = tuple[int, int | None]  # at least, and at most where there is a bound
@@ -86,7 +87,7 @@ def keyword_counts_dfa(
     if not capped:
         return chain
     most = _counts(holds[capped], [(0, bounds[number][1]) for number in capped], meter)
-    return minimize(product(chain, most, np.logical_and, meter.limits), meter)
+    return intersection([chain, most], meter)
 
 
 def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

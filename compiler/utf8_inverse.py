@@ -10,8 +10,9 @@ import numpy as np
 
 from compiler.char_dfa import CharDfa
 from compiler.charset import CODE_POINTS, NO_MINTERM, SURROGATES, Minterms
-from compiler.dfa import Dfa, live_states, minimize, product
+from compiler.dfa import Dfa, live_states, minimize
 from compiler.limits import Meter
+from compiler.products import intersection
 from compiler.rows import unique_rows
 
 _BYTES = 256
@@ -44,7 +45,7 @@ def by_characters(dfa: Dfa, meter: Meter) -> CharDfa:
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` (of the distinct functions) or `compile_s_max`.
     """
-    valid = minimize(product(dfa, _utf8_dfa(), np.logical_and, meter.limits), meter)
+    valid = intersection([dfa, _utf8_dfa()], meter)
     over_bytes = valid.next_state[:, valid.symbol_class]  # [S, 256]
     live = live_states(valid)
     # a live state lies between characters where the text may end or a character may begin
