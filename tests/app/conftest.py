@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from app.main import create_app
+from app.sandbox.process import Sandbox
 from app.settings import Settings
+from compiler.spec import Spec
+from compiler.spec_json import spec_from_json
 
 READY_S_MAX = 60.0
 
@@ -61,3 +64,17 @@ def unspelling_client(tmp_path: Path, captions_dir: Path) -> Iterator[TestClient
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         wait_for_compiler(client)
         yield client
+
+
+@pytest.fixture
+def compiles(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """The constraints that were really compiled."""
+    seen: list[Spec] = []
+    whole = Sandbox.run
+
+    def counted(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+        seen.append(spec_from_json(json.loads(request)["spec"]))
+        return whole(sandbox, request, cancelled)
+
+    monkeypatch.setattr(Sandbox, "run", counted)
+    return seen

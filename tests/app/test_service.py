@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -17,14 +16,12 @@ from app.handlers.base import Context, Handler, OpenHandler
 from app.jobs import CompileResult, GenerateJob, Job, Progress, Result, failure_of
 from app.keys import automaton_hash, automaton_key
 from app.model_files import open_model_files
-from app.sandbox.process import Sandbox
 from app.service import GenerateOrder, Service
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker import serve
 from compiler.errors import LimitExceeded
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
-from compiler.spec_json import spec_from_json
 from decoding.errors import BudgetTooSmall
 from tests.app import fake_handlers
 
@@ -49,20 +46,6 @@ async def running(
         yield service, store
         for task in tasks:
             task.cancel()
-
-
-@pytest.fixture
-def compiles(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
-    """The constraints that were really compiled."""
-    seen: list[Spec] = []
-    whole = Sandbox.run
-
-    def counted(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
-        seen.append(spec_from_json(json.loads(request)["spec"]))
-        return whole(sandbox, request, cancelled)
-
-    monkeypatch.setattr(Sandbox, "run", counted)
-    return seen
 
 
 def test_500_callers_of_one_cold_constraint_compile_it_once(captions_dir: Path, compiles: list[Spec]) -> None:
