@@ -183,7 +183,10 @@ def number_dfa(facts: NumberFacts, spelling: Spelling) -> Dfa:
 
 
 def spellings(values: Iterable[int | float | Decimal]) -> list[str]:
-    """Every text of each value: 2 is 2 and 2.0 and 2.00; one that needs more digits than we write has one text."""
+    """Every text of each value: 2 is 2 and 2.0 and 2.00; one that needs more digits than we write has one text.
+
+    A whole number of more digits that a double holds exactly may still end in one ".0", as others print it.
+    """
     texts: dict[str, None] = {}
     for value in values:
         exact = as_decimal(value)
@@ -198,6 +201,8 @@ def spellings(values: Iterable[int | float | Decimal]) -> list[str]:
             texts.update(dict.fromkeys(f"{sign}{whole}.{part}{'0' * count}" for count in zeros))
             if not part:
                 texts[f"{sign}{whole}"] = None
+            if digits >= DIGITS_MAX and not part and int(float(whole)) == int(whole):
+                texts[f"{sign}{whole}.0"] = None
     return list(texts)
 
 

@@ -14,7 +14,7 @@ class Limits:
     """Caps on what one compilation may use; the unit is in each name."""
 
     formula_chars_max: int = 4_096
-    pattern_chars_max: int = 16_384
+    pattern_chars_max: int = 32_768
     keyword_chars_max: int = 16_384  # of all keywords, and of all words of propositions, together
     choice_chars_max: int = 65_536
     template_chars_max: int = 8_192

@@ -108,8 +108,10 @@ class TokenAutomaton:
         """The state after one token of each class: int64 [C]."""
         labeller_state, letter_state = divmod(state, self.letter_states)
         edge = self.edges(labeller_state)
-        letters = self.function[self.edge_function[edge], letter_state]
-        return np.asarray(self.edge_target[edge].astype(np.int64) * self.letter_states + letters)
+        if self.letter_states == 1:  # no letters: an edge is where it leads to
+            return self.edge_target.take(edge).astype(np.int64)
+        letters = self.function[:, letter_state].take(self.edge_function.take(edge))
+        return np.asarray(self.edge_target.take(edge).astype(np.int64) * self.letter_states + letters)
 
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""

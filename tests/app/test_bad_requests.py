@@ -17,7 +17,7 @@ from app.api import body as body_module
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "bad_requests.toml").read_text(encoding="utf-8"))["case"]
 FILLINGS = {
     "$LONG_FORMULA": "F(dog) & " * 500 + "F(dog)",
-    "$LONG_PATTERN": "a" * 16_385,
+    "$LONG_PATTERN": "a" * 40_000,
     "$DEEP_FORMULA": "(" * 1_900 + "dog" + ")" * 1_900,
     "$LONG_NAME": "name" * 20_000,
     "$MARKED_NAME": "MARKER" * 70,

@@ -299,7 +299,7 @@ def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character
             "nfa_positions_max",
         ),
         (
-            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a" * 6_000)) for i in range(3))),
+            LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a" * 12_000)) for i in range(3))),
             Limits(),
             "pattern_chars_max",
         ),
