@@ -1,6 +1,6 @@
 """Our pattern compiler against FAdo's: the same language on every pattern, decided by product.
 
-FAdo is an optional oracle (GPL, extra `reference`); where it is not installed these tests are skipped.
+FAdo (GPL) is an oracle of the tests alone, which `make test` installs; without it these tests are skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.compiler.test_regex import CASES as TABLE
 from tests.compiler.test_regex import random_pattern
 from tests.compiler.test_regex_pairs import GROUPS
 
-pytest.importorskip("FAdo", reason="FAdo is not installed: make reference")
+pytest.importorskip("FAdo", reason="FAdo is not installed: make test installs it")
 TEXTBOOK = [
     "(a|b)*a(a|b){6}", "(a|b)*abb", "(ab|a)(bc|c)?", "a*b*c*", "(a*b*)*", "((a|b)(a|b))*", "(aa|aaa)*", "a{2,5}b{0,2}",
     "(a?){5}a{5}", "(a|ab|abc|abcd)*", "(0|1(01*0)*1)*", "(a|b)*(aa|bb)(a|b)*", "x*(yx*yx*)*", "(?:a|b|c){0,4}?d",

@@ -77,7 +77,7 @@ def test_a_program_that_is_not_there_is_found_when_it_is_first_run() -> None:
 
 
 def test_fado_is_chosen_for_patterns_alone() -> None:
-    pytest.importorskip("FAdo", reason="FAdo is an optional oracle: make reference")
+    pytest.importorskip("FAdo", reason="FAdo is an optional oracle: make test installs it")
     engines = open_engines(regex="fado")
     assert engines.formula is NATIVE.formula
     dfa, parts = engines.node(parse_pattern("(a|b)*abb", meter()), meter())
