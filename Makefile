@@ -66,6 +66,10 @@ bench: reference
 	$(BIN)/python -m benchmarks.compile
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.ltlf
+	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.batch
+	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.search_quality
 
 lock:
 	rm -rf .cache/lock

@@ -19,29 +19,32 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Kept(Generic[K, V]):
-    """The last used values, within a number of bytes."""
+class Kept(Generic[K, V]):
+    """The last used values, within a number of bytes. May be used from several threads."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        if key not in self._entries:
-            return None
-        self._entries.move_to_end(key)
-        return self._entries[key][0]
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
 
     def put(self, key: K, value: V, size: int) -> None:
         """Keep a value, in place of what was there; one that is larger than all the space is not kept."""
-        self._bytes -= self._entries.pop(key, (None, 0))[1]
-        if size > self._bytes_max:
-            return
-        self._entries[key] = (value, size)
-        self._bytes += size
-        while self._bytes > self._bytes_max:
-            self._bytes -= self._entries.popitem(last=False)[1][1]
+        with self._lock:
+            self._bytes -= self._entries.pop(key, (None, 0))[1]
+            if size > self._bytes_max:
+                return
+            self._entries[key] = (value, size)
+            self._bytes += size
+            while self._bytes > self._bytes_max:
+                self._bytes -= self._entries.popitem(last=False)[1][1]
 
 
 class Decoder:
@@ -53,7 +56,7 @@ class Decoder:
     def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
-        self._kept: _Kept[bytes | str, Compiled | TextAutomaton] = _Kept(bytes_max)
+        self._kept: Kept[bytes | str, Compiled | TextAutomaton] = Kept(bytes_max)
         self._lock = threading.Lock()
 
     def __call__(self, data: bytes) -> Compiled:
@@ -62,24 +65,22 @@ class Decoder:
             compiled = self._kept.get(data)
             if not isinstance(compiled, Compiled):
                 compiled = decode(data, self._secret, self._fingerprint)
-                size = len(data) + _table_bytes(compiled.tokens) + _text_bytes(compiled.text)
+                size = len(data) + array_bytes(compiled.tokens) + _text_bytes(compiled.text)
                 self._kept.put(data, compiled, size)
             return compiled
 
     def text(self, automaton: str) -> TextAutomaton | None:
         """The automaton over texts that was kept under this hash."""
-        with self._lock:
-            text = self._kept.get(automaton)
-            return text if isinstance(text, TextAutomaton) else None
+        text = self._kept.get(automaton)
+        return text if isinstance(text, TextAutomaton) else None
 
     def keep_text(self, automaton: str, text: TextAutomaton) -> None:
         """Keep an automaton over texts, at its size of now."""
-        with self._lock:
-            self._kept.put(automaton, text, _text_bytes(text))
+        self._kept.put(automaton, text, _text_bytes(text))
 
 
-def _table_bytes(value: object) -> int:
-    """The bytes of the arrays of a dataclass instance."""
+def array_bytes(value: object) -> int:
+    """The bytes of the arrays, or tensors, of a dataclass instance."""
     names = [item.name for item in dataclasses.fields(value)]  # type: ignore[arg-type]
     return sum(int(getattr(getattr(value, name), "nbytes", 0)) for name in names)
 
@@ -87,7 +88,7 @@ def _table_bytes(value: object) -> int:
 def _text_bytes(text: TextAutomaton) -> int:
     over_bytes = vars(text).get("byte_automaton")  # made when first asked for
     parts = [text, text.labeller, text.letters, text.dfa, *([over_bytes] if over_bytes else [])]
-    return ENTRY_BYTES + sum(_table_bytes(part) for part in parts)
+    return ENTRY_BYTES + sum(array_bytes(part) for part in parts)
 
 
 _opening = threading.Lock()  # two threads that ask for the first time get the same one

@@ -24,10 +24,10 @@ from app.api.strict_json import read_json
 from app.client import Client, CreateApp, Refused, Unreachable, in_process, over_http
 from app.demo import LISTENING, ServerFailed, run_demo
 from app.errors import AppError, InvalidJson
-from app.jobs import Progress
+from app.jobs import Progress, Step
 from app.model_files import open_model_files
 from app.settings import QUEUES, Settings, read_settings
-from app.show import show_checked, show_compiled, show_generated, show_problem
+from app.show import show_checked, show_compiled, show_generated, show_problem, told_shortly
 from app.wiring import open_broker, open_store
 
 OK, USAGE, UNMET, TROUBLE = 0, 2, 3, 4
@@ -81,13 +81,14 @@ def _is_unicode(text: str) -> bool:
 def _commands(create_app: CreateApp) -> typer.Typer:
     app = typer.Typer(name="abs", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                       help="Text from a language model that satisfies a constraint, within a token budget.")
+    _add_generate(app, create_app)
     _add_requests(app, create_app)
     _add_service(app, create_app)
     return app
 
 
-def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
-    """The commands that send one request."""
+def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
+    """The command that asks the model."""
 
     @app.command()
     def generate(
@@ -97,7 +98,11 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         automaton: Annotated[str | None, Opt(help="the hash of a compiled constraint, with --url")] = None,
         max_tokens: Annotated[int | None, Opt(help="the budget in tokens, the end among them")] = None,
         beams: int | None = None, n: Annotated[int | None, Opt("-n", "--n", help="how many answers")] = None,
-        alpha_min: Finite = None, gamma: Finite = None, rank_by: str | None = None, timeout_s: Finite = None,
+        scope: Annotated[str | None, Opt(help="what satisfies: answer, or full, with the prompt")] = None,
+        algorithm: Annotated[str | None, Opt(help="abs, banked or sample")] = None,
+        alpha_min: Finite = None, gamma: Finite = None, rank_by: str | None = None, length_penalty: Finite = None,
+        temperature: Finite = None, top_p: Finite = None, seed: int | None = None, timeout_s: Finite = None,
+        stream: Annotated[bool, Opt("--stream", help="show the text while it is written")] = False,
         trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
         as_json: AsJson = False, url: Url = None, model: Model = None,
     ) -> None:
@@ -109,11 +114,17 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
             _require_alone(url, ltlf, prop, regex, keyword, ordered, constraint)
         options = {
             "constraint": given, "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
-            "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by, "timeout_s": timeout_s,
-            "model": _remote(model, url),
+            "scope": scope, "algorithm": algorithm, "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by,
+            "length_penalty": length_penalty, "temperature": temperature, "top_p": top_p, "seed": seed,
+            "timeout_s": timeout_s, "model": _remote(model, url),
         }
         body = {"prompt": prompt, "trace": trace or not as_json} | {k: v for k, v in options.items() if v is not None}
-        _send(_Sender(create_app, url, model, QUEUES, as_json), "/generate", body, show_generated, source)
+        sender = _Sender(create_app, url, model, QUEUES, as_json, stream)
+        _send(sender, "/generate", body, show_generated, source)
+
+
+def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
+    """The commands that need no model."""
 
     @app.command(name="compile")
     def compile_(
@@ -204,16 +215,16 @@ class _Sender:
     model: str | None
     queues: tuple[str, ...]
     as_json: bool
+    stream: bool = False
 
     @contextlib.asynccontextmanager
     async def client(self, status: Status) -> AsyncIterator[Client]:
-        def observe(event: Progress) -> None:
-            decoding = f"decoding, token {event.step} of at most {event.steps}"
-            status.update(decoding if event.stage == "decode" else "compiling")
+        def observe(event: Progress | Step) -> None:
+            status.update(told_shortly(event))
 
         if self.url is not None:
             status.update(f"waiting for {self.url}")
-            async with over_http(self.url) as client:
+            async with over_http(self.url, observe) as client:
                 yield client
         else:
             status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
@@ -245,7 +256,7 @@ def _send(
 async def _ask(sender: _Sender, path: str, body: dict[str, Any]) -> dict[str, Any]:
     with Console(stderr=True).status("starting") as status:
         async with sender.client(status) as client:
-            return await client.post(path, body)
+            return await (client.follow(path, body) if sender.stream else client.post(path, body))
 
 
 def _exit_status(refused: Refused) -> int:

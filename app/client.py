@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import httpx2
 
 from app.errors import NotReady
-from app.jobs import Progress
+from app.jobs import Progress, Step, StepRow
 from app.service import Service
 from app.settings import Settings
 from app.worker import LOADING
 
 CreateApp = Callable[[Settings], Any]
-Observer = Callable[[Progress], None]
+Observer = Callable[[Progress | Step], None]
 CONNECT_S_MAX = 10.0
 POLL_S = 0.02
 
@@ -38,8 +39,9 @@ class Unreachable(Exception):
 class Client:
     """Sends requests. Raises Refused for an error of the service, Unreachable where there is none."""
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
+    def __init__(self, http: httpx2.AsyncClient, observer: Observer | None = None) -> None:
         self._http = http
+        self._observer = observer
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The JSON of a successful answer."""
@@ -48,6 +50,38 @@ class Client:
         except httpx2.TransportError as error:
             raise Unreachable(f"no answer from {self._http.base_url} ({type(error).__name__})") from error
         return _answer(response)
+
+    async def follow(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The same by server-sent events; the observer is told of each step."""
+        try:
+            async with self._http.stream("POST", path, json={**body, "stream": True}) as response:
+                if response.is_error:
+                    await response.aread()
+                    return _answer(response)
+                async for name, data in _events(response):
+                    if name == "error":
+                        raise Refused(data["status"], data)
+                    if name == "done":
+                        return data
+                    if name == "step" and self._observer:
+                        self._observer(_step(data))
+        except httpx2.TransportError as error:
+            raise Unreachable(f"no answer from {self._http.base_url} ({type(error).__name__})") from error
+        raise Unreachable(f"{self._http.base_url} broke its answer off")
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """The name and the data of each event, as this service writes them: a line for each."""
+    name = ""
+    async for line in response.aiter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def _step(data: Mapping[str, Any]) -> Step:
+    return Step(data["step"], data["budget_after"], tuple(StepRow(**row) for row in data["rows"]))
 
 
 def _answer(response: httpx2.Response) -> dict[str, Any]:
@@ -63,7 +97,7 @@ def _answer(response: httpx2.Response) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def over_http(url: str) -> AsyncIterator[Client]:
+async def over_http(url: str, observer: Observer) -> AsyncIterator[Client]:
     """A client of a service that runs elsewhere."""
     timeout = httpx2.Timeout(None, connect=CONNECT_S_MAX)  # the service keeps its own deadlines
     try:
@@ -71,7 +105,7 @@ async def over_http(url: str) -> AsyncIterator[Client]:
     except httpx2.InvalidURL as error:
         raise Unreachable(f"{url!r} is not a URL ({error})") from error
     async with http:
-        yield Client(http)
+        yield Client(http, observer)
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@
     |   |-- UnknownAutomaton      no stored constraint has this hash
     |   |-- UnknownModel          another model is served here
     |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; says how many
+    |   |-- PromptViolates        no continuation of the prompt satisfies the constraint; says from which character on
     |   |-- RouteNotFound         no such path
     |   |-- MethodNotAllowed      no such method on this path
     |   `-- ClientGone            the caller closed the connection
@@ -104,6 +105,17 @@ class BudgetTooSmall(RequestError):
         super().__init__(f"the constraint needs at least {min_tokens} tokens, max_tokens is {max_tokens}")
         self.min_tokens = min_tokens
         self.max_tokens = max_tokens
+
+
+class PromptViolates(RequestError):
+    """Whatever follows the prompt, the whole text does not satisfy. `position` is the first character too many."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"no text that begins as the prompt does satisfies the constraint: the character at offset {position} is "
+            "one too many"
+        )
+        self.position = position
 
 
 class RouteNotFound(RequestError):

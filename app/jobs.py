@@ -1,4 +1,4 @@
-"""What crosses a process boundary: jobs, progress, results, failures, as versioned JSON. Nothing is ever unpickled."""
+"""What crosses a process boundary: jobs, news, results, failures, as versioned JSON. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from compiler.spec import Spec
 from compiler.spec_json import spec_to_json
 
 VERSION: Final = 1
+Algorithm = Literal["abs", "banked", "sample"]
+ALGORITHM_DEFAULT: Final = "banked"
 OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules whose errors are raised on purpose
 _CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -52,22 +54,71 @@ class CheckJob:
 
 
 @dataclass(frozen=True, config=_CONFIG)
+class GenerateOptions:
+    """How to generate.
+
+    max_tokens                                        the budget, in tokens with the end of the text
+    n                                                 how many answers, at most
+    scope                                             what satisfies: the "answer" alone, or the "full" text, from the
+                                                      prompt's first character on
+    beams, alpha_min, gamma, rank_by, length_penalty  of the algorithms with beams
+    temperature, top_p, seed                          of the algorithm "sample"; the seed is None for the others
+    """
+
+    max_tokens: int
+    n: int = 1
+    algorithm: Algorithm = ALGORITHM_DEFAULT
+    scope: Literal["answer", "full"] = "answer"
+    beams: int = 16
+    alpha_min: float = 0.5
+    gamma: float = 1.0
+    rank_by: Literal["score", "log_prob"] = "log_prob"
+    length_penalty: float = 0.0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """The texts that are written side by side, at most."""
+        return self.n if self.algorithm == "sample" else self.beams
+
+
+@dataclass(frozen=True, config=_CONFIG)
 class GenerateJob:
-    """Continue `prompt` with a text that the stored automaton accepts, within `max_tokens` tokens."""
+    """Continue `prompt` with a text that the stored automaton accepts.
+
+    trace  whether the answers carry their traces
+    tell   what is told on the way: every step's beams, or how far it is
+    """
 
     id: str
     automaton: str
     prompt: str
-    max_tokens: int
-    beams: int
-    algorithm: Literal["abs"]
-    alpha_min: float
-    gamma: float
-    n: int
-    rank_by: Literal["score", "log_prob"]
+    options: GenerateOptions
     trace: bool
     deadline: float
+    tell: Literal["nothing", "progress", "steps"] = "nothing"
     kind: Literal["generate"] = "generate"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class DecodeJob:
+    """Decode a matrix of log-probs over the labels of a stored automaton: as many labels as the matrix has rows.
+
+    log_probs         a row for each step, a column for each label; None is -inf
+    beams             how many rows a search keeps, or "exact": the best sequence of all
+    alpha_min, gamma  of the search by beams
+    """
+
+    automaton: str
+    log_probs: tuple[tuple[float | None, ...], ...]
+    beams: int | Literal["exact"]
+    alpha_min: float
+    gamma: float
+    deadline: float
+    kind: Literal["decode"] = "decode"
     version: Literal[1] = VERSION
 
 
@@ -79,6 +130,41 @@ class Progress:
     step: int = 0
     steps: int = 0
     kind: Literal["progress"] = "progress"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class StepRow:
+    """One text as far as a step has written it.
+
+    text      all that the model wrote, a leading space among it that is no part of the answer
+    parent    the row that it continues, in the step before
+    state     of the constraint's automaton after the text, as GET /automata shows it
+    distance  fewest tokens to the end, exact, EOS among them; 0 where the text is finished
+    alpha     the push-up at the state before the last token
+    """
+
+    text: str
+    parent: int
+    state: int
+    distance: int
+    alpha: float
+    score: float
+    log_prob: float
+    finished: bool
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Step:
+    """The rows after step `step`, from 1, with `budget_after` tokens left.
+
+    Best first; of "banked" the finished ones come before the others.
+    """
+
+    step: int
+    budget_after: int
+    rows: tuple[StepRow, ...]
+    kind: Literal["step"] = "step"
     version: Literal[1] = VERSION
 
 
@@ -175,6 +261,38 @@ class GenerateResult:
 
 
 @dataclass(frozen=True, config=_CONFIG)
+class LabelStep:
+    """One label of a decoded sequence.
+
+    state     of the constraint's automaton after the label, as GET /automata shows it
+    distance  fewest further labels to acceptance; 0 where the sequence may end
+    letters   the propositions that hold at the label
+    log_prob  the matrix's own, as it was counted: -10000 at the least
+    """
+
+    label: str
+    state: int
+    distance: int
+    letters: tuple[str, ...]
+    log_prob: float
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class DecodeResult:
+    """A decoded sequence, checked once more. `score` is the pushed sum of a search by beams. Times in ms."""
+
+    labels: tuple[str, ...]
+    log_prob: float
+    score: float
+    satisfied: bool
+    trace: tuple[LabelStep, ...]
+    queue_ms: float
+    decode_ms: float
+    kind: Literal["decoded"] = "decoded"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=_CONFIG)
 class Failure:
     """An error by its class name, so that a reader needs none of the packages that raise it."""
 
@@ -185,18 +303,19 @@ class Failure:
     version: Literal[1] = VERSION
 
 
-Job = CompileJob | ExplainJob | CheckJob | GenerateJob
-Result = CompileResult | ExplainResult | CheckResult | GenerateResult | Failure
-Message = Annotated[Job | Result | Progress, Discriminator("kind")]
-_MESSAGE: TypeAdapter[Job | Result | Progress] = TypeAdapter(Message)
+Job = CompileJob | ExplainJob | CheckJob | GenerateJob | DecodeJob
+Result = CompileResult | ExplainResult | CheckResult | GenerateResult | DecodeResult | Failure
+News = Progress | Step
+Message = Annotated[Job | Result | News, Discriminator("kind")]
+_MESSAGE: TypeAdapter[Job | Result | News] = TypeAdapter(Message)
 
 
-def dump(message: Job | Result | Progress) -> bytes:
+def dump(message: Job | Result | News) -> bytes:
     """The bytes of a message."""
     return _MESSAGE.dump_json(message)
 
 
-def load(data: bytes) -> Job | Result | Progress:
+def load(data: bytes) -> Job | Result | News:
     """The message in some bytes. Raises MessageInvalid where they are not one of this version."""
     try:
         return _MESSAGE.validate_json(data)

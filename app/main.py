@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,30 +15,21 @@ from starlette.exceptions import HTTPException
 
 from app import __version__
 from app.api.body import StrictBody
-from app.api.errors import PROBLEM_TYPE, is_private, problem, shown_path
+from app.api.errors import PROBLEM_TYPE
+from app.api.generation import CompiledEvent, StepEvent
+from app.api.refusals import refusal
 from app.api.routes import router
 from app.api.schemas import ProblemBody
-from app.errors import (
-    AppError,
-    InternalError,
-    InvalidRequest,
-    JobFailed,
-    MethodNotAllowed,
-    NotReady,
-    RouteNotFound,
-    without_message,
-)
-from app.jobs import is_own
+from app.errors import AppError
 from app.model_files import open_model_files
 from app.service import Service
 from app.settings import Settings, read_settings
 from app.wiring import handler_opener, open_broker, open_store
-from app.worker import LOADING, serve
+from app.worker import serve
 from compiler.errors import CompileError
 
 TITLE = "ABS Server"
 DESCRIPTION = "Automata-guided beam search: text from a language model that satisfies a constraint within a budget."
-log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -78,56 +68,19 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Every error leaves through here, as problem+json."""
-    name = getattr(request.state, "request_id", "")
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    own = _own_error(error)
-    if isinstance(own, InternalError):
-        log.error("request %s failed: %s", name, without_message(error))
-    elif isinstance(own, JobFailed) and is_private(own):
-        log.error("request %s failed: %s: %s", name, own.error, own)
-    answer = problem(own, name, headers)
+    answer = refusal(error, getattr(request.state, "request_id", ""))
     return Response(answer.body, answer.status, headers=answer.headers)
 
 
-def _own_error(error: Exception) -> Exception:
-    """The framework's errors, and bugs, as errors of ours. Nothing of the input goes along but paths."""
-    match error:
-        case RequestValidationError():
-            return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in error.errors()))
-        case HTTPException(status_code=405):
-            return MethodNotAllowed("this path does not take that method")
-        case HTTPException(status_code=404):
-            return RouteNotFound("there is no such path")
-        case NotReady():  # what a worker says is for the operator
-            return NotReady(tuple(_public(reason) for reason in error.reasons))
-        case _:
-            return error if is_own(error) else InternalError("an internal error")
-
-
-def _path(location: tuple[Any, ...]) -> str:
-    """`("body", "beams")` as "beams"."""
-    return shown_path(".".join(str(part) for part in location[1:]) or str(location[0]))
-
-
-def _message(fault: dict[str, Any]) -> str:
-    if fault["type"] == "extra_forbidden":
-        return "unknown field"
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return message[0].lower() + message[1:]
-
-
-def _public(reason: str) -> str:
-    """Why the service is not ready, without a worker's own words, which may name the operator's files."""
-    worker, colon, words = reason.partition(": ")
-    return reason if not colon or words == LOADING else f"{worker}: the model cannot be loaded; see the log"
-
-
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the schema of errors that the paths refer to."""
+    """The OpenAPI document, with the schemas of errors and events that the paths refer to."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
         schemas["Problem"] = ProblemBody.model_json_schema()
+        for event in (CompiledEvent, StepEvent):
+            schema = event.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas |= schema.pop("$defs", {}) | {event.__name__: schema}
         for path in document["paths"].values():
             for operation in path.values():  # the framework's own 422 is never sent
                 faults = operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})

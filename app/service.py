@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from app.automata import open_decoder, summary
 from app.broker.base import Broker
@@ -24,11 +24,13 @@ from app.errors import (
     UnknownAutomaton,
     UnknownModel,
 )
+from app.generation import GenerateAnswer, GenerateOrder, check_order_limits, require_chars, seeded
 from app.jobs import (
     CheckJob,
     CheckResult,
     CompileJob,
     CompileResult,
+    DecodeResult,
     ExplainJob,
     ExplainResult,
     Failure,
@@ -36,8 +38,7 @@ from app.jobs import (
     GenerateResult,
     Job,
     Progress,
-    TokenStep,
-    Word,
+    Step,
     dump,
     load,
     spec_json,
@@ -50,48 +51,23 @@ from app.keys import (
     explanation_key,
     request_id,
 )
+from app.matrix import DecodeAnswer, DecodeOrder, check_order, decode_job
 from app.model_files import ModelFiles
+from app.naming import named_decoding, named_generation, named_words
 from app.settings import QUEUES, Settings
 from app.store.base import Store
-from compiler.canonical import caller_names, in_caller_names
+from compiler.canonical import caller_names
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid, LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.explain import Explanation, told_as
 from compiler.extent import check_limits
 from compiler.spec import LabelsSpec, Spec
 
-R = TypeVar("R", CompileResult, ExplainResult, CheckResult, GenerateResult)
-Observer = Callable[[Progress], None]
+R = TypeVar("R", CompileResult, ExplainResult, CheckResult, GenerateResult, DecodeResult)
+T = TypeVar("T")
+Observer = Callable[[Progress | Step], None]
+Listener = Callable[[CompileResult | Step], None]
 _NO_EXPLANATION = (LimitExceeded.__name__, AutomatonMissing.__name__)  # why a constraint may go without
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateOrder:
-    """What a caller of generate wants. Exactly one of `spec` and `automaton` is given."""
-
-    prompt: str
-    spec: Spec | None
-    automaton: str | None
-    model: str | None
-    max_tokens: int
-    beams: int
-    algorithm: Literal["abs"]
-    alpha_min: float
-    gamma: float
-    n: int
-    rank_by: Literal["score", "log_prob"]
-    trace: bool
-    timeout_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateAnswer:
-    """The generate result, and what happened on the way."""
-
-    id: str
-    compiled: CompileResult
-    result: GenerateResult
-    total_ms: float
 
 
 class Service:
@@ -112,11 +88,14 @@ class Service:
         async with _deadline(self.settings.deadline_s_default):
             return await self._compiled(spec)
 
-    async def generate(self, order: GenerateOrder) -> GenerateAnswer:
-        """Generate, compiling first where need be."""
+    async def generate(self, order: GenerateOrder, listener: Listener | None = None) -> GenerateAnswer:
+        """Generate, compiling first where need be.
+
+        listener  is told of the constraint, once the job is in its queue, and then of every step, or of most
+        """
         started = time.perf_counter()
         self._require_model(order.model)
-        self._require_limits(order)
+        check_order_limits(order, self.settings, self.files)
         if order.spec is not None:
             _require_text(order.spec)
             check_limits(order.spec, self.settings.limits)
@@ -124,24 +103,42 @@ class Service:
         timeout_s = self._timeout(order.timeout_s)
         async with _deadline(timeout_s):
             compiled, spec = await self._automaton_of(order)
-            job, compiled, result = await self._generated(order, compiled, time.time() + timeout_s)
+            deadline = time.time() + timeout_s
+            job, compiled, result = await self._over(
+                order.spec, compiled, lambda found: self._decoded(order, found, deadline, listener)
+            )
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
-        result = _in_caller_names(result, names)
-        return GenerateAnswer(job.id, compiled, result, (time.perf_counter() - started) * 1000)
+        result = named_generation(result, names)
+        return GenerateAnswer(job.id, job.options, compiled, result, (time.perf_counter() - started) * 1000)
+
+    async def decode(self, order: DecodeOrder) -> DecodeAnswer:
+        """Decode a matrix of log-probs over labels, compiling the constraint first where need be."""
+        started = time.perf_counter()
+        check_order(order, self.settings)
+        check_limits(order.spec, self.settings.limits)
+        await self._require_worker("generate")
+        timeout_s = self._timeout(order.timeout_s)
+        async with _deadline(timeout_s):
+            deadline = time.time() + timeout_s
+            compiled, result = await self._over(
+                order.spec, await self._compiled(order.spec), lambda found: self._decoded_labels(order, found, deadline)
+            )
+        names = await asyncio.to_thread(caller_names, order.spec, self.settings.limits)
+        return DecodeAnswer(compiled, named_decoding(result, names), (time.perf_counter() - started) * 1000)
 
     async def check(self, spec: Spec, subject: str | tuple[str, ...]) -> CheckResult:
         """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
         wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
         if wanted != ("text" if isinstance(subject, str) else "labels"):
             raise SpecSyntaxError(f"this constraint is one over {wanted}: give {wanted}", field=wanted, expected=wanted)
-        _require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
+        require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
         check_limits(spec, self.settings.limits)
         timeout_s = self.settings.deadline_s_default
         async with _deadline(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s)
             result = await self._run("compile", request_id(), job, CheckResult)
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
-        return dataclasses.replace(result, words=_named_words(result.words, names))
+        return dataclasses.replace(result, words=named_words(result.words, names))
 
     async def explanation(self, automaton: str, spec: Spec) -> Explanation | None:
         """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
@@ -188,24 +185,35 @@ class Service:
                 reasons.append(f"{queue} worker: {workers[0].reason}")
         return tuple(reasons)
 
-    async def _generated(
-        self, order: GenerateOrder, compiled: CompileResult, deadline: float
-    ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
+    async def _over(
+        self, spec: Spec | None, compiled: CompileResult, work: Callable[[CompileResult], Awaitable[T]]
+    ) -> T:
+        """What comes of some work; where the store drops the automaton meanwhile, of a second try with `spec`."""
         try:
-            return await self._decoded(order, compiled, deadline)
+            return await work(compiled)
         except JobFailed as failed:
-            if failed.error != AutomatonMissing.__name__ or order.spec is None:
+            if failed.error != AutomatonMissing.__name__ or spec is None:
                 raise
-        # the store dropped the automaton between the two jobs, and the constraint is at hand: compile it again
-        return await self._decoded(order, await self._compiled(order.spec), deadline)
+        return await work(await self._compiled(spec))
 
     async def _decoded(
-        self, order: GenerateOrder, compiled: CompileResult, deadline: float
+        self, order: GenerateOrder, compiled: CompileResult, deadline: float, listener: Listener | None
     ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
-        if compiled.min_tokens > order.max_tokens:  # known now: not a reason to wait behind other generations
-            raise BudgetTooSmall(compiled.min_tokens, order.max_tokens)
-        job = _generate_job(order, compiled.automaton, deadline)
-        return job, compiled, await self._run("generate", job.id, job, GenerateResult)
+        options = order.options
+        if options.scope == "answer" and compiled.min_tokens > options.max_tokens:
+            raise BudgetTooSmall(compiled.min_tokens, options.max_tokens)  # known now: no reason to wait for a model
+        job = GenerateJob(
+            request_id(), compiled.automaton, order.prompt, seeded(options), order.trace, deadline,
+            tell="steps" if listener else "progress" if self.observer else "nothing",
+        )
+        begun = functools.partial(listener, compiled) if listener else None
+        return job, compiled, await self._run("generate", job.id, job, GenerateResult, listener, begun)
+
+    async def _decoded_labels(
+        self, order: DecodeOrder, compiled: CompileResult, deadline: float
+    ) -> tuple[CompileResult, DecodeResult]:
+        job = decode_job(order, compiled, self.settings, deadline)
+        return compiled, await self._run("generate", request_id(), job, DecodeResult)
 
     async def _automaton_of(self, order: GenerateOrder) -> tuple[CompileResult, Spec]:
         """What was compiled, and the constraint: the caller's, or by hash alone as it was first written."""
@@ -250,13 +258,24 @@ class Service:
         await self._store.delete(key, data)
         return None
 
-    async def _run(self, queue: str, key: str, job: Job, wanted: type[R]) -> R:
-        """Submit a job and wait. A job is called off when nobody is left who waits for it."""
+    async def _run(
+        self, queue: str, key: str, job: Job, wanted: type[R], listener: Listener | None = None,
+        begun: Callable[[], None] | None = None,
+    ) -> R:
+        """Submit a job and wait. A job is called off when nobody is left who waits for it.
+
+        begun  is called once the job is in its queue
+        """
         await self._require_worker(queue)
         job_id = await self._broker.submit(queue, key, dump(job))
-        follower = asyncio.create_task(self._follow(job_id)) if self.observer else None
+        if begun:
+            begun()
+        followed = self.observer is not None or listener is not None
+        follower = asyncio.create_task(self._follow(job_id, listener)) if followed else None
         try:
             message = load(await self._broker.result(job_id))
+            if follower:
+                await follower  # of a job that is done there is an end of news
         finally:
             await self._broker.leave(job_id)
             if follower:
@@ -267,11 +286,13 @@ class Service:
             raise MessageInvalid(f"a {job.kind} job was answered by a {message.kind} message")
         return message
 
-    async def _follow(self, job_id: str) -> None:
+    async def _follow(self, job_id: str, listener: Listener | None) -> None:
         async for data in self._broker.events(job_id):
             event = load(data)
-            if self.observer and isinstance(event, Progress):
+            if self.observer and isinstance(event, Progress | Step):
                 self.observer(event)
+            if listener and isinstance(event, Step):
+                listener(event)
 
     async def _require_worker(self, queue: str) -> None:
         reasons = await self.reasons_not_ready((queue,))
@@ -282,15 +303,6 @@ class Service:
         if model is not None and model != self.settings.model_id:
             raise UnknownModel(self.settings.model_id)
 
-    def _require_limits(self, order: GenerateOrder) -> None:
-        settings = self.settings
-        _require_chars("prompt", order.prompt, "prompt_chars_max", settings.prompt_chars_max)
-        for path, limit in (("max_tokens", "max_tokens_max"), ("beams", "beams_max"), ("n", "n_max")):
-            if getattr(order, path) > getattr(settings, limit):
-                raise RequestOverLimit(path, limit, getattr(settings, limit))
-        if order.beams * order.max_tokens > settings.beam_tokens_max:
-            raise RequestOverLimit("beams * max_tokens", "beam_tokens_max", settings.beam_tokens_max)
-
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
             return self.settings.deadline_s_default
@@ -299,38 +311,11 @@ class Service:
         return timeout_s
 
 
-def _in_caller_names(result: GenerateResult, names: Mapping[str, tuple[str, ...]]) -> GenerateResult:
-    """The result with propositions as the caller calls them: stored automata name them by what they mean."""
-    choices = tuple(
-        dataclasses.replace(choice, words=_named_words(choice.words, names), trace=_named_trace(choice.trace, names))
-        for choice in result.choices
-    )
-    return dataclasses.replace(result, choices=choices)
-
-
-def _named_words(words: tuple[Word, ...], names: Mapping[str, tuple[str, ...]]) -> tuple[Word, ...]:
-    return tuple(dataclasses.replace(word, letters=in_caller_names(word.letters, names)) for word in words)
-
-
-def _named_trace(
-    trace: tuple[TokenStep, ...] | None, names: Mapping[str, tuple[str, ...]]
-) -> tuple[TokenStep, ...] | None:
-    if trace is None:
-        return None
-    named = (tuple(in_caller_names(letter, names) for letter in step.letters) for step in trace)
-    return tuple(dataclasses.replace(step, letters=letters) for step, letters in zip(trace, named, strict=True))
-
-
 def _require_text(spec: Spec) -> None:
     """Raise SpecUnsupported for a constraint over labels: a language model writes text."""
     if isinstance(spec, LabelsSpec):
         message = "a constraint over labels is not one on text, which is what the model writes"
         raise SpecUnsupported(message, construct="labels", field="constraint.labels")
-
-
-def _require_chars(path: str, text: str, limit: str, cap: int) -> None:
-    if len(text) > cap:
-        raise RequestOverLimit(path, limit, cap)
 
 
 @contextlib.asynccontextmanager
@@ -341,11 +326,3 @@ async def _deadline(timeout_s: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise DeadlineExceeded(timeout_s) from None
-
-
-def _generate_job(order: GenerateOrder, automaton: str, deadline: float) -> GenerateJob:
-    return GenerateJob(
-        id=request_id(), automaton=automaton, prompt=order.prompt, max_tokens=order.max_tokens, beams=order.beams,
-        algorithm=order.algorithm, alpha_min=order.alpha_min, gamma=order.gamma, n=order.n, rank_by=order.rank_by,
-        trace=order.trace, deadline=deadline,
-    )

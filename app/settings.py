@@ -17,20 +17,30 @@ PREFIX = "ABS_"
 BUILT_IN_MODEL = str(Path(__file__).parent / "models" / "captions")
 QUEUES = ("compile", "generate")
 LTLF_ENGINES = ("native", "mona")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 REGEX_ENGINES = ("native", "fado")
 SECRET_BYTES_MIN = 16
+MEASURED = 0  # of decode_memory_bytes: a share of what is free when the worker starts
+_MAY_BE_ZERO = ("port", "decode_memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting with its default; the variable of `beams_max` is ABS_BEAMS_MAX, and so on.
 
-    model             a folder, or a Hugging Face name, of a causal language model
-    store, broker     URLs; their schemes pick the implementations
-    embedded_workers  the workers that run inside the API process; empty when they are processes of their own
-    secret            signs stored automata; random for each process unless set, which suits an in-memory store
-    ltlf_engine       what turns formulas into automata: our own translation, or MONA, which must then be installed
-    regex_engine      what turns patterns into automata: our own translation, or FAdo, from the extra `reference`
+    model                a folder, or a Hugging Face name, of a causal language model
+    store, broker        URLs; their schemes pick the implementations
+    embedded_workers     the workers that run inside the API process; empty when they are processes of their own
+    secret               signs stored automata; random for each process unless set, which suits an in-memory store
+    dtype                precision of the model; "auto" is float32 on a CPU, else the checkpoint's own
+    ltlf_engine          what turns formulas into automata: our own translation, or MONA, which must then be installed
+    regex_engine         what turns patterns into automata: our own translation, or FAdo, from the extra `reference`
+    decode_rows_max      rows of a matrix to be decoded, which are the labels of the answer
+    decode_cells_max     rows times labels of such a matrix
+    decode_paths_max     rows of the matrix times states of its constraint's automaton, 8 bytes each while it is decoded
+    decode_memory_bytes  what all generations together may hold on the model's device; MEASURED takes a quarter of
+                         what is free there once the model is loaded
+    tables_bytes_max     what the tables of constraints may take there that are kept for further requests
 
     Raises SettingsInvalid, naming the variable, where a value is out of range.
     """
@@ -43,6 +53,7 @@ class Settings:
     embedded_workers: tuple[str, ...] = QUEUES
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     device: str = "auto"
+    dtype: str = "auto"
     log_level: str = "info"
     ltlf_engine: str = "native"
     regex_engine: str = "native"
@@ -53,7 +64,12 @@ class Settings:
     beams_max: int = 128
     n_max: int = 16
     beam_tokens_max: int = 16_384
-    beam_context_tokens_max: int = 262_144
+    decode_rows_max: int = 4_096
+    decode_cells_max: int = 2**17
+    decode_paths_max: int = 2**21
+    requests_at_once_max: int = 32
+    decode_memory_bytes: int = MEASURED
+    tables_bytes_max: int = 256 * 2**20
     deadline_s_default: float = 60.0
     deadline_s_max: float = 300.0
     picture_cells_max: int = 200_000
@@ -74,11 +90,11 @@ class Settings:
         _require(len(self.secret) >= SECRET_BYTES_MIN, "secret", f"needs at least {SECRET_BYTES_MIN} characters")
         levels = ("debug", "info", "warning", "error")
         _require(self.log_level in levels, "log_level", f"must be one of {', '.join(levels)}")
-        for name, known in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES)):
+        for name, known in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES), ("dtype", DTYPES)):
             _require(getattr(self, name) in known, name, f"must be one of {', '.join(known)}")
         for holder in (self, self.limits):
             for name, value in _numbers(holder):
-                _require(value > 0 or name == "port", name, "must be greater than 0")
+                _require(value >= 0 if name in _MAY_BE_ZERO else value > 0, name, "must be greater than 0")
                 _require(math.isfinite(value), name, "must be finite")
         _require(self.deadline_s_default <= self.deadline_s_max, "deadline_s_default", "is over deadline_s_max")
 

@@ -11,7 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from app.jobs import Progress, Step
+
 COLUMN_CHARS_MAX = 40
+LINE_CHARS_MAX = 80
 COLOURS = ((0.3, "green4"), (0.05, "dark_olive_green3"), (0.005, "gold3"), (0.0, "red3"))  # from what probability on
 
 
@@ -52,12 +55,21 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
         sums = f"log-prob {choice['log_prob']:.2f}   score {choice['score']:.2f}"
         console.print(f"satisfied: {_yes(choice['satisfied'])}   {sums}")
     times, usage = answer["timings"], answer["usage"]
+    seed = "" if answer["seed"] is None else f", seed {answer['seed']}"
     compiled = "constraint cached" if times["cached"] else f"compile {times['compile_ms']:.0f} ms"
     console.print(
         f"[dim]{compiled}, queue {times['queue_ms']:.0f} ms, decode {times['decode_ms']:.0f} ms, "
         f"total {times['total_ms']:.0f} ms; {usage['prompt_tokens']} + {usage['completion_tokens']} tokens, "
-        f"{usage['beams']} beams[/]"
+        f"{usage['beams']} beams{seed}[/]"
     )
+
+
+def told_shortly(event: Progress | Step) -> RenderableType:
+    """How far a job is, in one line: of a step the best text."""
+    if isinstance(event, Progress):
+        return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
+    best = event.rows[0].text.replace("\n", "⏎") if event.rows else ""
+    return Text(f"token {event.step}, {event.budget_after} left: ").append(best[-LINE_CHARS_MAX:], style="bold")
 
 
 def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None:

@@ -1,4 +1,7 @@
-"""The one worker loop: take a job, run its handler in a thread, give back the result. Knows no handler by name."""
+"""The one worker loop: take a job, run its handler in a thread, give back the result. Knows no handler by name.
+
+A worker takes as many jobs at once as its handler has slots, and leaves all others to the queue.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,20 @@ import logging
 import secrets
 import threading
 import time
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from app.broker.base import PRESENCE_TTL_S, Broker, Delivery, Presence
 from app.errors import DeadlineExceeded, JobCancelled, MessageInvalid, without_message
 from app.handlers.base import Handler, OpenHandler
-from app.jobs import CheckJob, CompileJob, ExplainJob, GenerateJob, Job, Progress, dump, failure_of, is_own, load
+from app.jobs import Job, Progress, Step, dump, failure_of, is_own, load
 from app.settings import Settings
 from app.store.base import Store
 
 LOADING = "loading"
 PROGRESS_S = 0.1
+STEPS_ON_THE_WAY_MAX = 16  # to an event loop that is busy
 log = logging.getLogger(__name__)
 
 
@@ -32,6 +38,7 @@ class _Context:
         self.called_off = threading.Event()
         self.waited_s = delivery.waited_s
         self._stage, self._told = "", 0.0
+        self._on_the_way: deque[Future[None]] = deque()
 
     def progress(self, event: Progress) -> None:
         """Tell the first event of each stage, and of the rest one every `PROGRESS_S` seconds: a step takes less."""
@@ -40,6 +47,14 @@ class _Context:
             return
         self._stage, self._told = event.stage, now
         asyncio.run_coroutine_threadsafe(self._broker.publish(self._job_id, dump(event)), self._loop)
+
+    def tell(self, step: Step) -> None:
+        """A loop that falls behind misses steps; it is not given more than it can take."""
+        while self._on_the_way and self._on_the_way[0].done():
+            self._on_the_way.popleft()
+        if len(self._on_the_way) < STEPS_ON_THE_WAY_MAX:
+            told = self._broker.publish(self._job_id, dump(step), passing=True)
+            self._on_the_way.append(asyncio.run_coroutine_threadsafe(told, self._loop))
 
     def cancelled(self) -> bool:
         return self.called_off.is_set() or time.time() >= self._deadline
@@ -56,7 +71,7 @@ class _Context:
 
 
 async def serve(queue: str, open_handler: OpenHandler, broker: Broker, store: Store, settings: Settings) -> None:
-    """Serve a queue until cancelled, one job at a time.
+    """Serve a queue until cancelled; then call off what runs, and wait for its threads to end.
 
     A handler that cannot be opened is the operator's trouble: the worker stays, and says so to who asks whether
     the service is ready.
@@ -75,8 +90,36 @@ async def serve(queue: str, open_handler: OpenHandler, broker: Broker, store: St
         beat.cancel()
         await broker.announce(queue, Presence(worker, ""))
         group.create_task(_announce_forever(queue, broker, Presence(worker, "")))
+        async with _threads(queue, handler) as threads:
+            await _take_forever(queue, handler, threads, broker, store)
+
+
+async def _take_forever(
+    queue: str, handler: Handler, threads: ThreadPoolExecutor, broker: Broker, store: Store
+) -> None:
+    """Take a job whenever a slot is free."""
+    free = asyncio.Semaphore(handler.slots)
+    async with asyncio.TaskGroup() as running:
         while True:
-            await _run(await broker.take(queue), handler, broker, store)
+            await free.acquire()
+            delivery = await broker.take(queue)
+            task = running.create_task(_run(delivery, handler, threads, broker, store))
+            task.add_done_callback(lambda _: free.release())
+
+
+@contextlib.asynccontextmanager
+async def _threads(queue: str, handler: Handler) -> AsyncIterator[ThreadPoolExecutor]:
+    """A thread for each slot: those that the event loop has for everybody are few. Waited for at the end."""
+    threads = ThreadPoolExecutor(handler.slots, thread_name_prefix=queue)
+    try:
+        yield threads
+    finally:
+        await asyncio.to_thread(_end, threads, handler)
+
+
+def _end(threads: ThreadPoolExecutor, handler: Handler) -> None:
+    threads.shutdown()
+    handler.close()
 
 
 async def _announce_forever(queue: str, broker: Broker, presence: Presence) -> None:
@@ -85,7 +128,9 @@ async def _announce_forever(queue: str, broker: Broker, presence: Presence) -> N
         await asyncio.sleep(PRESENCE_TTL_S / 3)
 
 
-async def _run(delivery: Delivery, handler: Handler, broker: Broker, store: Store) -> None:
+async def _run(
+    delivery: Delivery, handler: Handler, threads: ThreadPoolExecutor, broker: Broker, store: Store
+) -> None:
     """Run one job to its result. Whatever the job does, the worker goes on."""
     try:
         job = _job(delivery.body)
@@ -95,7 +140,8 @@ async def _run(delivery: Delivery, handler: Handler, broker: Broker, store: Stor
     context = _Context(broker, store, delivery, job.deadline)
     watcher = asyncio.create_task(_watch(broker, delivery.job_id, context.called_off))
     try:
-        result = await asyncio.to_thread(_handle, handler, job, context)
+        loop = asyncio.get_running_loop()
+        result = await loop.run_in_executor(threads, _handle, handler, job, context)
     finally:
         context.called_off.set()  # where the worker itself is cancelled, the thread must not run on
         watcher.cancel()
@@ -106,7 +152,7 @@ async def _run(delivery: Delivery, handler: Handler, broker: Broker, store: Stor
 
 def _job(body: bytes) -> Job:
     message = load(body)
-    if not isinstance(message, CompileJob | ExplainJob | CheckJob | GenerateJob):
+    if not isinstance(message, Job):
         raise MessageInvalid(f"a message of kind {message.kind!r} is not a job")
     return message
 

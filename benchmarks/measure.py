@@ -27,6 +27,11 @@ def _status_bytes(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+def resident_bytes() -> int:
+    """The resident set of this process now."""
+    return _status_bytes("VmRSS")
+
+
 class PeakMemory:
     """The growth of the resident set from the making of this object to its highest since, in bytes.
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks.report_batch import batch_section
 from benchmarks.report_compile import compile_section
+from benchmarks.report_decode import decode_section
 from benchmarks.report_ltlf import ltlf_section
+from benchmarks.report_quality import quality_section
 from benchmarks.report_scale import scale_section
+from benchmarks.report_step import step_section
 
 HERE = Path(__file__).resolve().parent
 RESULTS_DIRECTORY = HERE / "results"
@@ -19,7 +23,15 @@ HEADER = """# Results
 Written by `python -m benchmarks.report` from the files under `results/`; [README.md](README.md) says what is measured
 and how.
 """
-SECTIONS = {"compile.json": compile_section, "scale.json": scale_section, "ltlf.json": ltlf_section}
+SECTIONS = {
+    "compile.json": compile_section,
+    "scale.json": scale_section,
+    "ltlf.json": ltlf_section,
+    "search_quality.json": quality_section,
+    "decode.json": decode_section,
+    "step.json": step_section,
+    "batch.json": batch_section,
+}
 
 
 def write_report() -> None:

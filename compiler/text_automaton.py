@@ -139,16 +139,20 @@ class _Reader:
         return letters
 
 
-def replay(automaton: TextAutomaton, pieces: Sequence[bytes]) -> tuple[ReplayStep, ...]:
+def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None = None) -> tuple[ReplayStep, ...]:
     """What each token of a finished text does, read byte by byte: one step for each piece and one for EOS.
 
-    A leading space that is not part of the answer is passed over.
+    before  what the text begins with, where the pieces are only its end
+    Without it a leading space that is not part of the answer is passed over.
     """
-    raw = b"".join(pieces).decode()
-    skipped = len(raw) - len(answer_text(automaton, raw))
-    first = next((number for number, piece in enumerate(pieces) if piece), 0)
-    pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
     reader = _Reader(automaton)
+    if before is None:
+        raw = b"".join(pieces).decode()
+        skipped = len(raw) - len(answer_text(automaton, raw))
+        first = next((number for number, piece in enumerate(pieces) if piece), 0)
+        pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
+    else:
+        reader.read(before.encode())
     steps = [_replay_step(automaton, reader, reader.read(piece)) for piece in pieces]
     return (*steps, _replay_step(automaton, reader, reader.end() or []))
 
@@ -156,6 +160,27 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes]) -> tuple[ReplaySte
 def _replay_step(automaton: TextAutomaton, reader: _Reader, letters: list[int]) -> ReplayStep:
     names = (automaton.letter_names[letter] for letter in letters)
     return ReplayStep(reader.state, tuple(held for held in names if held is not None))
+
+
+def states_along(automaton: TextAutomaton, text: str) -> list[int]:
+    """Where a text leads: the state before its first character, and after each.
+
+    They are states of every token automaton that is lifted from this one, whatever its vocabulary.
+    """
+    reader = _Reader(automaton)
+    states = [reader.labeller_state * automaton.letters.states + reader.letter_state]
+    for character in text:
+        reader.read(character.encode())
+        states.append(reader.labeller_state * automaton.letters.states + reader.letter_state)
+    return states
+
+
+def shown_state(automaton: TextAutomaton, lifted_state: int) -> int | None:
+    """The state of `dfa` in a state of a lifted automaton, None inside a character and after the end."""
+    labeller_state, letter_state = divmod(lifted_state, automaton.letters.states)
+    if automaton.dfa is automaton.letters:
+        return letter_state
+    return int(automaton.dfa_state[labeller_state]) if labeller_state < automaton.labeller.boundary else None
 
 
 def check_text(automaton: TextAutomaton, text: str) -> TextCheck:

@@ -6,6 +6,8 @@
     |   |-- PromptEmpty           nothing to continue, and the model names no token to begin with
     |   |-- PromptTooLong         prompt and budget together pass the model's context
     |   |-- BudgetTooSmall        no text this short satisfies the constraint; says how long it must be
+    |   |-- LengthImpossible      no sequence of exactly so many labels satisfies the constraint; says which would
+    |   |-- RequestTooLarge       a request could need more memory than all requests together are given
     |   `-- Cancelled             the caller no longer waits
     |-- ModelError              the operator's model
     |   |-- ModelUnavailable      the path or name holds no causal language model that can be loaded
@@ -60,6 +62,29 @@ class BudgetTooSmall(RequestError):
         super().__init__(f"the constraint {needs}, max_tokens is {max_tokens}")
         self.min_tokens = min_tokens
         self.max_tokens = max_tokens
+
+
+class LengthImpossible(RequestError):
+    """The constraint accepts no sequence of exactly `rows` labels. `lengths`: the nearest it accepts, at most two."""
+
+    def __init__(self, rows: int, lengths: tuple[int, ...]) -> None:
+        which = " and ".join(map(str, lengths))
+        near = f"the nearest lengths that do: {which}" if lengths else "nor does any of another length"
+        super().__init__(f"no sequence of exactly {rows} labels satisfies the constraint; {near}")
+        self.rows = rows
+        self.lengths = lengths
+
+
+class RequestTooLarge(RequestError):
+    """Prompt, rows and budget may come to hold more than the engine has for all requests together; in bytes."""
+
+    def __init__(self, needed_bytes: int, memory_bytes: int) -> None:
+        super().__init__(
+            f"the prompt and its beams may need {needed_bytes >> 20} MiB, more than the {memory_bytes >> 20} MiB that "
+            "all requests share; fewer beams, a lower max_tokens or a shorter prompt would fit"
+        )
+        self.needed_bytes = needed_bytes
+        self.memory_bytes = memory_bytes
 
 
 class Cancelled(RequestError):

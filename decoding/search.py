@@ -1,122 +1,45 @@
-"""A generation, told in one loop: automata-guided beam search (paper, Algorithm 1).
+"""A generation, told in one loop: automata-guided beam search (paper, Algorithm 1, and what goes beyond it).
 
-Owns the loop, when it may stop, and the last choice. The arithmetic of a step is `step`'s, the model's is `model`'s.
+Owns what a search remembers between two forward passes, when it may stop, and the last choice. The arithmetic of a
+step is `step`'s, the model's is `model`'s; `engine` drives many searches at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite
-from typing import Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.beams import Beams
+from decoding.constraint import Constraint
 from decoding.errors import (
     BudgetTooSmall,
     Cancelled,
     ModelOutputInvalid,
-    OptionsInvalid,
     PromptTooLong,
     SearchExhausted,
     VocabularyMismatch,
 )
-from decoding.model import LanguageModel
-from decoding.ramp import push_up
-from decoding.step import step
-
-SessionT = TypeVar("SessionT")
-TextOf = Callable[[tuple[int, ...]], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """What a caller may choose. Raises OptionsInvalid where a value is out of its range.
-
-    max_tokens  T, the budget in tokens, EOS among them
-    beams       k, the rows kept after each step
-    algorithm   "abs", the paper's Algorithm 1
-    alpha_min   the least push-up, 0 to 1 (paper, Eq. 2)
-    gamma       sharpness of the ramp, above 0
-    n           how many distinct answers, at most `beams`
-    rank_by     the last choice: by the model's own "log_prob", or by the pushed "score" as in the paper
-    """
-
-    max_tokens: int
-    beams: int = 16
-    algorithm: Literal["abs"] = "abs"
-    alpha_min: float = 0.5
-    gamma: float = 1.0
-    n: int = 1
-    rank_by: Literal["score", "log_prob"] = "log_prob"
-
-    def __post_init__(self) -> None:
-        _require(self.max_tokens >= 1, "max_tokens", "at least 1")
-        _require(self.beams >= 1, "beams", "at least 1")
-        _require(self.algorithm == "abs", "algorithm", '"abs"')
-        _require(0.0 <= self.alpha_min <= 1.0, "alpha_min", "between 0 and 1")
-        _require(isfinite(self.gamma) and self.gamma > 0.0, "gamma", "a finite number above 0")
-        _require(1 <= self.n <= self.beams, "n", f"between 1 and the number of beams, {self.beams}")
-        _require(self.rank_by in ("score", "log_prob"), "rank_by", '"score" or "log_prob"')
-
-
-def _require(holds: bool, field: str, expected: str) -> None:
-    if not holds:
-        raise OptionsInvalid(field, expected)
-
-
-@dataclass(frozen=True, slots=True)
-class BeamRow:
-    """One row of a beam after a step.
-
-    tokens    all ids so far; a finished row ends in its one EOS, however long ago that was
-    parent    the row it extends, in the beam before
-    state     automaton state after the tokens
-    distance  fewest tokens from there to acceptance; 0 when finished
-    alpha     push-up at the step that wrote the last token
-    score     pushed sum
-    log_prob  the model's own sum
-    """
-
-    tokens: tuple[int, ...]
-    parent: int
-    state: int
-    distance: int
-    alpha: float
-    score: float
-    log_prob: float
-
-    @property
-    def finished(self) -> bool:
-        return self.distance == 0
-
-
-@dataclass(frozen=True, slots=True)
-class StepEvent:
-    """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens."""
-
-    step_number: int
-    budget_after: int
-    rows: tuple[BeamRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """A finished answer: its ids with one EOS at the end, and its sums. It always finishes, hence one reason."""
-
-    tokens: tuple[int, ...]
-    score: float
-    log_prob: float
-    finish_reason: Literal["eos"] = "eos"
+from decoding.finished import Finished
+from decoding.forced import FREE
+from decoding.history import Columns, History
+from decoding.language_model import Feed, LanguageModel, Scores
+from decoding.moves import NO_FLOOR
+from decoding.options import SearchOptions
+from decoding.plan import Plan
+from decoding.runs import BeamRow, Hypothesis, Run, Snapshot, StepEvent, TextOf
+from decoding.step import forced_step, step
 
 
 def generate(
-    model: LanguageModel[SessionT],
+    model: LanguageModel[Any],
     prompt_ids: Sequence[int],
-    automaton: TokenAutomaton,
+    automaton: TokenAutomaton | Constraint,
     options: SearchOptions,
     *,
     on_step: Callable[[StepEvent], None] | None = None,
@@ -127,126 +50,232 @@ def generate(
 
     on_step    is told of every beam
     cancelled  is asked before every step
-    text_of    the bytes of a row's ids without EOS; with it answers are distinct as texts, without it as ids
+    text_of    with it answers are distinct as texts, without it as ids
     Fewer than n come back where the last beam holds no more; never none.
     Raises BudgetTooSmall, PromptTooLong and VocabularyMismatch before the model is asked for the first token,
     Cancelled and ModelOutputInvalid on the way, SearchExhausted where the automaton's distances are wrong.
     """
-    _refuse_early(model, prompt_ids, automaton, options)
-    search = _Search(automaton, options, model.device)
-    rows = search.first_rows()
-    session, first = model.prefill(prompt_ids)
-    log_probs = first[None]  # [1, V]
-    for step_number in range(1, options.max_tokens + 1):
-        if cancelled is not None and cancelled():
-            raise Cancelled("the generation was cancelled")
-        before, rows = rows, search.advance(rows, log_probs, step_number)
-        if on_step is not None:
-            on_step(StepEvent(step_number, options.max_tokens - step_number, rows))
-        if _settled(rows, options, text_of):
-            break
-        live = [row for row in rows if not row.finished]
-        model_row = {number: place for place, number in enumerate(_live_numbers(before))}
-        log_probs = model.step(session, [model_row[row.parent] for row in live], [row.tokens[-1] for row in live])
-    chosen = _distinct(sorted((row for row in rows if row.finished), key=_last_choice(options)), text_of, options.n)
-    return tuple(Hypothesis(row.tokens, row.score, row.log_prob) for row in chosen)
+    if isinstance(automaton, TokenAutomaton):
+        automaton = Constraint.prepare(automaton, model.device)
+    refuse_early(model, len(prompt_ids), automaton, options.max_tokens)
+    return drive(model, prompt_ids, BeamSearch(automaton, options, text_of=text_of), on_step, cancelled)
 
 
-def _refuse_early(
-    model: LanguageModel[SessionT], prompt_ids: Sequence[int], automaton: TokenAutomaton, options: SearchOptions
+def refuse_early(
+    model: LanguageModel[Any], prompt_tokens: int, constraint: Constraint, max_tokens: int, start: int | None = None
 ) -> None:
+    """Raise what is wrong with a request before the model is asked: VocabularyMismatch, BudgetTooSmall, PromptTooLong.
+
+    start  the state the answer starts in, where it is not the automaton's own
+    """
+    automaton = constraint.automaton
     if model.vocab_size != automaton.vocabulary_size:
         raise VocabularyMismatch(automaton.vocabulary_size, model.vocab_size)
-    if automaton.min_tokens > options.max_tokens:
-        raise BudgetTooSmall(
-            automaton.min_tokens if automaton.min_tokens != UNREACHABLE else None, options.max_tokens
-        )
-    read = max(1, len(prompt_ids)) + options.max_tokens - 1  # the last token, EOS, is written but never read
+    least = int(automaton.distance[automaton.start if start is None else start])
+    if least > max_tokens:
+        raise BudgetTooSmall(least if least != UNREACHABLE else None, max_tokens)
+    read = max(1, prompt_tokens) + max_tokens - 1  # the last token, EOS, is written but never read
     if model.context_length is not None and read > model.context_length:
-        raise PromptTooLong(len(prompt_ids), options.max_tokens, model.context_length)
+        raise PromptTooLong(prompt_tokens, max_tokens, model.context_length)
 
 
-class _Search:
-    """One generation's tensors; its rows' tokens stay on the host, where the events and the last choice need them."""
-
-    def __init__(self, automaton: TokenAutomaton, options: SearchOptions, device: torch.device) -> None:
-        self._automaton = automaton
-        self._options = options
-        self._device = device
-        self._tables = Tables.from_automaton(automaton, device)
-        self._beams = Beams.start(automaton.start, device)
-
-    def first_rows(self) -> tuple[BeamRow, ...]:
-        start = self._automaton.start
-        return (BeamRow((), 0, start, int(self._automaton.distance[start]), 0.0, 0.0, 0.0),)
-
-    def advance(self, rows: Sequence[BeamRow], log_probs: Tensor, step_number: int) -> tuple[BeamRow, ...]:
-        """The rows after one more step; `log_probs` float32 [R, V] has one row for each live one of `rows`."""
-        options = self._options
-        budget_before = options.max_tokens - step_number + 1
-        peak = log_probs.amax(dim=1)  # [R]; NaN anywhere in a row is NaN here
-        if not bool(peak.isfinite().all()):
-            raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
-        alphas = [push_up(row.distance, budget_before, options.alpha_min, options.gamma) for row in rows]
-        live = _live_numbers(rows)
-        done = [number for number, row in enumerate(rows) if row.finished]
-        beams = step(
-            self._beams, self._whole(live), self._whole(done), log_probs, peak,
-            torch.tensor([alphas[number] for number in live], dtype=torch.float64, device=self._device),
-            self._tables, budget_before - 1, options.beams,
-        )
-        found = [row for row in beams.to_host() if row.score != DEAD_SCORE]
-        if not found:
-            raise SearchExhausted(f"no row could be extended with {budget_before} tokens left")
-        self._beams = beams.select(self._whole(range(len(found))))  # the dead ones are last
-        return tuple(
-            BeamRow(
-                rows[row.parent].tokens if rows[row.parent].finished else (*rows[row.parent].tokens, row.token),
-                row.parent, row.state, int(self._automaton.distance[row.state]), alphas[row.parent], row.score,
-                row.log_prob,
-            )
-            for row in found
-        )
-
-    def _whole(self, numbers: Iterable[int]) -> Tensor:
-        return torch.tensor(list(numbers), dtype=torch.int64, device=self._device)
+@torch.inference_mode()
+def drive(
+    model: LanguageModel[Any], prompt_ids: Sequence[int], run: Run,
+    on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
+) -> tuple[Hypothesis, ...]:
+    """Drive one run by itself, in this thread."""
+    session, first = model.prefill(prompt_ids)
+    scores = first_scores(first)
+    while True:
+        if cancelled is not None and cancelled():
+            raise Cancelled("the generation was cancelled")
+        for snapshot in run.advance(scores):
+            if on_step is not None:
+                on_step(snapshot())
+        if run.done:
+            return run.answers()
+        (scores,) = model.step([Feed(session, *run.feed())])
 
 
-def _live_numbers(rows: Sequence[BeamRow]) -> list[int]:
-    return [number for number, row in enumerate(rows) if not row.finished]
+def first_scores(log_probs: Tensor) -> Scores:
+    """The prompt's log-probs float32 [V] as the scores of a feed of one row."""
+    nothing = log_probs.new_empty((1, 0))
+    return Scores(log_probs[None], nothing, nothing)
 
 
-def _last_choice(options: SearchOptions) -> Callable[[BeamRow], tuple[float, float, int, tuple[int, ...]]]:
-    """Sort key of the finished rows, best first: as asked, then by the other sum, then shorter, then lower ids."""
-    if options.rank_by == "score":
-        return lambda row: (-row.score, -row.log_prob, len(row.tokens), row.tokens)
-    return lambda row: (-row.log_prob, -row.score, len(row.tokens), row.tokens)
+class BeamSearch:
+    """One search between two forward passes; obeys `Run`.
 
+    start  the state the answer starts in, where it is not the automaton's own: what the prompt has led to
 
-def _distinct(rows: Iterable[BeamRow], text_of: TextOf | None, count: int) -> list[BeamRow]:
-    """The first `count` rows whose texts differ."""
-    first: dict[bytes | tuple[int, ...], BeamRow] = {}
-    for row in rows:
-        ids = row.tokens[:-1]
-        first.setdefault(ids if text_of is None else text_of(ids), row)
-        if len(first) == count:
-            break
-    return list(first.values())
-
-
-def _settled(rows: Sequence[BeamRow], options: SearchOptions, text_of: TextOf | None) -> bool:
-    """True when running on to the end of the budget cannot change the answers.
-
-    No step raises a sum, so a finished row above every live row stays in the beam whatever they become, and above
-    all that they become. The answers are settled when they are such rows and, where they are ranked by log-prob,
-    no live row still has more; ties go to the shorter, which is the one already finished.
+    With "abs" finished rows stay in the beam, as in the paper, and the answers are chosen from the last one. Otherwise
+    they are taken out as they come, and live rows that can no longer beat them are dropped, so that the search ends of
+    itself.
     """
-    live = _live_numbers(rows)
-    if not live:
-        return True
-    best = _distinct(sorted((row for row in rows if row.finished), key=_last_choice(options)), text_of, options.n)
-    if len(best) < options.n:
-        return False
-    safe = set(rows[: live[0]])
-    still_open = max(rows[number].log_prob for number in live) if options.rank_by == "log_prob" else -inf
-    return best[-1].log_prob >= still_open and all(row in safe for row in best)
+
+    def __init__(
+        self, constraint: Constraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None
+    ) -> None:
+        self._options, self._text_of = options, text_of
+        self._tables, self._eos_ids = constraint.tables, constraint.automaton.eos_ids
+        self._plan = Plan.prepare(constraint.tables, constraint.texts, constraint.estimate, options)
+        self._paper = options.algorithm == "abs"
+        self._forced = None if self._paper else constraint.forced  # the paper tries every spelling
+        self._device = constraint.tables.distance.device
+        self._beams = Beams.start(constraint.automaton.start if start is None else start, self._device)
+        self._columns = Columns.of(self._beams, self._tables)
+        self._before = self._columns
+        self._history = History()
+        self._finished = Finished(options, text_of)
+        self._scored = np.zeros(1, dtype=np.int64)  # for each row of the beam, its row in the scores to come
+        self._parents = self._scored  # for each row of the beam, its parent's row in the feed before
+        self._chain: list[NDArray[np.int64]] = []  # dictated tokens fed in advance, each for all rows of the feed
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        snapshots = []
+        for place in range(len(self._chain)):
+            snapshots.append(self._forced_step(scores, place))
+            if self._done:  # what is left of the stretch can beat no answer
+                return snapshots
+        return [*snapshots, self._free_step(scores.log_probs)]
+
+    def feed(self) -> tuple[Tensor, Tensor]:
+        live = self._columns.live
+        parents = self._parents[live]
+        self._chain = self._dictated()
+        self._scored = np.zeros(self._columns.rows, dtype=np.int64)
+        self._scored[live] = np.arange(len(live))
+        return self._whole(parents), self._whole(np.stack([self._columns.token[live], *self._chain], axis=1))
+
+    def answers(self) -> tuple[Hypothesis, ...]:
+        return self._finished.answers()
+
+    @property
+    def _budget_before(self) -> int:
+        return self._options.max_tokens - len(self._history)
+
+    @property
+    def _floor(self) -> float:
+        """The log-prob that a live row must have more of to become an answer; no step raises a log-prob."""
+        if self._paper:
+            return NO_FLOOR
+        return float(self._finished.threshold * self._options.max_tokens**self._options.length_penalty)
+
+    def _forced_step(self, scores: Scores, place: int) -> Snapshot:
+        """One step of a stretch that every live row is in: nothing to choose from, only sums and order."""
+        at = self._scored[self._columns.live]
+        fed = self._whole(at)
+        beams = forced_step(
+            self._beams, self._whole(self._chain[place][at]), scores.own[fed, place], scores.peak[fed, place],
+            self._tables, self._plan, self._budget_before, self._floor,
+        )
+        snapshot = self._take(beams)
+        self._scored = self._scored[self._columns.parent]
+        return snapshot
+
+    def _free_step(self, log_probs: Tensor) -> Snapshot:
+        at = self._scored[self._columns.live]
+        if not np.array_equal(at, np.arange(len(log_probs))):
+            log_probs = log_probs[self._whole(at)]
+        beams = step(
+            self._beams, log_probs, self._tables, self._plan, self._budget_before, self._allowed(), self._floor
+        )
+        snapshot = self._take(beams)
+        self._parents = self._scored[self._columns.parent]
+        return snapshot
+
+    def _take(self, beams: Beams) -> Snapshot:
+        """The new beam in place of the old one. Raises ModelOutputInvalid, SearchExhausted."""
+        columns = Columns.of(beams, self._tables)
+        if np.isnan(columns.score).any():
+            raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
+        if not columns.rows and not self._finished.complete:
+            raise SearchExhausted(f"no row could be extended with {self._budget_before} tokens left")
+        self._before, self._columns = self._columns, columns
+        self._history.add(columns)
+        kept = columns.rows if self._paper else len(columns.live)  # live ones first, then those that have just finished
+        self._beams = beams if kept == len(beams.token) else beams.select(torch.arange(kept, device=self._device))
+        if self._paper:
+            self._done = self._settled()
+        else:
+            shrunk = columns.log_prob[columns.finished] / len(self._history) ** self._options.length_penalty
+            self._collect(columns.finished[shrunk >= self._finished.threshold])
+            self._done = not columns.live.size
+        return self._snapshot()
+
+    def _collect(self, rows: NDArray[np.int64]) -> None:
+        """Adds finished rows of the present beam to the answers."""
+        columns = self._columns
+        for row, ids in zip(rows.tolist(), self._history.tokens(rows, len(self._history), self._eos_ids), strict=True):
+            self._finished.add(Hypothesis(ids, float(columns.score[row]), float(columns.log_prob[row])))
+
+    def _allowed(self) -> Tensor | None:
+        """What each live row may only take, FREE where it may choose; None where all may."""
+        if self._forced is None:
+            return None
+        states = self._columns.state[self._columns.live]
+        tokens = self._forced.tokens(states, self._budget_before - 1)
+        return self._whole(tokens) if (tokens != FREE).any() else None
+
+    def _dictated(self) -> list[NDArray[np.int64]]:
+        """The tokens that every live row must take next, step by step, as far as all have one; EOS is never fed."""
+        columns: list[NDArray[np.int64]] = []
+        if self._forced is None:
+            return columns
+        states = self._columns.state[self._columns.live]
+        for budget_after in range(self._budget_before - 1, 0, -1):
+            tokens = self._forced.tokens(states, budget_after)
+            if (tokens == FREE).any() or self._forced.ends(tokens).any():
+                break
+            columns.append(tokens)
+            states = self._forced.after(states)
+        return columns
+
+    def _settled(self) -> bool:
+        """True when running "abs" on to the end of the budget cannot change the answers.
+
+        No step raises a sum, so a finished row above every live row stays in the beam whatever they become, and above
+        all that they become. The answers are settled when they are such rows, and no live row can still end better by
+        the last choice; ties go to the shorter, which is the one already finished.
+        """
+        columns, options = self._columns, self._options
+        self._finished = Finished(options, self._text_of)
+        if not columns.live.size:
+            self._collect(columns.finished)
+            return True
+        sums = columns.score if options.rank_by == "score" else columns.log_prob
+        still_open = sums[columns.live].max() / options.max_tokens**options.length_penalty
+        safe = columns.finished[columns.finished < columns.live[0]]
+        longest = len(self._history) ** options.length_penalty
+        if len(safe) < options.n or sums[safe].max() / longest < still_open:
+            return False
+        self._collect(columns.finished)
+        kept = set(self._history.tokens(safe, len(self._history), self._eos_ids))
+        return self._finished.threshold >= still_open and all(one.tokens in kept for one in self._finished.answers())
+
+    def _whole(self, numbers: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
+
+    def _snapshot(self) -> Snapshot:
+        """The beam as it is now, in words when somebody asks: what it reads never changes."""
+        columns, before, history, steps = self._columns, self._before, self._history, len(self._history)
+        plan, eos_ids, budget_after = self._plan, self._eos_ids, self._options.max_tokens - len(self._history)
+
+        def event() -> StepEvent:
+            rows = []
+            for row, ids in enumerate(history.tokens(np.arange(columns.rows), steps, eos_ids)):
+                parent = int(columns.parent[row])
+                alpha = plan.alpha_of(int(before.distance[parent]), budget_after + 1)
+                rows.append(BeamRow(
+                    ids, parent, int(columns.state[row]), int(columns.distance[row]), alpha,
+                    float(columns.score[row]), float(columns.log_prob[row]),
+                ))
+            return StepEvent(steps, budget_after, tuple(rows))
+
+        return event

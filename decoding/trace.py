@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.errors import ReplayRejected
-from decoding.model import Rescored
+from decoding.language_model import Rescored
+from decoding.options import SearchOptions
 from decoding.ramp import LEAST_LOG_PROB, push_up, pushed
-from decoding.search import Hypothesis, SearchOptions
+from decoding.runs import Hypothesis
+from decoding.sampling import SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,10 @@ class TraceStep:
     state          automaton state after it
     distance       fewest tokens from there to acceptance
     budget_before  T - t + 1, the tokens that could still be written before this one
-    alpha          push-up at this step
+    alpha          push-up at this step; 0 where the algorithm pushes nothing
     log_prob       the model's own, of this token
-    score          what this token adds to the score: its log-prob, pushed where it comes closer to acceptance
+    score          what this token adds to the answer's pushed score: its log-prob, pushed where it comes closer to
+                   acceptance and the algorithm pushes
     """
 
     token: int
@@ -38,19 +41,21 @@ class TraceStep:
 
 
 def replay(
-    automaton: TokenAutomaton, hypothesis: Hypothesis, rescored: Rescored, options: SearchOptions, tolerance: float
+    automaton: TokenAutomaton, hypothesis: Hypothesis, rescored: Rescored, options: SearchOptions | SamplingOptions,
+    tolerance: float, start: int | None = None,
 ) -> tuple[TraceStep, ...]:
     """The trace of an answer. Raises ReplayRejected where the answer is not what the search says it is.
 
     rescored   the model's opinion of the answer's tokens, EOS among them, from `LanguageModel.score`
     tolerance  how far a log-prob may be off, in nats a token, from `LanguageModel.tolerance`
+    start      the state the answer starts in, where it is not the automaton's own
     """
     if not len(hypothesis.tokens) == len(rescored.log_probs) == len(rescored.peaks):
         raise ReplayRejected(f"{len(hypothesis.tokens)} tokens were rescored as {len(rescored.log_probs)}")
     if len(hypothesis.tokens) > options.max_tokens:
         raise ReplayRejected(f"the answer has {len(hypothesis.tokens)} tokens, the budget is {options.max_tokens}")
-    steps = []
-    state = automaton.start
+    steps: list[TraceStep] = []
+    state = automaton.start if start is None else start
     for place, token in enumerate(hypothesis.tokens):
         taken = _replay_token(automaton, options, state, place, token, rescored.log_probs[place], rescored.peaks[place])
         steps.append(taken)
@@ -58,12 +63,14 @@ def replay(
     if automaton.distance[state] != 0:
         raise ReplayRejected(f"the answer stops {int(automaton.distance[state])} tokens short of acceptance")
     _compare("log-probs", [taken.log_prob for taken in steps], hypothesis.log_prob, tolerance)
-    _compare("scores", [taken.score for taken in steps], hypothesis.score, tolerance)
+    if isinstance(options, SearchOptions):  # what a sample scores is its probability among all allowed tokens
+        _compare("scores", [taken.score for taken in steps], hypothesis.score, tolerance)
     return tuple(steps)
 
 
 def _replay_token(
-    automaton: TokenAutomaton, options: SearchOptions, state: int, place: int, token: int, log_prob: float, peak: float
+    automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, place: int, token: int,
+    log_prob: float, peak: float,
 ) -> TraceStep:
     before = int(automaton.distance[state])
     if before == 0:
@@ -75,7 +82,9 @@ def _replay_token(
         raise ReplayRejected(f"token {place} leads to the dead state")
     if after > budget_before - 1:
         raise ReplayRejected(f"after token {place} acceptance is {after} tokens away, with {budget_before - 1} left")
-    alpha = push_up(before, budget_before, options.alpha_min, options.gamma)
+    alpha = 0.0
+    if isinstance(options, SearchOptions) and options.algorithm == "abs":
+        alpha = push_up(before, budget_before, options.alpha_min, options.gamma)
     own, best = max(log_prob, LEAST_LOG_PROB), max(peak, LEAST_LOG_PROB)
     score = pushed(own, best, alpha) if after < before else own
     return TraceStep(token, after_state, after, budget_before, alpha, own, score)

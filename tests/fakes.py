@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoding.model import Rescored
+from decoding.language_model import Feed, Rescored, Scores
 
 
 @dataclass(slots=True)
@@ -31,6 +31,7 @@ class PrefixModel:
         self.eos_ids = eos_ids
         self.context_length = context_length
         self.rows_read = 0
+        self.passes = 0
 
     def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
         """float32 [V] after the ids of `prefix`, the prompt's among them."""
@@ -40,11 +41,25 @@ class PrefixModel:
         self.rows_read += 1
         return PrefixSession([tuple(prompt_ids)]), self.log_probs(tuple(prompt_ids))
 
-    def step(self, session: PrefixSession, parents: Sequence[int], tokens: Sequence[int]) -> Tensor:
-        assert parents, "a step without a live row"
-        session.rows = [(*session.rows[parent], token) for parent, token in zip(parents, tokens, strict=True)]
-        self.rows_read += len(session.rows)
-        return torch.stack([self.log_probs(row) for row in session.rows])
+    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+        self.passes += 1
+        return [self._extend(feed) for feed in feeds]
+
+    def _extend(self, feed: Feed[PrefixSession]) -> Scores:
+        assert len(feed.parents), "a step without a live row"
+        tokens = feed.tokens.tolist()
+        before = [feed.session.rows[parent] for parent in feed.parents.tolist()]
+        feed.session.rows = [(*row, *ids) for row, ids in zip(before, tokens, strict=True)]
+        self.rows_read += feed.tokens.numel()
+        own, peak = torch.empty(len(tokens), len(tokens[0]) - 1), torch.empty(len(tokens), len(tokens[0]) - 1)
+        for number, (row, ids) in enumerate(zip(before, tokens, strict=True)):
+            for place, token in enumerate(ids[1:]):
+                inner = self.log_probs((*row, *ids[: place + 1]))
+                own[number, place], peak[number, place] = inner[token], inner.max()
+        return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), own, peak)
+
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+        return 8 * (prompt_tokens + rows * max_tokens)
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
         rows = [self.log_probs((*prompt_ids, *tokens[:place])) for place in range(len(tokens))]

@@ -1,4 +1,4 @@
-"""The fuzz of the guarantee: random constraints x vocabularies x budgets x beam counts, each answer judged on its text.
+"""The fuzz of the guarantee: random constraints x vocabularies x budgets x ways to an answer, each judged on its text.
 
     python -m tests.fuzz --cases 100000 --seed 1 --jobs 2
 
@@ -18,7 +18,6 @@ import signal
 import sys
 import time
 import warnings
-from typing import Any
 
 import torch
 
@@ -28,17 +27,20 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec, Spec, leaves
 from compiler.text_automaton import answer_text, check_text
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from compiler.vocabulary import Vocabulary, byte_vocabulary
 from decoding.errors import BudgetTooSmall
-from decoding.model import LanguageModel
-from decoding.search import Hypothesis, SearchOptions, generate
+from decoding.options import SearchOptions
+from decoding.search import generate
 from tests.fakes import HashModel
 from tests.fuzz_cases import ALPHABET, WORDS, open_real_model, random_spec, random_vocabulary
+from tests.fuzz_paths import PATHS, Case, text_bytes
 from tests.reference_text import satisfies, strips_a_space
 
 LIMITS = Limits(compile_s_max=60.0)  # the constraints are small: any limit that strikes is a failure
 BYTES = byte_vocabulary()
 REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
+FULL_SCOPE_SHARE = 0.15
 JUDGE_S_MAX = 10.0
 WRITTEN_OUT_MAX = 3_000  # texts of a small vocabulary that one case writes out
 
@@ -84,12 +86,34 @@ def run_case(seed: int) -> str:
     except SpecError as error:
         _confirm_refused_by_python(spec, error)
         return type(error).__name__
-    least = compiled.tokens.min_tokens
-    _confirm_nothing_shorter(spec, vocabulary, least, draw)
-    budget = max(1, least + draw.choice((-1, 0, 0, 1, 2, 5, 12)))
+    _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
     model = real[0] if real else _fake_model(vocabulary, draw)
-    outcome = _generate(spec, vocabulary, compiled, budget, model, draw)
+    before, start = _beginning(spec, vocabulary, compiled.tokens, draw)
+    least = int(compiled.tokens.distance[start])
+    if least == UNREACHABLE:
+        _confirm_nothing_shorter(spec, vocabulary, None, draw, before)
+        return "prompt refused"
+    budget = max(1, least + draw.choice((-1, 0, 0, 1, 2, 5, 12)))
+    case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0], *before), budget, start)
+    outcome = _generate(spec, compiled, case, before, draw)
     return f"{outcome} by a real model" if real else outcome
+
+
+def _beginning(
+    spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton, draw: random.Random
+) -> tuple[tuple[int, ...], int]:
+    """Mostly nothing; else a few tokens of a prompt that belongs to the text, and the state after them."""
+    state, before = automaton.start, []
+    if draw.random() < FULL_SCOPE_SHARE:
+        spelled = [id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids]
+        for _ in range(draw.randint(1, 4)):
+            token = draw.choice(spelled)
+            after = automaton.advance(state, token)
+            if automaton.distance[after] == UNREACHABLE and draw.random() < 0.8:
+                continue
+            state = after
+            before.append(token)
+    return tuple(before), state
 
 
 def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
@@ -104,45 +128,28 @@ def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
     )
 
 
-def _generate(
-    spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, model: LanguageModel[Any], draw: random.Random
-) -> str:
-    beams = draw.choice((1, 2, 3, 4, 8, 16))
-    options = SearchOptions(
-        max_tokens=budget,
-        beams=beams,
-        alpha_min=draw.choice((0.0, 0.25, 0.5, 1.0)),
-        gamma=draw.choice((0.5, 1.0, 3.0)),
-        n=draw.randint(1, beams),
-        rank_by=draw.choice(("score", "log_prob")),
-    )
+def _generate(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], draw: random.Random) -> str:
+    name = draw.choices(list(PATHS), [share for _, share in PATHS.values()])[0]
     try:
-        found = generate(
-            model, [vocabulary.eos_ids[0]], compiled.tokens, options, text_of=lambda ids: _bytes(vocabulary, ids)
-        )
+        found = PATHS[name][0](case, draw)
     except BudgetTooSmall as error:
-        if budget >= compiled.tokens.min_tokens or error.min_tokens != compiled.tokens.min_tokens:
-            raise Broken(f"budget {budget} refused, least is {compiled.tokens.min_tokens}") from error
+        if case.budget >= case.least or error.min_tokens != case.least:
+            raise Broken(f"budget {case.budget} refused, least is {case.least}") from error
         return "budget refused"
-    if budget < compiled.tokens.min_tokens or not found:
-        raise Broken(f"budget {budget} answered, least is {compiled.tokens.min_tokens}")
-    if len({_bytes(vocabulary, answer.tokens[:-1]) for answer in found}) != len(found):
-        raise Broken("two answers have the same text")
-    for answer in found:
-        _judge(spec, vocabulary, compiled, budget, answer)
-    return "answered"
+    if case.budget < case.least or not found:
+        raise Broken(f"budget {case.budget} answered, least is {case.least}")
+    for tokens in found:
+        _judge(spec, compiled, case, before, tokens)
+    return f"answered ({name})"
 
 
-def _bytes(vocabulary: Vocabulary, ids: tuple[int, ...]) -> bytes:
-    return b"".join(vocabulary.tokens[token] or b"\xff" for token in ids)
-
-
-def _judge(spec: Spec, vocabulary: Vocabulary, compiled: Compiled, budget: int, answer: Hypothesis) -> None:
-    """The answer, judged on its text."""
-    *written, last = answer.tokens
-    if len(answer.tokens) > budget or last not in vocabulary.eos_ids or set(written) & set(vocabulary.eos_ids):
-        raise Broken(f"tokens {answer.tokens} for a budget of {budget}")
-    raw = _bytes(vocabulary, tuple(written)).decode()
+def _judge(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]) -> None:
+    """The answer, judged on its text and, where the prompt belongs to it, the prompt's."""
+    *written, last = tokens
+    eos_ids = case.vocabulary.eos_ids
+    if len(tokens) > case.budget or last not in eos_ids or set(written) & set(eos_ids):
+        raise Broken(f"tokens {tokens} for a budget of {case.budget}")
+    raw = text_bytes(case.vocabulary, (*before, *written)).decode()
     text = answer_text(compiled.text, raw)
     optional = strips_a_space(spec)
     if text != raw and not (optional and raw == " " + text):
@@ -163,8 +170,14 @@ def _allowed(spec: Spec, raw: bytes) -> bool:
     return _satisfies(spec, text) or (stripped and _satisfies(spec, text[1:]))
 
 
-def _confirm_nothing_shorter(spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random) -> None:
-    """No text of fewer tokens than `least` (None: no text at all) is acceptable, as far as they can be written out."""
+def _confirm_nothing_shorter(
+    spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random, before: tuple[int, ...] = ()
+) -> None:
+    """No text of fewer tokens than `least` (None: no text at all) is acceptable, as far as they can be written out.
+
+    before  what every text begins with
+    """
+    begun = text_bytes(vocabulary, before)
     ids = [token for token in vocabulary.tokens if token]
     for length in range(0, 6):
         if least is not None and length + 1 >= least:
@@ -174,8 +187,8 @@ def _confirm_nothing_shorter(spec: Spec, vocabulary: Vocabulary, least: int | No
         else:
             texts = (b"".join(draw.choices(ids, k=length)) for _ in range(50))
         for raw in texts:
-            if _allowed(spec, raw):
-                raise Broken(f"{raw!r} satisfies {spec} in {length + 1} tokens, the compiler says {least}")
+            if _allowed(spec, begun + raw):
+                raise Broken(f"{begun + raw!r} satisfies {spec} in {length + 1} tokens, the compiler says {least}")
 
 
 def _confirm_unsatisfiable(spec: Spec, draw: random.Random) -> None:
@@ -189,9 +202,10 @@ def _confirm_unsatisfiable(spec: Spec, draw: random.Random) -> None:
 def _confirm_satisfiable(spec: Spec) -> None:
     """Some text satisfies: the vocabulary alone is to blame."""
     compiled = compile_spec(spec, BYTES, LIMITS)
-    options = SearchOptions(compiled.tokens.min_tokens, beams=1)
-    answer = generate(HashModel(BYTES.size, BYTES.eos_ids), [256], compiled.tokens, options)[0]
-    _judge(spec, BYTES, compiled, options.max_tokens, answer)
+    tokens, model = compiled.tokens, HashModel(BYTES.size, BYTES.eos_ids)
+    case = Case(BYTES, tokens, model, (256,), tokens.min_tokens, tokens.start)
+    answer = generate(model, case.prompt_ids, tokens, SearchOptions(case.budget, beams=1))[0]
+    _judge(spec, compiled, case, (), answer.tokens)
 
 
 def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:

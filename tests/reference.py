@@ -1,25 +1,61 @@
-"""Algorithm 1 of the paper in plain Python: the slow twin of `decoding.search`, written to be read.
+"""Both searches in plain Python: the slow twin of `decoding.step`, written to be read.
 
-Every row is extended by every token, finished rows are padded with EOS at cost 0, the loop always runs to T. The
-deviations from the paper are the design's: one row at the start, T - t + 1 in Equation 2, ties by rule, one candidate
-for all the EOS ids, and a choice of how to rank at the end. Shares no code with `decoding`.
+Every row is extended by every token, finished rows are padded with EOS at cost 0, the loop always runs to T. Where
+"abs" deviates from the paper's Algorithm 1 it is the design's: one row at the start, T - t + 1 in Equation 2, ties by
+rule, one candidate for all the EOS ids, and a choice of how to rank at the end. Shares no code with `decoding`.
+
+    python -m tests.reference --cases 5000      both searches, fast and slow, over so many random automata
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import argparse
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.token_automaton import TokenAutomaton
 
 LEAST_LOG_PROB = -1e4
+POOL, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 3.0, 6.0, 2
 
 
+@dataclass
 class Row:
-    """One beam: its ids (padding included), state, pushed score and log-prob."""
+    """One beam: its ids (padding included), the log-prob of the last one, and the number of its parent."""
 
-    def __init__(self, ids: tuple[int, ...], state: int, score: float, log_prob: float) -> None:
-        self.ids, self.state, self.score, self.log_prob = ids, state, score, log_prob
+    ids: tuple[int, ...]
+    state: int
+    score: float
+    log_prob: float
+    own: float = field(default=0.0, compare=False)
+    parent: int = field(default=0, compare=False)
+    text: bytes = field(default=b"", compare=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a search is asked for; see `decoding.options.SearchOptions`.
+
+    pieces    the bytes of each id, nothing for EOS; with them "banked" keeps one row of those that say the same
+    text_of   what makes answers distinct, as in `answers`
+    dictated  the one token a state may take with so many tokens left after it, None where any
+    estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
+    """
+
+    budget: int
+    beams: int
+    algorithm: str = "abs"
+    alpha_min: float = 0.5
+    gamma: float = 1.0
+    n: int = 1
+    length_penalty: float = 0.0
+    pieces: Sequence[bytes] | None = None
+    text_of: Callable[[tuple[int, ...]], bytes] | None = None
+    dictated: Callable[[int, int], int | None] | None = None
+    estimate: Sequence[float] | None = None
 
 
 def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> float:
@@ -28,54 +64,126 @@ def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> 
 
 
 def beam_search(
-    log_probs_of: Callable[[tuple[int, ...]], Any], automaton: TokenAutomaton, *, budget: int, beams: int,
-    alpha_min: float, gamma: float,
+    log_probs_of: Callable[[tuple[int, ...]], Any], automaton: TokenAutomaton, settings: Settings
 ) -> list[list[Row]]:
-    """The beams after each step, best row first.
+    """The beams after each step, best row first; "banked": the live rows, then those that finish in this step.
 
     log_probs_of  the log-probs (V floats, or a tensor) after a prefix of generated ids
     """
     distance = automaton.distance.tolist()
     history = [[Row((), automaton.start, 0.0, 0.0)]]
-    for t in range(1, budget + 1):
-        pool: list[tuple[tuple[float, float, float, int, int], Row]] = []
+    for t in range(1, settings.budget + 1):
+        finished, candidates = [], []
         for number, row in enumerate(history[-1]):
-            if distance[row.state] == 0:
-                padded = Row((*row.ids, automaton.eos_ids[0]), row.state, row.score, row.log_prob)
-                pool.append(((-row.score, -row.log_prob, -0.0, -1, number), padded))
-                continue
-            z = [max(float(value), LEAST_LOG_PROB) for value in log_probs_of(row.ids)]
-            peak = max(z)
-            alpha = ramp(distance[row.state], t, budget, alpha_min, gamma)
-            best_eos = min(automaton.eos_ids, key=lambda eos: (-z[eos], eos))
-            after = automaton.successors(row.state).tolist()
-            for x, own in enumerate(z):
-                state = after[automaton.token_class[x]]
-                if distance[state] > budget - t:
-                    continue
-                if x in automaton.eos_ids and x != best_eos:
-                    continue
-                gain = alpha * peak + (1.0 - alpha) * own if distance[state] < distance[row.state] else own
-                new = Row((*row.ids, x), state, row.score + gain, row.log_prob + own)
-                pool.append(((-new.score, -new.log_prob, -own, x, number), new))
-        pool.sort(key=lambda candidate: candidate[0])
-        history.append([row for _, row in pool[:beams]])
+            if distance[row.state] != 0:
+                candidates += list(_extensions(row, number, log_probs_of(row.ids), t, automaton, settings))
+            elif settings.algorithm == "abs":
+                ids = (*row.ids, automaton.eos_ids[0])
+                finished.append(Row(ids, row.state, row.score, row.log_prob, 0.0, number))
+        if settings.algorithm == "abs":
+            history.append(_ranked(finished, candidates)[: settings.beams])
+        else:
+            ended = sorted((row for row in candidates if distance[row.state] == 0), key=lambda row: row.parent)
+            alive = [row for row in candidates if distance[row.state] != 0]
+            floor = _floor([row for rows in history for row in rows if distance[row.state] == 0], settings)
+            history.append(_shared_out(alive, floor, distance, settings) + ended)
     return history[1:]
 
 
+def _extensions(
+    row: Row, number: int, log_probs: Any, t: int, automaton: TokenAutomaton, settings: Settings
+) -> Iterator[Row]:
+    """A row with each token that may follow; of the EOS ids only the best."""
+    distance = automaton.distance
+    z = [max(float(value), LEAST_LOG_PROB) for value in log_probs]
+    after = automaton.successors(row.state).tolist()
+    best_eos = min(automaton.eos_ids, key=lambda eos: (-z[eos], eos))
+    only = settings.dictated(row.state, settings.budget - t) if settings.dictated else None
+    ids = [x for x in range(len(z)) if x == best_eos or x not in automaton.eos_ids] if only is None else [only]
+    alpha = ramp(int(distance[row.state]), t, settings.budget, settings.alpha_min, settings.gamma)
+    for x in ids:
+        state = after[automaton.token_class[x]]
+        if distance[state] > settings.budget - t:
+            continue
+        log_prob = row.log_prob + z[x]
+        if settings.algorithm == "abs":
+            closer = distance[state] < distance[row.state]
+            score = row.score + (alpha * max(z) + (1.0 - alpha) * z[x] if closer else z[x])
+        else:
+            score = log_prob - (_to_come(state, distance, settings) if distance[state] else 0.0)
+        text = row.text + settings.pieces[x] if settings.pieces else b""
+        yield Row((*row.ids, x), state, score, log_prob, z[x], number, text)
+
+
+def _to_come(state: int, distance: Any, settings: Settings) -> float:
+    """What acceptance is still expected to cost, as far as that is believed."""
+    weight = 0.8 + 0.2 / math.sqrt(settings.beams)
+    if settings.estimate is not None:
+        return weight * float(settings.estimate[state])
+    return weight * (NATS_A_TOKEN * int(distance[state]))
+
+
+def _ranked(finished: Sequence[Row], live: Sequence[Row]) -> list[Row]:
+    """Best first; of those that tie the finished ones first, then the lower last id, then the lower row."""
+    keyed = [((-row.score, -row.log_prob, 0.0, -1, row.parent), row) for row in finished]
+    keyed += [((-row.score, -row.log_prob, -row.own, row.ids[-1], row.parent), row) for row in live]
+    return [row for _, row in sorted(keyed, key=lambda entry: entry[0])]
+
+
+def _floor(finished: Sequence[Row], settings: Settings) -> float:
+    """The log-prob that a live row must be above to end, perhaps, better than the n-th best finished row so far."""
+    power, best = settings.length_penalty, dict[Any, float]()
+    for row in finished:
+        text = row.ids[:-1] if settings.text_of is None else settings.text_of(row.ids[:-1])
+        best[text] = max(row.log_prob / len(row.ids) ** power, best.get(text, -math.inf))
+    if len(best) < settings.n:
+        return -math.inf
+    return sorted(best.values(), reverse=True)[settings.n - 1] * settings.budget**power
+
+
+def _shared_out(alive: Sequence[Row], floor: float, distance: Sequence[int], settings: Settings) -> list[Row]:
+    """At most k live rows: of 8k by rank one of each kind, the r-th of those equally far off 3 ln(r) worse."""
+    pool = _ranked([], [row for row in alive if row.log_prob > floor])[: POOL * settings.beams]
+    said, recent, count = set(), set(), Counter[int]()
+    keyed = []
+    for row in pool:
+        text, last = (row.text, row.state), (row.ids[-RECENT:], row.state)
+        if last not in recent and (text not in said or settings.pieces is None):
+            count[distance[row.state]] += 1
+            keyed.append((row.score - GROUP_COST * math.log(count[distance[row.state]]), row))
+        said.add(text)
+        recent.add(last)
+    keyed.sort(key=lambda found: -found[0])
+    return [row for _, row in keyed[: settings.beams]]
+
+
 def answers(
-    last: Sequence[Row], automaton: TokenAutomaton, *, n: int, rank_by: str,
+    last: Sequence[Row], automaton: TokenAutomaton, *, n: int, rank_by: str = "log_prob", length_penalty: float = 0.0,
     text_of: Callable[[tuple[int, ...]], bytes] | None = None,
 ) -> list[tuple[tuple[int, ...], float, float]]:
     """(ids with one EOS, score, log_prob) of the n best distinct rows of the last beam."""
     found = []
     for row in last:
         end = next(place for place, token in enumerate(row.ids) if token in automaton.eos_ids)
+        shrink = (end + 1) ** length_penalty
         sums = (row.score, row.log_prob) if rank_by == "score" else (row.log_prob, row.score)
-        found.append((-sums[0], -sums[1], end + 1, row.ids[: end + 1], row))
+        found.append((-sums[0] / shrink, -sums[1] / shrink, end + 1, row.ids[: end + 1], row))
     found.sort(key=lambda entry: entry[:4])
     chosen: dict[Any, tuple[tuple[int, ...], float, float]] = {}
     for _, _, _, ids, row in found:
         text = ids[:-1] if text_of is None else text_of(ids[:-1])
         chosen.setdefault(text, (ids, row.score, row.log_prob))
     return list(chosen.values())[:n]
+
+
+def main() -> None:
+    """Compares the fast search with this one; exits with 1 where they differ."""
+    from tests.decoding.twins import compare_many  # which sees this module
+
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--cases", type=int, default=5000, help="random automata for each of the two searches")
+    raise SystemExit(compare_many(parser.parse_args().cases))
+
+
+if __name__ == "__main__":
+    main()

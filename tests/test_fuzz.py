@@ -20,4 +20,4 @@ def test_no_answer_violates_its_constraint_and_no_refusal_is_wrong(block: int) -
         warnings.simplefilter("ignore", FutureWarning)  # `re` of possible set operations in random patterns
         for seed in range(block * BLOCK, (block + 1) * BLOCK):
             outcomes[run_case(seed)] += 1
-    assert outcomes["answered"] > BLOCK / 3, outcomes
+    assert sum(count for outcome, count in outcomes.items() if outcome.startswith("answered")) > BLOCK / 3, outcomes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
@@ -13,7 +14,8 @@ from compiler.text_automaton import answer_text
 from compiler.tokenizer_json import vocabulary_from_tokenizer_json
 from compiler.vocabulary import Vocabulary
 from decoding.model import HuggingFaceModel
-from decoding.search import SearchOptions, generate
+from decoding.options import SearchOptions
+from decoding.search import generate
 from decoding.trace import replay
 from tests.fuzz_cases import BUILT_IN
 from tests.reference_text import satisfies
@@ -49,10 +51,10 @@ def captions() -> Loaded:
     return load(BUILT_IN, "sentence:")
 
 
-def check(loaded: Loaded, spec: Spec, extra_tokens: int, beams: int) -> None:
+def check(loaded: Loaded, spec: Spec, extra_tokens: int, beams: int, **more: Any) -> None:
     model, vocabulary, prompt = loaded
     compiled = compile_spec(spec, vocabulary)
-    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams, n=min(beams, 3))
+    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams, n=min(beams, 3), **more)
     answers = generate(model, prompt, compiled.tokens, options)
     assert answers
     for answer in answers:
@@ -72,8 +74,18 @@ def test_characters_of_several_tokens_work_in_every_form(
 
 
 @pytest.mark.parametrize("spec", PLAIN, ids=str)
-def test_the_built_in_model_satisfies(captions: Loaded, spec: Spec) -> None:
-    check(captions, spec, 12, 8)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"algorithm": "banked"},
+        {"algorithm": "banked", "length_penalty": 1.0},
+        {"algorithm": "abs", "rank_by": "score"},
+        {"algorithm": "abs", "gamma": 2.0, "alpha_min": 0.25},
+    ],
+    ids=str,
+)
+def test_the_built_in_model_satisfies(captions: Loaded, spec: Spec, more: dict[str, Any]) -> None:
+    check(captions, spec, 12, 8, **more)
 
 
 @pytest.mark.parametrize("spec", PLAIN, ids=str)
@@ -85,7 +97,7 @@ def test_small_models_of_the_other_tokenizer_families_satisfy(shared: Path, name
 def test_without_a_constraint_on_words_the_built_in_model_writes_its_own_caption(captions: Loaded) -> None:
     model, vocabulary, prompt = captions
     compiled = compile_spec(RegexSpec("(?s:.*)"), vocabulary)
-    answer = generate(model, prompt, compiled.tokens, SearchOptions(24, 8))[0]
+    answer = generate(model, prompt, compiled.tokens, SearchOptions(24, 8, length_penalty=1.0))[0]
     text = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
     assert text.startswith(" A ")
     assert text.endswith(".")

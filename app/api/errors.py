@@ -57,10 +57,17 @@ ERRORS: Mapping[str, Row] = {
     "BudgetTooSmall": Row(
         422, "budget_too_small", "The constraint needs more tokens than max_tokens", ("min_tokens", "max_tokens")
     ),
+    "PromptViolates": Row(
+        422, "prompt_violates", "No continuation of the prompt satisfies the constraint", ("position",)
+    ),
+    "RequestTooLarge": Row(
+        422, "request_too_large", "The request may need more memory than there is", ("needed_bytes", "memory_bytes")
+    ),
     "PromptTooLong": Row(
         422, "prompt_too_long", "The prompt and max_tokens do not fit the model",
         ("prompt_tokens", "max_tokens", "context_length"),
     ),
+    "LengthImpossible": Row(422, "constraint_unsatisfiable", _UNSATISFIABLE, ("rows", "lengths")),
     "PromptEmpty": Row(422, "invalid_request", "The prompt is empty"),
     "OptionsInvalid": Row(422, "invalid_request", "An option is out of its range", ("field",)),
     "InvalidJson": Row(400, "invalid_json", "The body is not JSON"),

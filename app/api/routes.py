@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
 from fastapi import APIRouter, Request, Response
 
+from app.api.decode import DecodeRequest, DecodeResponse, decode_response
 from app.api.errors import PROBLEM_TYPE
+from app.api.generation import GenerateRequest, GenerateResponse, generate_response
 from app.api.picture import as_dot, as_json, as_svg
 from app.api.schemas import (
     AutomatonResponse,
@@ -17,13 +20,11 @@ from app.api.schemas import (
     CheckResponse,
     CompileRequest,
     CompileResponse,
-    GenerateRequest,
-    GenerateResponse,
     ModelCard,
     ModelList,
     Status,
-    generate_response,
 )
+from app.api.stream import Generation, GenerationEvents, Mailbox
 from app.errors import ClientGone, NotReady, UnknownAutomaton
 from app.jobs import CompileResult
 from app.keys import HASH
@@ -36,7 +37,7 @@ _MEANING = {
     400: "invalid_json", 404: "unknown_automaton, unknown_model, not_found", 405: "method_not_allowed",
     408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
     422: "invalid_request, constraint_syntax, constraint_unsatisfiable, constraint_too_large, unsupported, "
-    "budget_too_small, prompt_too_long",
+    "budget_too_small, prompt_too_long, prompt_violates, request_too_large",
     429: "queue_full, with Retry-After", 500: "internal, replay_rejected",
     503: "not_ready, model_unavailable, cancelled, all with Retry-After", 504: "deadline",
 }
@@ -54,6 +55,13 @@ def _text(media_type: str) -> dict[int | str, dict[str, Any]]:
 
 _JOB_ERRORS = _errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
 _LOOKUP_ERRORS = _errors(404, 500, 503)
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer; with `stream` the events `compiled` (as CompiledEvent), `step` (as StepEvent), and "
+        "`done` (the answer) or `error` (as Problem)",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
 DOT_TYPE, SVG_TYPE = "text/vnd.graphviz", "image/svg+xml"
 _PICTURE_ERRORS = _LOOKUP_ERRORS | _errors(422)
 router = APIRouter()
@@ -102,11 +110,24 @@ async def _compiled(service: Service, body: CompileRequest) -> tuple[CompileResu
     return result, await service.explanation(result.automaton, spec) if body.explain else None
 
 
-@router.post("/generate", responses=_JOB_ERRORS | _LOOKUP_ERRORS, summary="Continue a prompt under a constraint")
-async def generate(request: Request, body: GenerateRequest) -> GenerateResponse:
+@router.post(
+    "/generate", responses=_EVENTS | _JOB_ERRORS | _LOOKUP_ERRORS, response_model=GenerateResponse,
+    summary="Continue a prompt under a constraint",
+)
+async def generate(request: Request, body: GenerateRequest) -> GenerateResponse | GenerationEvents:
     service = service_of(request)
-    answer = await until_gone(request, service.generate(body.order()))
-    return generate_response(answer, service.settings.model_id, body.beams)
+    shape = functools.partial(generate_response, model=service.settings.model_id)
+    if not body.stream:
+        return shape(await until_gone(request, service.generate(body.order())))
+    mailbox = Mailbox()
+    generation = Generation(mailbox, service.generate(body.order(), mailbox.put))
+    await until_gone(request, generation.begun())  # what fails before is answered as if nobody had asked for events
+    return GenerationEvents(generation, shape, request.state.request_id)
+
+
+@router.post("/decode", responses=_JOB_ERRORS | _LOOKUP_ERRORS, summary="Decode a matrix of log-probs over labels")
+async def decode(request: Request, body: DecodeRequest) -> DecodeResponse:
+    return decode_response(await until_gone(request, service_of(request).decode(body.order())))
 
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")

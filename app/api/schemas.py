@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from app.jobs import TokenStep, Word
-from app.service import GenerateAnswer, GenerateOrder
+from app.jobs import Word
 from compiler.explain import Explanation
 from compiler.spec import JSON_DEPTH, Spec
 from compiler.spec_json import spec_from_json
@@ -121,57 +120,6 @@ class CompileResponse(Strict):
     explanation: Explanation | None
 
 
-class GenerateRequest(Strict):
-    """A prompt to continue under a constraint, given whole or by the hash that POST /compile answered."""
-
-    prompt: str
-    constraint: Constraint | None = None
-    automaton: AutomatonHash | None = None
-    model: str | None = None
-    max_tokens: int = Field(64, ge=1, description="The budget in tokens, the end of the text among them")
-    beams: int = Field(16, ge=1)
-    algorithm: Literal["abs"] = "abs"
-    alpha_min: float = Field(0.5, ge=0, le=1)
-    gamma: float = Field(1.0, gt=0, le=100)
-    n: int = Field(1, ge=1, description="How many distinct answers, at most")
-    rank_by: Literal["score", "log_prob"] = "log_prob"
-    trace: bool = False
-    timeout_s: float | None = Field(None, gt=0)
-
-    @model_validator(mode="after")
-    def _one_constraint(self) -> GenerateRequest:
-        if (self.constraint is None) == (self.automaton is None):
-            raise ValueError("give exactly one of constraint and automaton")
-        if self.n > self.beams:
-            raise ValueError("n must not exceed beams")
-        return self
-
-    def order(self) -> GenerateOrder:
-        """The request as the service takes it. Raises SpecSyntaxError."""
-        fields = self.model_dump(exclude={"constraint"})
-        return GenerateOrder(spec=None if self.constraint is None else spec_from_json(self.constraint), **fields)
-
-
-class Choice(Strict):
-    """One answer. `trace` is null unless asked for."""
-
-    text: str
-    finish_reason: str
-    log_prob: float
-    score: float
-    satisfied: bool
-    trace: tuple[TokenStep, ...] | None
-    words: tuple[Word, ...]
-
-
-class Usage(Strict):
-    """Tokens read, tokens written over all choices (each with its end), and the beams used."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    beams: int
-
-
 class Timings(Strict):
     """Where the time went. `cached`: the constraint was compiled already."""
 
@@ -180,17 +128,6 @@ class Timings(Strict):
     decode_ms: float
     total_ms: float
     cached: bool
-
-
-class GenerateResponse(Strict):
-    """The answers, best first: fewer than `n` where there are fewer distinct ones among the beams."""
-
-    id: str
-    model: str
-    automaton: str
-    choices: tuple[Choice, ...]
-    usage: Usage
-    timings: Timings
 
 
 class CheckRequest(Strict):
@@ -293,24 +230,3 @@ class ProblemBody(BaseModel):
     code: str
     detail: str
     request_id: str
-
-
-def generate_response(answer: GenerateAnswer, model: str, beams: int) -> GenerateResponse:
-    """The service's answer in the shape that the API sends."""
-    result, compiled = answer.result, answer.compiled
-    choices = tuple(
-        Choice(
-            text=choice.text, finish_reason=choice.finish_reason, log_prob=choice.log_prob, score=choice.score,
-            satisfied=choice.satisfied, trace=choice.trace, words=choice.words,
-        )
-        for choice in result.choices
-    )
-    written = sum(choice.tokens for choice in result.choices)
-    return GenerateResponse(
-        id=answer.id, model=model, automaton=compiled.automaton, choices=choices,
-        usage=Usage(prompt_tokens=result.prompt_tokens, completion_tokens=written, beams=beams),
-        timings=Timings(
-            compile_ms=compiled.compile_ms, queue_ms=result.queue_ms, decode_ms=result.decode_ms,
-            total_ms=answer.total_ms, cached=compiled.cached,
-        ),
-    )

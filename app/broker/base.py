@@ -40,7 +40,7 @@ class Broker(Protocol):
         """
 
     def events(self, job_id: str) -> AsyncIterator[bytes]:
-        """The job's events from its first on, until it is finished. Raises JobUnknown."""
+        """The job's events from its first on, as far as they are kept, until it is finished. Raises JobUnknown."""
 
     async def result(self, job_id: str) -> bytes:
         """Waits for the result. Raises JobCancelled where the job was called off, JobUnknown."""
@@ -54,8 +54,11 @@ class Broker(Protocol):
     async def take(self, queue: str) -> Delivery:
         """Worker: waits for the next job, oldest first."""
 
-    async def publish(self, job_id: str, event: bytes) -> None:
-        """Worker: add an event to a job. Ignored once the job is finished, or has as many as may be."""
+    async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
+        """Worker: add an event to a job. Ignored once the job is finished, or has as many as may be.
+
+        Of events that are only passing the last few are kept: a reader who lags misses those before.
+        """
 
     async def finish(self, job_id: str, result: bytes) -> None:
         """Worker: give the result. Ignored once the job is finished."""

@@ -3,17 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import secrets
 import time
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 from app.broker.base import PRESENCE_TTL_S, Delivery, Presence
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from app.settings import Settings
 
-EVENTS_MAX = 1_024
+EVENTS_MAX = 1_024  # that last, of a job
+PASSING_BYTES_MAX = 2**20  # that pass, of a job; one is kept whatever its size
 JOB_BYTES = 4_096  # what a job takes beside its result and events
+
+
+class _Event(NamedTuple):
+    """An event with its number in the order of all, from 1."""
+
+    number: int
+    data: bytes
+    passing: bool
+
+
+class _Events:
+    """The events of one job that are kept, in order."""
+
+    def __init__(self) -> None:
+        self._kept: list[_Event] = []
+        self._count = 0
+        self._lasting = 0
+        self._passing_bytes = 0
+        self.size = 0
+
+    def add(self, data: bytes, passing: bool) -> bool:
+        """Keep an event, in place of the oldest passing ones where they are too many. False where it is ignored."""
+        if not passing and self._lasting == EVENTS_MAX:
+            return False
+        self._count += 1
+        self._lasting += not passing
+        self._passing_bytes += len(data) if passing else 0
+        self.size += len(data)
+        self._kept.append(_Event(self._count, data, passing))
+        while passing and self._passing_bytes > PASSING_BYTES_MAX and self._passing_bytes > len(data):
+            oldest = next(place for place, event in enumerate(self._kept) if event.passing)
+            gone = len(self._kept.pop(oldest).data)
+            self._passing_bytes -= gone
+            self.size -= gone
+        return True
+
+    def after(self, number: int) -> _Event | None:
+        """The first event that is kept of those after this number."""
+        place = bisect.bisect_right(self._kept, number, key=lambda event: event.number)
+        return self._kept[place] if place < len(self._kept) else None
 
 
 class _Job:
@@ -23,7 +66,7 @@ class _Job:
         self.id = secrets.token_hex(8)
         self.queue, self.key, self.body, self.submitted = queue, key, body, now
         self.shares = 1
-        self.events: list[bytes] = []
+        self.events = _Events()
         self.changed = asyncio.Event()
         self.called_off = asyncio.Event()
         self.done = asyncio.Event()
@@ -32,7 +75,7 @@ class _Job:
     @property
     def size(self) -> int:
         """Bytes that the job takes once its body is gone."""
-        return JOB_BYTES + len(self.result or b"") + sum(len(event) for event in self.events)
+        return JOB_BYTES + len(self.result or b"") + self.events.size
 
     def tell(self) -> None:
         """Wake everyone who waits for news of this job."""
@@ -84,9 +127,9 @@ class MemoryBroker:
     async def events(self, job_id: str) -> AsyncIterator[bytes]:
         job, seen = self._job(job_id), 0
         while True:
-            while seen < len(job.events):
-                yield job.events[seen]
-                seen += 1
+            while (event := job.events.after(seen)) is not None:
+                seen = event.number
+                yield event.data
             if job.done.is_set():
                 return
             await job.changed.wait()
@@ -125,10 +168,9 @@ class MemoryBroker:
         body, job.body = job.body, b""  # it is the worker's now
         return Delivery(job.id, body, self._now() - job.submitted)
 
-    async def publish(self, job_id: str, event: bytes) -> None:
+    async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
         job = self._jobs.get(job_id)
-        if job is not None and not job.done.is_set() and len(job.events) < EVENTS_MAX:
-            job.events.append(event)
+        if job is not None and not job.done.is_set() and job.events.add(event, passing):
             job.tell()
 
     async def finish(self, job_id: str, result: bytes) -> None:

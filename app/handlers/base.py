@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from app.jobs import Job, Progress, Result
+from app.jobs import Job, Progress, Result, Step
 from app.settings import Settings
 
 
@@ -18,6 +19,9 @@ class Context(Protocol):
 
     def progress(self, event: Progress) -> None:
         """Tell whoever follows the job how far it is. Cheap: what comes too fast for a reader is dropped."""
+
+    def tell(self, step: Step) -> None:
+        """Tell whoever follows the job the texts of a step. What comes too fast for a reader is dropped."""
 
     def cancelled(self) -> bool:
         """True once the job was called off or its deadline has passed."""
@@ -32,5 +36,25 @@ class Context(Protocol):
         """Remove a faulty value from the store."""
 
 
-Handler = Callable[[Job, Context], Result]
+def _nothing() -> None:
+    """What most handlers have to give up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What a worker runs, in threads of its own.
+
+    handle  from a job to its result; blocks
+    slots   how many jobs it takes at once, each in its own thread
+    close   gives up what the handler holds; called once, when no job runs any more
+    """
+
+    handle: Callable[[Job, Context], Result]
+    slots: int = 1
+    close: Callable[[], None] = _nothing
+
+    def __call__(self, job: Job, context: Context) -> Result:
+        return self.handle(job, context)
+
+
 OpenHandler = Callable[[Settings], Handler]

@@ -57,7 +57,7 @@ def open_handler(settings: Settings) -> Handler:
             case _:
                 raise MessageInvalid(f"the compile queue takes no job of kind {job.kind!r}")
 
-    return handle
+    return Handler(handle, close=compiler.sandbox.close)
 
 
 class Compiler:

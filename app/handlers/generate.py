@@ -1,49 +1,112 @@
-"""Generates: prompt into ids, search, replayed trace, final check. The only module that names decoding."""
+"""Generates: prompt into ids, search or sampling, replayed trace, final check. The only module that names decoding."""
 
 from __future__ import annotations
 
 import functools
+import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from app.automata import open_decoder
-from app.errors import AutomatonMissing, MessageInvalid, RequestOverLimit
+from app.automata import Kept, array_bytes, open_decoder
+from app.errors import AutomatonMissing, MessageInvalid, PromptViolates
 from app.handlers.base import Context, Handler
 from app.handlers.compile import word_trace
-from app.jobs import Choice, GenerateJob, GenerateResult, Job, Progress, Result, TokenStep
+from app.handlers.decode import decode_matrix
+from app.jobs import (
+    Choice,
+    DecodeJob,
+    DecodeResult,
+    GenerateJob,
+    GenerateOptions,
+    GenerateResult,
+    Job,
+    Progress,
+    Result,
+    Step,
+    StepRow,
+    TokenStep,
+)
 from app.keys import automaton_key
 from app.model_files import ModelFiles, open_model_files
-from app.settings import Settings
+from app.settings import MEASURED, Settings
+from app.spelling import Speller
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
-from compiler.text_automaton import answer_text, check_text, replay
+from compiler.text_automaton import answer_text, check_text, replay, shown_state, states_along
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding import trace
-from decoding.errors import ReplayRejected
-from decoding.model import HuggingFaceModel, LanguageModel
-from decoding.search import Hypothesis, SearchOptions, StepEvent, generate
+from decoding.constraint import Constraint
+from decoding.engine import Engine
+from decoding.errors import PromptEmpty, ReplayRejected, VocabularyMismatch
+from decoding.estimate import token_prior
+from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
+from decoding.forced import Pieces
+from decoding.memory import free_bytes
+from decoding.language_model import LanguageModel
+from decoding.model import HuggingFaceModel
+from decoding.options import SearchOptions
+from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import BeamSearch, refuse_early
+from decoding.texts import Texts
 from decoding.trace import TraceStep
+
+_OPENINGS = 16  # constraints that are prepared side by side, at most
+FREE_SHARE = 4  # one part in so many of what is free is for generations
+log = logging.getLogger(__name__)
 
 
 def open_handler(settings: Settings) -> Handler:
-    """Load the model and its tokenizer; the handler then serves one job at a time."""
+    """Load the model and its tokenizer; the handler then serves many jobs at once."""
     files = open_model_files(settings.model)
-    generator = Generator(HuggingFaceModel.load(settings.model, device=settings.device), files, settings)
+    model = HuggingFaceModel.load(settings.model, device=settings.device, dtype=settings.dtype)
+    generator = Generator(model, files, settings)
 
     def handle(job: Job, context: Context) -> Result:
-        if not isinstance(job, GenerateJob):
-            raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
-        return generator.run(job, context)
+        match job:
+            case GenerateJob():
+                return generator.run(job, context)
+            case DecodeJob():
+                return generator.decode(job, context)
+            case _:
+                raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
 
-    return handle
+    return Handler(handle, settings.requests_at_once_max, generator.close)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A job with what belongs to it. `start` is the automaton's state before the answer's first token."""
+
+    job: GenerateJob
+    compiled: Compiled
+    constraint: Constraint
+    prompt_ids: list[int]
+    start: int
+
+    @property
+    def options(self) -> GenerateOptions:
+        return self.job.options
+
+    @property
+    def before(self) -> str | None:
+        """What the text that must satisfy begins with before the answer; None where the answer is all of it."""
+        return self.job.prompt if self.options.scope == "full" else None
 
 
 class Generator:
-    """One model with its tokenizer."""
+    """One model with its tokenizer. Any number of threads may call `run` at once."""
 
     def __init__(self, model: LanguageModel[Any], files: ModelFiles, settings: Settings) -> None:
+        if model.vocab_size != files.vocabulary.size:
+            raise VocabularyMismatch(files.vocabulary.size, model.vocab_size)
         self._model = model
         self._files = files
         self._tokens = files.vocabulary.tokens
@@ -51,35 +114,58 @@ class Generator:
         self._tokenizer.no_truncation()  # a file may ask for either, which would change the prompt unseen
         self._tokenizer.no_padding()
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
-        self._beam_context_tokens_max = settings.beam_context_tokens_max
+        self._texts = Texts.of(self._tokens, files.vocabulary.eos_ids, model.device)
+        self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
+        self._opened: Kept[str, tuple[Compiled, Constraint]] = Kept(settings.tables_bytes_max)
+        self._opening = [threading.Lock() for _ in range(_OPENINGS)]
+        self._rescoring = threading.Lock()
+        self._prior = token_prior(model)  # before the engine starts, whose thread alone may ask the model then
+        self._engine = Engine(model, _memory_bytes(model, settings))
+
+    def close(self) -> None:
+        """End the thread that asks the model."""
+        self._engine.close()
 
     def run(self, job: GenerateJob, context: Context) -> GenerateResult:
         """Answer a job.
 
-        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint, RequestOverLimit
-        where prompt and beams are too much together.
+        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint, PromptViolates where
+        no continuation of the prompt satisfies.
         """
-        compiled = self._compiled(job.automaton, context)
+        compiled, constraint = self._constraint(job.automaton, context)
         prompt_ids = self._prompt_ids(job.prompt)
-        self._require_room(len(prompt_ids), job)
-        options = _options(job)
+        task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
+        refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
         started = time.perf_counter()
-        hypotheses = generate(
-            self._model, prompt_ids, compiled.tokens, options, on_step=_reporter(job, context),
-            cancelled=context.cancelled, text_of=self._answers(compiled),
+        hypotheses = self._engine.generate(
+            self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
+            on_step=self._listener(task, context), cancelled=context.cancelled,
         )
-        choices = tuple(
-            self._choice(hypothesis, compiled, self._replay(hypothesis, prompt_ids, compiled, options), job.trace)
-            for hypothesis in hypotheses
-        )
+        choices = tuple(self._choice(hypothesis, task) for hypothesis in hypotheses)
         decode_ms = (time.perf_counter() - started) * 1000
         return GenerateResult(choices, len(prompt_ids), context.waited_s * 1000, decode_ms)
 
-    def _require_room(self, prompt_tokens: int, job: GenerateJob) -> None:
-        """Each beam holds the keys and values of its whole text, the prompt among it."""
-        cap = self._beam_context_tokens_max
-        if job.beams * (prompt_tokens + job.max_tokens) > cap:
-            raise RequestOverLimit("beams * (prompt tokens + max_tokens)", "beam_context_tokens_max", cap)
+    def decode(self, job: DecodeJob, context: Context) -> DecodeResult:
+        """Answer a job that brings the model's log-probs along.
+
+        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
+        """
+        search = functools.partial(_label_path, job, context.cancelled)
+        return decode_matrix(job, self._compiled(job.automaton, context), search, context.waited_s * 1000)
+
+    def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, Constraint]:
+        """A constraint with its tables on the device, kept for the next request that names it."""
+        with self._opening[int(automaton, 16) % len(self._opening)]:  # whoever wants the same waits for it
+            opened = self._opened.get(automaton)
+            if opened is None:
+                compiled = self._compiled(automaton, context)
+                constraint = Constraint.prepare(
+                    compiled.tokens, self._model.device, prior=self._prior, texts=self._texts, pieces=self._pieces
+                )
+                opened = compiled, constraint
+                size = sum(map(array_bytes, (compiled.tokens, constraint, constraint.tables)))
+                self._opened.put(automaton, opened, size)
+            return opened
 
     def _compiled(self, automaton: str, context: Context) -> Compiled:
         key = automaton_key(automaton)
@@ -93,47 +179,61 @@ class Generator:
             raise AutomatonMissing("the stored automaton was damaged and is gone; send the constraint again") from error
 
     def _prompt_ids(self, prompt: str) -> list[int]:
-        """The prompt's ids, with whatever the tokenizer puts first; never empty, for a model continues something."""
+        """The prompt's ids, with whatever the tokenizer puts first. Raises PromptEmpty: a model continues something."""
         ids = list(self._tokenizer.encode(prompt).ids)
-        bos = self._files.bos_id
-        return ids or [bos if bos is not None else self._files.vocabulary.eos_ids[0]]
+        if ids:
+            return ids
+        if self._files.bos_id is None:
+            raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
+        return [self._files.bos_id]
+
+    def _run_of(self, task: _Task) -> Run:
+        """The state machine of the algorithm that was asked for."""
+        options = _decoding_options(task.options)
+        if isinstance(options, SamplingOptions):
+            return Sampling(task.constraint, options, start=task.start)
+        return BeamSearch(task.constraint, options, start=task.start, text_of=self._answers(task))
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
         return b"".join(self._tokens[token] or b"" for token in tokens)
 
-    def _answers(self, compiled: Compiled) -> Callable[[tuple[int, ...]], bytes]:
+    def _answer(self, tokens: Sequence[int], task: _Task) -> str:
+        """What ids say as an answer; at the beginning of a text without the space that is no part of it."""
+        raw = self._bytes(tokens).decode()
+        return raw if task.before is not None else answer_text(task.compiled.text, raw)
+
+    def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """What a row's ids say as an answer: rows that differ only in an optional leading space are one answer."""
 
         @functools.cache  # the search asks again for every finished row at every step
         def answer(tokens: tuple[int, ...]) -> bytes:
-            return answer_text(compiled.text, self._bytes(tokens).decode()).encode()
+            return self._answer(tokens, task).encode()
 
         return answer
 
-    def _replay(
-        self, hypothesis: Hypothesis, prompt_ids: list[int], compiled: Compiled, options: SearchOptions
-    ) -> tuple[TraceStep, ...]:
-        """The search's claims, checked against a fresh pass of the model."""
-        rescored = self._model.score(prompt_ids, hypothesis.tokens)
-        return trace.replay(compiled.tokens, hypothesis, rescored, options, self._model.tolerance)
-
-    def _choice(
-        self, hypothesis: Hypothesis, compiled: Compiled, steps: Sequence[TraceStep], with_trace: bool
-    ) -> Choice:
+    def _choice(self, hypothesis: Hypothesis, task: _Task) -> Choice:
         """An answer with its evidence. Raises ReplayRejected where the finished text does not satisfy: our bug."""
-        text = answer_text(compiled.text, self._bytes(hypothesis.tokens).decode())
-        check = check_text(compiled.text, text)
+        steps = self._replay(hypothesis, task)
+        text = self._answer(hypothesis.tokens, task)
+        check = check_text(task.compiled.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
         return Choice(
             text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
             satisfied=check.satisfied, words=word_trace(check), tokens=len(hypothesis.tokens),
-            trace=self._trace(steps, compiled) if with_trace else None,
+            trace=self._trace(steps, task) if task.job.trace else None,
         )
 
-    def _trace(self, steps: Sequence[TraceStep], compiled: Compiled) -> tuple[TokenStep, ...]:
+    def _replay(self, hypothesis: Hypothesis, task: _Task) -> tuple[TraceStep, ...]:
+        """The search's claims, checked against a fresh pass of the model."""
+        with self._rescoring:  # one at a time: what a pass needs besides is part of no generation's memory
+            rescored = self._model.score(task.prompt_ids, hypothesis.tokens)
+        tokens, options = task.compiled.tokens, _decoding_options(task.options)
+        return trace.replay(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
+
+    def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStep, ...]:
         pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
-        shown = replay(compiled.text, pieces)
+        shown = replay(task.compiled.text, pieces, task.before)
         return tuple(
             TokenStep(
                 token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=seen.state,
@@ -143,16 +243,102 @@ class Generator:
             for step, seen in zip(steps, shown, strict=True)
         )
 
+    def _listener(self, task: _Task, context: Context) -> Callable[[StepEvent], None] | None:
+        """What is to be told of each step; None where nobody asked for it, and nothing is prepared."""
+        match task.job.tell:
+            case "steps":
+                return _Reader(self._bytes, task, context)
+            case "progress":
+                return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
+            case _:
+                return None
 
-def _options(job: GenerateJob) -> SearchOptions:
+
+class _Said(NamedTuple):
+    """What some ids have written: the bytes, the automaton's state, and the last one that people are shown."""
+
+    text: bytes
+    state: int
+    shown: int
+
+
+class _Reader:
+    """Puts the rows of each step into words, and remembers those: the rows of the next step continue them."""
+
+    def __init__(self, bytes_of: Callable[[Sequence[int]], bytes], task: _Task, context: Context) -> None:
+        self._bytes_of, self._compiled, self._context = bytes_of, task.compiled, context
+        shown = shown_state(task.compiled.text, task.start)
+        assert shown is not None  # an answer begins between characters
+        self._nothing = _Said(b"", task.start, shown)
+        self._known: dict[tuple[int, ...], _Said] = {}
+
+    def __call__(self, event: StepEvent) -> None:
+        known = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
+        self._known = known
+        rows = tuple(
+            StepRow(
+                known[row.tokens].text.decode(errors="replace"), row.parent, known[row.tokens].shown, row.distance,
+                row.alpha, row.score, row.log_prob, row.finished,
+            )
+            for row in event.rows
+        )
+        self._context.tell(Step(event.step_number, event.budget_after, rows))
+
+    def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _Said:
+        """What the ids say; `state` is the one they lead to, where it is known."""
+        if not tokens:
+            return self._nothing
+        if tokens in self._known:
+            return self._known[tokens]
+        before = self._read(tokens[:-1])
+        if state is None:
+            state = self._compiled.tokens.advance(before.state, tokens[-1])
+        shown = shown_state(self._compiled.text, state)
+        return _Said(before.text + self._bytes_of(tokens[-1:]), state, before.shown if shown is None else shown)
+
+
+def _start(job: GenerateJob, compiled: Compiled) -> int:
+    """The state before the answer. Raises PromptViolates where the prompt counts and cannot be continued.
+
+    What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
+    ids would come out as other bytes (an unknown character, a space put in front) is no different.
+    """
+    tokens = compiled.tokens
+    if job.options.scope == "answer":
+        return tokens.start
+    states = states_along(compiled.text, job.prompt)
+    alive = [offset for offset, state in enumerate(states) if tokens.distance[state] != UNREACHABLE]
+    if job.prompt and (not alive or alive[-1] != len(job.prompt)):
+        raise PromptViolates(alive[-1] if alive else 0)
+    return states[-1]
+
+
+def _decoding_options(options: GenerateOptions) -> SearchOptions | SamplingOptions:
+    """Raises OptionsInvalid; the API refuses the same before, by the names of its fields."""
+    if options.algorithm == "sample":
+        assert options.seed is not None
+        return SamplingOptions(
+            max_tokens=options.max_tokens, n=options.n, temperature=options.temperature, top_p=options.top_p,
+            seed=options.seed,
+        )
     return SearchOptions(
-        max_tokens=job.max_tokens, beams=job.beams, algorithm=job.algorithm, alpha_min=job.alpha_min, gamma=job.gamma,
-        n=job.n, rank_by=job.rank_by,
+        max_tokens=options.max_tokens, beams=options.beams, algorithm=options.algorithm, alpha_min=options.alpha_min,
+        gamma=options.gamma, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
     )
 
 
-def _reporter(job: GenerateJob, context: Context) -> Callable[[StepEvent], None]:
-    def report(event: StepEvent) -> None:
-        context.progress(Progress("decode", event.step_number, job.max_tokens))
+def _label_path(
+    job: DecodeJob, cancelled: Callable[[], bool], log_probs: NDArray[np.float64], automaton: TokenAutomaton
+) -> LabelPath:
+    if job.beams == "exact":
+        return best_labels(log_probs, automaton, cancelled)
+    return beam_labels(log_probs, automaton, BeamOptions(job.beams, job.alpha_min, job.gamma), cancelled)
 
-    return report
+
+def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
+    """What all generations together may hold."""
+    if settings.decode_memory_bytes != MEASURED:
+        return settings.decode_memory_bytes
+    share = free_bytes(model.device) // FREE_SHARE
+    log.info("generations may hold %d MiB on %s; ABS_DECODE_MEMORY_BYTES sets it", share >> 20, model.device)
+    return share

@@ -2,45 +2,98 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
 from app.errors import JobCancelled
 from app.handlers.base import Context, Handler
-from app.jobs import Choice, GenerateResult, Job, Progress, Result
+from app.jobs import Choice, GenerateJob, GenerateResult, Job, Progress, Result, Step, StepRow
 from app.settings import Settings
 
-started, stopped = threading.Event(), threading.Event()
+SLOTS = 3
+started, stopped, closed = threading.Event(), threading.Event(), threading.Event()
+running: list[str] = []  # the ids of the jobs that the patient handler has at hand
+go_on = threading.Event()
+told: list[str] = []  # what the stepping handler's jobs asked to be told
+steps_told = 0
 
 
 def reset() -> None:
-    """Forget what the patient handler did so far."""
-    started.clear()
-    stopped.clear()
+    """Forget what the handlers did so far."""
+    for event in (started, stopped, closed, go_on):
+        event.clear()
+    running.clear()
+    told.clear()
 
 
 def open_patient(settings: Settings) -> Handler:
     """Works until it is called off, and says so."""
 
     def handle(job: Job, context: Context) -> Result:
+        name = job.id if isinstance(job, GenerateJob) else job.kind
+        running.append(name)
         started.set()
         context.progress(Progress("decode", 1, 2))
         while not context.cancelled():
             time.sleep(0.005)
+        running.remove(name)
         stopped.set()
         raise JobCancelled("called off")
 
-    return handle
+    return Handler(handle, SLOTS, closed.set)
+
+
+def open_patient_teller(settings: Settings) -> Handler:
+    """Tells steps until it is called off; texts of some length where its prompt asks for that."""
+    patient = open_patient(settings)
+
+    def handle(job: Job, context: Context) -> Result:
+        global steps_told
+        assert isinstance(job, GenerateJob)
+        text = "dog" * 2_000 if job.prompt == "long" else "dog"
+        for number in itertools.count(1):
+            if context.cancelled():
+                return patient(job, context)
+            context.tell(step(number, text))
+            steps_told = number
+            time.sleep(0.001)
+        raise AssertionError
+
+    return Handler(handle, SLOTS, closed.set)
+
+
+def open_stepping(settings: Settings) -> Handler:
+    """Tells a step, waits to be told to go on, and tells two more; fails where its prompt asks for that."""
+
+    def handle(job: Job, context: Context) -> Result:
+        assert isinstance(job, GenerateJob)
+        told.append(job.tell)
+        for number in (1, 2, 3):
+            if job.tell == "steps":
+                context.tell(step(number))
+            if number == 1 and not go_on.wait(20):
+                raise TimeoutError
+        if job.prompt == "fail":
+            raise ZeroDivisionError("MARKER")
+        return _quick(job, context)
+
+    return Handler(handle)
+
+
+def step(number: int, text: str = "dog") -> Step:
+    """A step of one row."""
+    return Step(number, 8 - number, (StepRow(text, 0, 1, 2, 0.5, -1.0, -2.0, False),))
+
+
+def _quick(job: Job, context: Context) -> Result:
+    choice = Choice("dog", "eos", -1.0, -1.0, True, (), 2, None)
+    return GenerateResult((choice,), 1, context.waited_s * 1000, 0.0)
 
 
 def open_quick(settings: Settings) -> Handler:
     """Answers at once."""
-
-    def handle(job: Job, context: Context) -> Result:
-        choice = Choice("dog", "eos", -1.0, -1.0, True, (), 2, None)
-        return GenerateResult((choice,), 1, context.waited_s * 1000, 0.0)
-
-    return handle
+    return Handler(_quick)
 
 
 def open_broken(settings: Settings) -> Handler:
@@ -49,7 +102,7 @@ def open_broken(settings: Settings) -> Handler:
     def handle(job: Job, context: Context) -> Result:
         raise ZeroDivisionError("MARKER of the prompt")
 
-    return handle
+    return Handler(handle)
 
 
 def open_never(settings: Settings) -> Handler:

@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -61,7 +62,8 @@ def test_a_regex_matches_the_whole_answer_and_n_answers_differ(client: TestClien
 
 
 def test_answers_are_ranked_as_asked(client: TestClient) -> None:
-    scores = [choice["score"] for choice in generate(client, KEYWORDS, n=4, rank_by="score")["choices"]]
+    answer = generate(client, KEYWORDS, n=4, algorithm="abs", rank_by="score")
+    scores = [choice["score"] for choice in answer["choices"]]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -93,6 +95,57 @@ def test_the_least_budget_answers_and_one_token_less_is_refused_with_that_number
 
 def test_an_empty_prompt_is_continued(client: TestClient) -> None:
     assert generate(client, KEYWORDS, prompt="")["choices"][0]["satisfied"]
+
+
+def test_many_requests_at_once_are_answered_as_each_is_alone(client: TestClient) -> None:
+    constraints = [ORDERED, CLOCK, KEYWORDS]
+    options = [{"algorithm": "abs"}, {}, {"algorithm": "sample", "seed": 3, "n": 2}, {"scope": "full"}]
+    requests = [
+        {"constraint": constraint, "prompt": "sentence:" if "regex" not in constraint else "", "max_tokens": 28,
+         **({} if "seed" in option else {"beams": 3}), **option}
+        for constraint in constraints for option in options
+    ]
+    alone = [generate_plainly(client, request) for request in requests]
+    with ThreadPoolExecutor(len(requests)) as threads:
+        crowd = list(threads.map(lambda request: generate_plainly(client, request), requests))
+    assert crowd == alone
+
+
+def generate_plainly(client: TestClient, request: dict[str, Any]) -> Any:
+    response = client.post("/generate", json=request)
+    assert response.status_code == 200, response.text
+    return response.json()["choices"]
+
+
+def test_a_sampling_tells_its_seed_and_repeats_by_it(client: TestClient) -> None:
+    body = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 12, "algorithm": "sample", "n": 2}
+    first, other = (client.post("/generate", json=body).json() for _ in range(2))
+    assert first["seed"] != other["seed"]
+    again = client.post("/generate", json=body | {"seed": first["seed"]}).json()
+    assert (again["choices"], again["seed"]) == (first["choices"], first["seed"])
+    assert first["usage"]["beams"] == 2
+    greedy = [client.post("/generate", json=body | {"temperature": 0, "seed": seed}).json() for seed in (1, 2)]
+    assert greedy[0]["choices"] == greedy[1]["choices"]
+    assert generate(client, KEYWORDS)["seed"] is None
+
+
+def test_a_length_penalty_prefers_longer_answers(client: TestClient) -> None:
+    short_or_long = {"choice": ["a", "a b c d e f g h"]}
+    texts = [
+        generate(client, short_or_long, length_penalty=penalty)["choices"][0]["text"] for penalty in (0.0, 2.0)
+    ]
+    assert texts == short_or_long["choice"]
+
+
+def test_prompt_and_answer_satisfy_together_where_that_is_asked_for(client: TestClient) -> None:
+    prompt = "A dog cat"
+    choice = generate(client, KEYWORDS, prompt=prompt, scope="full")["choices"][0]
+    assert [word["letters"] for word in choice["words"] if word["letters"]] == [["dog"], ["catch"]]
+    checked = client.post("/check", json={"constraint": KEYWORDS, "text": prompt + choice["text"]}).json()
+    assert (checked["satisfied"], checked["words"]) == (True, choice["words"])
+    body = {"prompt": "it catches a dog", "constraint": KEYWORDS, "scope": "full"}
+    refused = client.post("/generate", json=body).json()
+    assert (refused["code"], refused["position"]) == ("prompt_violates", len("it catches"))
 
 
 def test_the_same_request_has_the_same_answer(client: TestClient) -> None:

@@ -287,3 +287,60 @@ def test_a_broker_in_memory_holds_no_body_that_was_taken_or_called_off() -> None
         assert held < 2_000_000
 
     asyncio.run(story())
+
+
+def test_passing_events_are_read_one_by_one_by_who_keeps_up(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        reader = broker.events(job_id)
+        for number in range(3_000):
+            await broker.publish(job_id, b"%d" % number * 500, passing=True)
+            assert await anext(reader) == b"%d" % number * 500
+
+    tell(story)
+
+
+def test_who_lags_misses_passing_events_but_none_that_last_and_never_the_newest(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        for number in range(3_000):
+            await broker.publish(job_id, b"passing %d" % number + bytes(2_000), passing=True)
+            if number % 1_000 == 0:
+                await broker.publish(job_id, b"lasting %d" % number)
+        await broker.finish(job_id, b"done")
+        seen = [event.rstrip(b"\0") async for event in broker.events(job_id)]
+        passing = [event for event in seen if event.startswith(b"passing")]
+        lasting = [event for event in seen if event.startswith(b"lasting")]
+        assert lasting == [b"lasting 0", b"lasting 1000", b"lasting 2000"]
+        assert 1 < len(passing) < 1_000
+        assert passing == [b"passing %d" % number for number in range(3_000 - len(passing), 3_000)]
+
+    tell(story)
+
+
+def test_one_passing_event_is_kept_whatever_its_size(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        for letter in (b"a", b"b"):
+            await broker.publish(job_id, letter * 3_000_000, passing=True)
+        await broker.finish(job_id, b"done")
+        assert [event[:1] async for event in broker.events(job_id)] == [b"b"]
+
+    tell(story)
+
+
+def test_a_job_that_tells_much_in_passing_holds_little(tell: Tell) -> None:
+    async def story(broker: Broker, clock: Clock) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.take("q")
+        tracemalloc.start()
+        for _ in range(500):
+            await broker.publish(job_id, bytes(100_000), passing=True)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 3_000_000
+
+    tell(story)

@@ -47,6 +47,16 @@ def test_generate_prints_the_api_s_json() -> None:
     assert answer["choices"][0]["trace"] is None
 
 
+def test_generate_reads_along_where_it_is_asked_to() -> None:
+    options = ("--algorithm", "sample", "--seed", "5", "--temperature", "0.5", "--stream", "--max-tokens", "16")
+    ended = abs_command("generate", "sentence:", "--keyword", "dog", *options)
+    assert ended.returncode == 0, ended.stderr
+    assert "satisfied: yes" in ended.stdout and "seed 5" in ended.stdout
+    streamed = abs_command("generate", "a do", "--keyword", "dog", "--scope", "full", "--stream", "--json")
+    plain = abs_command("generate", "a do", "--keyword", "dog", "--scope", "full", "--json")
+    assert json.loads(streamed.stdout)["choices"] == json.loads(plain.stdout)["choices"]
+
+
 def test_generate_shows_the_text_its_tokens_its_words_and_its_distances() -> None:
     ended = abs_command("generate", "sentence:", "--ltlf", "F(pet)", "--prop", "pet=dog,cat", "--max-tokens", "16")
     assert ended.returncode == 0, ended.stderr
@@ -80,6 +90,9 @@ def test_generate_shows_the_text_its_tokens_its_words_and_its_distances() -> Non
         (("generate", "x", "--ltlf", "F(dog)", "--alpha-min", "nan"), 2),
         (("generate", "x", "--ltlf", "F(dog)", "--gamma", "inf"), 2),
         (("generate", "x", "--ltlf", "F(dog)", "--timeout-s", "-inf"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--length-penalty", "nan"), 2),
+        (("generate", "x", "--ltlf", "F(dog", "--stream"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--url", "http://127.0.0.1:9", "--stream"), 4),
         (("generate", "x", "--automaton", HASH), 2),
         (("generate", "x", "--automaton", HASH, "--ltlf", "F(dog)", "--url", "http://127.0.0.1:9"), 2),
         (("generate", "x", "--automaton", HASH, "--ordered", "--url", "http://127.0.0.1:9"), 2),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +10,10 @@ from typing import Any
 import pytest
 
 import app.handlers.compile as compile_handler
-from app.errors import JobFailed, RequestOverLimit
+from app.errors import JobFailed
 from app.handlers import compile_job
-from app.handlers.generate import Generator
-from app.jobs import CheckJob, CheckResult, CompileJob, CompileResult, Failure, GenerateJob, Progress, spec_json
-from app.keys import automaton_hash, automaton_key
+from app.jobs import CheckJob, CheckResult, CompileJob, CompileResult, Failure, Progress, Step, spec_json
+from app.keys import automaton_hash
 from app.model_files import open_model_files
 from app.sandbox.process import Sandbox
 from app.settings import Settings
@@ -27,7 +25,6 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec
 from compiler.vocabulary import Vocabulary, byte_vocabulary
-from tests.fakes import HashModel
 
 SPEC = KeywordsSpec((("dog",),))
 LARGE = RegexSpec("(.*(a|b)){12}")
@@ -41,8 +38,13 @@ class Context:
     waited_s: float = 0.0
     values: dict[str, bytes] = field(default_factory=dict)
 
+    told: list[Step] = field(default_factory=list)
+
     def progress(self, event: Progress) -> None:
         pass
+
+    def tell(self, step: Step) -> None:
+        self.told.append(step)
 
     def cancelled(self) -> bool:
         return self.called_off
@@ -64,19 +66,6 @@ def settings(captions_dir: Path) -> Settings:
 
 def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
     return CheckJob(spec_json(spec), text, time.time() + 60)
-
-
-def generate_job(settings: Settings, context: Context, prompt: str, beams: int = 1) -> GenerateJob:
-    """A job whose automaton is in the store."""
-    vocabulary = open_model_files(settings.model).vocabulary
-    automaton = automaton_hash(SPEC, vocabulary.fingerprint)
-    context.save(automaton_key(automaton), encode(compile_spec(SPEC, vocabulary), settings.secret), 60)
-    return GenerateJob("abs-1", automaton, prompt, 4, beams, "abs", 0.5, 1.0, 1, "log_prob", False, time.time() + 60)
-
-
-def generator(settings: Settings) -> Generator:
-    files = open_model_files(settings.model)
-    return Generator(HashModel(files.vocabulary.size, files.vocabulary.eos_ids), files, settings)
 
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
@@ -209,30 +198,3 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
         result, data = compile_job.read_answer(work(request.pack()))
         assert isinstance(result, CompileResult)
         assert data == encode(compile_spec(SPEC, known, settings.limits), settings.secret)
-
-
-def test_the_prompt_is_read_whole_whatever_the_tokenizer_file_says(tmp_path: Path, settings: Settings) -> None:
-    folder = Path(settings.model)
-    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
-    tokenizer["padding"] = {
-        "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
-        "pad_token": "<|endoftext|>",
-    }
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    (tmp_path / "config.json").write_text((folder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
-    cut = Settings(model=str(tmp_path), secret=settings.secret)
-    context, prompt = Context(), "a dog and a cat " * 10
-    counts = [
-        generator(one).run(generate_job(one, context, prompt), context).prompt_tokens for one in (settings, cut)
-    ]
-    assert counts[0] == counts[1] > 8
-    assert generator(cut).run(generate_job(cut, context, "a"), context).prompt_tokens < 8
-
-
-def test_beams_and_prompt_are_bounded_together(captions_dir: Path) -> None:
-    settings = Settings(model=str(captions_dir), beam_context_tokens_max=100)
-    context = Context()
-    assert generator(settings).run(generate_job(settings, context, "a dog", beams=4), context).choices
-    with pytest.raises(RequestOverLimit, match="beam_context_tokens_max = 100"):
-        generator(settings).run(generate_job(settings, context, "a dog " * 20, beams=4), context)

@@ -48,6 +48,16 @@ def test_pictures_say_what_kind_they_are() -> None:
         assert list(paths[f"/automata/{{automaton}}{ending}"]["get"]["responses"]["200"]["content"]) == [kind]
 
 
+def test_an_answer_and_its_stream_are_documented() -> None:
+    document = create_app(Settings()).openapi()
+    answer = document["paths"]["/generate"]["post"]["responses"]["200"]
+    assert set(answer["content"]) == {"application/json", "text/event-stream"}
+    assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/GenerateResponse"}
+    for event in ("CompiledEvent", "StepEvent", "StepRow"):
+        assert event in document["components"]["schemas"]
+    assert "CompiledEvent" in answer["description"] and "StepEvent" in answer["description"]
+
+
 def test_every_reference_leads_somewhere() -> None:
     document = create_app(Settings()).openapi()
     text = json.dumps(document)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import warnings
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from compiler.spec import Spec
 from compiler.spec_json import spec_to_json
 from tests.fuzz_cases import random_spec
 from tests.reference_text import satisfies
@@ -36,12 +38,13 @@ def _request(client: TestClient, draw: random.Random) -> bool:
         return False
     least = compiled.json()["min_tokens"]
     budget = least + draw.choice((0, 0, 1, 4, 12))
-    body = {"prompt": draw.choice(PROMPTS), "automaton": compiled.json()["automaton"], "beams": draw.choice((1, 2, 8))}
-    options = {"trace": True, "rank_by": draw.choice(("score", "log_prob")), "n": draw.randint(1, body["beams"])}
-    response = client.post("/generate", json={**body, **options, "max_tokens": budget})
+    body = {"prompt": draw.choice(PROMPTS), "automaton": compiled.json()["automaton"], **_algorithm(draw)}
+    response = client.post("/generate", json={**body, "trace": True, "max_tokens": budget})
     assert response.status_code == 200, response.text
     texts = [choice["text"] for choice in response.json()["choices"]]
-    assert len(set(texts)) == len(texts) > 0
+    assert texts
+    if body["algorithm"] != "sample":
+        assert len(set(texts)) == len(texts)
     for choice in response.json()["choices"]:
         assert choice["satisfied"]
         assert satisfies(spec, choice["text"]), (spec, choice["text"])
@@ -52,4 +55,25 @@ def _request(client: TestClient, draw: random.Random) -> bool:
         assert refused.json()["min_tokens"] == least
     checked = client.post("/check", json={"constraint": spec_to_json(spec), "text": texts[0]})
     assert checked.json()["satisfied"]
+    _continue(client, spec, body, texts[0][: draw.randint(0, len(texts[0]))], len(texts[0].encode()) + 1)
     return True
+
+
+def _algorithm(draw: random.Random) -> dict[str, Any]:
+    """One of the algorithms with options of its own."""
+    beams = draw.choice((1, 2, 8))
+    search = {"beams": beams, "n": draw.randint(1, beams), "length_penalty": draw.choice((0.0, 0.0, 1.0))}
+    return draw.choice((
+        {"algorithm": "abs", **search, "rank_by": draw.choice(("score", "log_prob"))},
+        {"algorithm": "banked", **search},
+        {"algorithm": "sample", "n": draw.randint(1, 3), "temperature": draw.choice((0.0, 0.7, 1.0)),
+         "top_p": draw.choice((0.5, 1.0))},
+    ))
+
+
+def _continue(client: TestClient, spec: Spec, body: dict[str, Any], begun: str, budget: int) -> None:
+    """The beginning of a text that satisfies can be continued, by single bytes if need be."""
+    response = client.post("/generate", json={**body, "prompt": begun, "scope": "full", "max_tokens": budget})
+    assert response.status_code == 200, response.text
+    for choice in response.json()["choices"]:
+        assert satisfies(spec, begun + choice["text"]), (spec, begun, choice["text"])

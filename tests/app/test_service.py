@@ -12,11 +12,12 @@ import app.handlers.compile as compile_handler
 from app import errors
 from app.broker.memory import MemoryBroker
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
+from app.generation import GenerateOrder
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import CompileResult, GenerateJob, Job, Progress, Result, failure_of
+from app.jobs import CompileResult, GenerateJob, GenerateOptions, Job, Progress, Result, failure_of
 from app.keys import automaton_hash, automaton_key
 from app.model_files import open_model_files
-from app.service import GenerateOrder, Service
+from app.service import Service
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker import serve
@@ -29,7 +30,7 @@ SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateOrder:
-    return GenerateOrder("a", spec, automaton, None, 8, 4, "abs", 0.5, 1.0, 1, "log_prob", False, timeout_s)
+    return GenerateOrder("a", spec, automaton, None, GenerateOptions(8, beams=4), False, timeout_s)
 
 
 @contextlib.asynccontextmanager
@@ -116,7 +117,7 @@ def open_forgetful(settings: Settings) -> Handler:
             raise AutomatonMissing("gone")
         return fake_handlers.open_quick(settings)(job, context)
 
-    return handle
+    return Handler(handle)
 
 
 def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
@@ -164,7 +165,8 @@ def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
     async def story() -> None:
         async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
             automaton = (await service.compile(SPEC)).automaton
-            waiting = [asyncio.create_task(service.generate(order(None, automaton))) for _ in range(6)]
+            callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
+            waiting = [asyncio.create_task(service.generate(order(None, automaton))) for _ in range(callers)]
             done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             assert all(isinstance(task.exception(), QueueFull) for task in done)
             assert pending
@@ -197,7 +199,7 @@ def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
             context.progress(Progress("decode", 1, 8))
             return fake_handlers.open_quick(settings)(job, context)
 
-        return handle
+        return Handler(handle)
 
     async def story() -> None:
         seen: list[Progress] = []
@@ -255,7 +257,7 @@ def test_a_budget_that_is_too_small_is_refused_while_other_generations_run(capti
             running_one = asyncio.create_task(service.generate(order()))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
             with pytest.raises(errors.BudgetTooSmall) as refused:
-                await asyncio.wait_for(service.generate(dataclasses.replace(order(), max_tokens=2)), 10)
+                await asyncio.wait_for(service.generate(dataclasses.replace(order(), options=GenerateOptions(2))), 10)
             running_one.cancel()
             by_the_search = failure_of(BudgetTooSmall(3, 2))
             assert failure_of(refused.value) == by_the_search

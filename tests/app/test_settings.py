@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from app.errors import SettingsInvalid
-from app.settings import BUILT_IN_MODEL, Settings, child_environment, read_settings
+from app.settings import BUILT_IN_MODEL, MEASURED, Settings, child_environment, read_settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -13,6 +13,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings == dataclasses.replace(Settings(), secret=settings.secret)
     assert (settings.model, settings.store, settings.broker) == (BUILT_IN_MODEL, "memory://", "memory://")
     assert settings.embedded_workers == ("compile", "generate")
+    assert settings.decode_memory_bytes == MEASURED
     assert settings.model_id == "captions"
 
 
@@ -46,6 +47,7 @@ def test_no_embedded_workers_is_a_choice() -> None:
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
         ("ABS_DEADLINE_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),
         ("ABS_LOG_LEVEL", "loud"), ("ABS_BODY_BYTES_MAX", ""),
+        ("ABS_REQUESTS_AT_ONCE_MAX", "0"), ("ABS_DECODE_MEMORY_BYTES", "-1"),
         ("ABS_LTLF_ENGINE", "fado"), ("ABS_REGEX_ENGINE", ""), ("ABS_COMPILE_MEMORY_BYTES_MAX", "1 GiB"),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,17 +11,18 @@ import pytest
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Result, dump, load
+from app.jobs import Failure, GenerateJob, GenerateOptions, GenerateResult, Job, Progress, Result, Step, dump, load
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker import serve
 from tests.app import fake_handlers
+from tests.app.processes import until as until_holds
 
 S_MAX = 20.0
 
 
-def job(deadline_in_s: float = 60.0) -> GenerateJob:
-    return GenerateJob("abs-1", "0" * 64, "a", 8, 4, "abs", 0.5, 1.0, 1, "log_prob", False, time.time() + deadline_in_s)
+def job(deadline_in_s: float = 60.0, name: str = "abs-1") -> GenerateJob:
+    return GenerateJob(name, "0" * 64, "a", GenerateOptions(8), False, time.time() + deadline_in_s)
 
 
 @asynccontextmanager
@@ -123,7 +125,7 @@ def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
             context.progress(Progress("decode", 1, 3))
             return fake_handlers.open_quick(settings)(job, context)
 
-        return handle
+        return Handler(handle)
 
     async def story() -> None:
         async with worker(open_busy) as (broker, store):
@@ -143,7 +145,7 @@ def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
                 context.progress(Progress("decode", step, 2_000))
             return fake_handlers.open_quick(settings)(job, context)
 
-        return handle
+        return Handler(handle)
 
     async def story() -> None:
         async with worker(open_hasty) as (broker, _):
@@ -151,5 +153,82 @@ def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
             events = [load(event) async for event in broker.events(job_id)]
             assert events[0] == Progress("decode", 1, 2_000)
             assert len(events) < 200
+
+    asyncio.run(story())
+
+
+def test_every_step_reaches_whoever_keeps_up() -> None:
+    seen = threading.Semaphore(0)
+
+    def open_telling(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            for number in range(1, 301):
+                context.tell(fake_handlers.step(number))
+                assert seen.acquire(timeout=S_MAX)
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return Handler(handle)
+
+    async def story() -> None:
+        async with worker(open_telling) as (broker, _):
+            numbers = []
+            async for event in broker.events(await broker.submit("q", "a", dump(job()))):
+                step = load(event)
+                assert isinstance(step, Step)
+                numbers.append(step.step)
+                seen.release()
+            assert numbers == list(range(1, 301))
+
+    asyncio.run(story())
+
+
+def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
+    def open_hasty(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            for number in range(1, 20_001):
+                context.tell(fake_handlers.step(number))
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return Handler(handle)
+
+    async def story() -> None:
+        async with worker(open_hasty) as (broker, _):
+            job_id = await broker.submit("q", "a", dump(job()))
+            await broker.result(job_id)
+            steps = [load(event) async for event in broker.events(job_id)]
+            numbers = [step.step for step in steps if isinstance(step, Step)]
+            assert numbers == sorted(set(numbers))
+            assert 1 < len(numbers) < 20_000
+
+    asyncio.run(story())
+
+
+def test_a_worker_runs_as_many_jobs_at_once_as_its_handler_has_slots_and_no_more() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with worker(fake_handlers.open_patient) as (broker, _):
+            names = [f"abs-{number}" for number in range(fake_handlers.SLOTS + 2)]
+            ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
+            await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == fake_handlers.SLOTS)
+            assert sorted(fake_handlers.running) == names[: fake_handlers.SLOTS]
+            await asyncio.sleep(0.05)  # time enough to take one too many
+            assert len(fake_handlers.running) == fake_handlers.SLOTS
+            await broker.cancel(ids[1])
+            await asyncio.to_thread(until_holds, lambda: names[fake_handlers.SLOTS] in fake_handlers.running)
+            assert names[1] not in fake_handlers.running and names[0] in fake_handlers.running
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_is_stopped_waits_for_its_threads_and_then_closes_its_handler() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with worker(fake_handlers.open_patient) as (broker, _):
+            for name in ("abs-1", "abs-2"):
+                await broker.submit("q", name, dump(job(name=name)))
+            await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == 2)
+            assert not fake_handlers.closed.is_set()
+        assert fake_handlers.running == []
+        assert fake_handlers.closed.is_set()
 
     asyncio.run(story())

@@ -9,16 +9,19 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:
-    """As `random_table`, with so many ids that a class fills several chunks of the search's layout."""
-    return random_table(random, ids=int(random.integers(300, 600)), columns_max=3)
+    """As `random_table`, with so many ids, EOS ids too, that a class fills several chunks of the search's layout."""
+    return random_table(random, ids=int(random.integers(300, 600)), columns_max=3, eos_max=20)
 
 
-def random_table(random: np.random.Generator, ids: int | None = None, columns_max: int = 6) -> TokenAutomaton:
-    """A live automaton of one to eight states, one to three of its ids being EOS; up to 30 ids unless told."""
+def random_table(
+    random: np.random.Generator, ids: int | None = None, columns_max: int = 6, eos_max: int = 3
+) -> TokenAutomaton:
+    """A live automaton of one to eight states, with one to `eos_max` EOS ids; up to 30 ids unless told."""
     while True:
         states, columns = int(random.integers(1, 9)), int(random.integers(1, columns_max + 1))
         size = ids or int(random.integers(columns + 1, 30))
-        eos_ids = tuple(int(eos) for eos in random.choice(size, int(random.integers(1, min(4, size))), replace=False))
+        eos_count = int(random.integers(1, min(eos_max + 1, size)))
+        eos_ids = tuple(int(eos) for eos in random.choice(size, eos_count, replace=False))
         token_class = random.permutation(np.arange(size) % columns)
         read = np.delete(token_class, list(eos_ids))
         if len(set(read.tolist())) < columns:  # distances would count columns that no id reads

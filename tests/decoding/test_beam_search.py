@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,48 +19,54 @@ from decoding.errors import (
     SearchExhausted,
     VocabularyMismatch,
 )
-from decoding.search import SearchOptions, StepEvent, generate
-from tests.decoding.random_automata import random_factored, random_table, random_wide
+from decoding.options import SearchOptions
+from decoding.runs import Hypothesis, StepEvent, TextOf
+from decoding.search import generate
+from tests.decoding.random_automata import random_table
+from tests.decoding.twins import MAKERS, MODELS
 from tests.fakes import HashModel, PrefixModel, ScriptedModel
-from tests.reference import answers, beam_search
+from tests.reference import Row, Settings, answers, beam_search
 
-KINDS = {
-    "smooth": {},
-    "many ties in a row": {"levels": 3},
-    "rows that tie with each other": {"levels": 2, "memory": 0},
-    "impossible tokens": {"zeros": 0.7},
-    "certain tokens": {"spread": 200.0},
-    "ties and impossible tokens": {"levels": 2, "memory": 1, "zeros": 0.5},
-}
-MAKERS = {"table": (random_table, 25), "factored": (random_factored, 25), "wide": (random_wide, 4)}
+ALGORITHMS = ("abs", "banked")
+CASES = {"table": 12, "factored": 12, "wide": 3}
 
 
-def _options(random: np.random.Generator, automaton: TokenAutomaton) -> SearchOptions:
+def _options(random: np.random.Generator, automaton: TokenAutomaton, algorithm: str) -> SearchOptions:
     beams = int(random.integers(1, 9))
     return SearchOptions(
         max_tokens=automaton.min_tokens + int(random.integers(0, 6)),
         beams=beams,
+        algorithm=algorithm,
         alpha_min=float(random.choice([0.0, 0.25, 0.5, 1.0])),
         gamma=float(random.choice([0.5, 1.0, 2.0, 3.7])),
         n=int(random.integers(1, beams + 1)),
         rank_by=str(random.choice(["score", "log_prob"])),
+        length_penalty=float(random.choice([0.0, 0.0, 0.7])),
     )
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_beam_and_every_answer_equal_those_of_the_slow_twin_to_the_last_bit(kind: str, maker: str) -> None:
-    make, cases = MAKERS[maker]
-    for seed in range(cases):
+def _settings(options: SearchOptions) -> Settings:
+    return Settings(
+        options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
+        options.length_penalty,
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("maker", CASES)
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_beam_and_every_answer_equal_those_of_the_slow_twin_to_the_last_bit(
+    kind: str, maker: str, algorithm: str
+) -> None:
+    for seed in range(CASES[maker]):
         random = np.random.default_rng([seed, *kind.encode()])
-        automaton = make(random)
-        options = _options(random, automaton)
-        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **KINDS[kind])
+        automaton = MAKERS[maker](random)
+        options = _options(random, automaton, algorithm)
+        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
         events: list[StepEvent] = []
         found = generate(model, (1, 2), automaton, options, on_step=events.append)
         twin = beam_search(
-            lambda ids, m=model: m.log_probs((1, 2, *ids)).tolist(), automaton, budget=options.max_tokens,
-            beams=options.beams, alpha_min=options.alpha_min, gamma=options.gamma,
+            lambda ids, m=model: m.log_probs((1, 2, *ids)).tolist(), automaton, _settings(options)
         )
         for event, rows in zip(events, twin, strict=False):
             padded = [
@@ -69,17 +76,33 @@ def test_every_beam_and_every_answer_equal_those_of_the_slow_twin_to_the_last_bi
             assert [(row.score, row.log_prob, row.state) for row in event.rows] == [
                 (row.score, row.log_prob, row.state) for row in rows
             ]
-        expected = answers(twin[-1], automaton, n=options.n, rank_by=options.rank_by)
-        assert [(answer.tokens, answer.score, answer.log_prob) for answer in found] == expected
+        assert _told(found) == _expected(twin, automaton, options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_answer_is_accepted_within_the_budget_and_all_are_distinct(kind: str) -> None:
+def _told(found: Sequence[Hypothesis]) -> list[tuple[tuple[int, ...], float, float]]:
+    return [(answer.tokens, answer.score, answer.log_prob) for answer in found]
+
+
+def _expected(
+    twin: Sequence[Sequence[Row]], automaton: TokenAutomaton, options: SearchOptions, text_of: TextOf | None = None
+) -> list[tuple[tuple[int, ...], float, float]]:
+    """The answers among the rows of the slow search: those of the last beam, or all that ever finished."""
+    ended = twin[-1] if options.algorithm == "abs" else [row for rows in twin for row in rows]
+    finished = [row for row in ended if automaton.distance[row.state] == 0]
+    return answers(
+        finished, automaton, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
+        text_of=text_of,
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_answer_is_accepted_within_the_budget_and_all_are_distinct(kind: str, algorithm: str) -> None:
     for seed in range(25):
         random = np.random.default_rng([7, seed, *kind.encode()])
         automaton = random_table(random)
-        options = _options(random, automaton)
-        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **KINDS[kind])
+        options = _options(random, automaton, algorithm)
+        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
         found = generate(model, (0,), automaton, options)
         assert 1 <= len(found) <= options.n
         assert len({answer.tokens[:-1] for answer in found}) == len(found)
@@ -97,7 +120,7 @@ def test_answers_are_distinct_as_texts_when_the_caller_can_spell_them() -> None:
     automaton = from_table(np.zeros(6, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (4, 5))
     for seed in range(20):
         model = HashModel(6, (4, 5), seed=seed, levels=3)
-        options = SearchOptions(max_tokens=4, beams=12, n=12)
+        options = SearchOptions(max_tokens=4, beams=12, n=12, algorithm="abs")
         found = generate(model, (0,), automaton, options, text_of=lambda ids: b"".join(pieces[token] for token in ids))
         texts = [b"".join(pieces[token] for token in answer.tokens) for answer in found]
         assert len(set(texts)) == len(texts)
@@ -115,13 +138,12 @@ def test_stopping_early_saves_work_and_changes_no_answer() -> None:
     for seed in range(40):
         model = HashModel(6, (5,), seed=seed, spread=3.0)
         for rank_by in ("score", "log_prob"):
-            options = SearchOptions(max_tokens=9, beams=4, n=1 + seed % 3, rank_by=rank_by, alpha_min=0.25)
+            options = SearchOptions(9, 4, "abs", alpha_min=0.25, n=1 + seed % 3, rank_by=rank_by)
             steps: list[StepEvent] = []
             text_of = lambda ids: b"".join(pieces[token] for token in ids)  # noqa: E731
             found = generate(model, (), automaton, options, on_step=steps.append, text_of=text_of)
-            twin = beam_search(model.log_probs, automaton, budget=9, beams=4, alpha_min=0.25, gamma=1.0)
-            expected = answers(twin[-1], automaton, n=options.n, rank_by=rank_by, text_of=text_of)
-            assert [(answer.tokens, answer.score, answer.log_prob) for answer in found] == expected
+            twin = beam_search(model.log_probs, automaton, _settings(options))
+            assert _told(found) == _expected(twin, automaton, options, text_of)
             saved += len(steps) < 9 and any(not row.finished for row in steps[-1].rows)
     assert saved > 10
 
@@ -130,7 +152,7 @@ def test_the_first_beam_has_no_equal_rows_and_finished_rows_are_not_read_again()
     automaton = from_table(np.zeros(9, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (8,))
     model = HashModel(9, (8,), seed=3)
     steps: list[StepEvent] = []
-    generate(model, (0,), automaton, SearchOptions(max_tokens=5, beams=6), on_step=steps.append)
+    generate(model, (0,), automaton, SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
     for event in steps:
         assert len({row.tokens for row in event.rows}) == len(event.rows) == 6
     live = sum(not row.finished for event in steps[:-1] for row in event.rows)
@@ -142,7 +164,7 @@ def test_a_finished_row_comes_before_a_live_one_that_ties_with_it_in_everything(
     certain = {(0,) * length: {0: 1000.0} for length in range(1, 4)}
     model = ScriptedModel(3, (2,), {(): {0: 5.0, 2: 5.0}, **certain}, floor=-1000.0)
     steps: list[StepEvent] = []
-    options = SearchOptions(max_tokens=4, beams=2, n=2, alpha_min=1.0)
+    options = SearchOptions(max_tokens=4, beams=2, n=2, alpha_min=1.0, algorithm="abs")
     generate(model, (), _anything(3), options, on_step=steps.append)
     first, second = steps[1].rows
     assert (first.score, first.log_prob) == (second.score, second.log_prob)

@@ -23,8 +23,11 @@ import torch
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
 from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.options import SearchOptions
+from decoding.plan import Plan
 from decoding.ramp import push_up
-from decoding.search import SearchOptions, StepEvent, generate
+from decoding.runs import StepEvent
+from decoding.search import generate
 from decoding.step import step
 from tests.fakes import ScriptedModel
 
@@ -107,7 +110,7 @@ def _model() -> ScriptedModel:
 
 def _run(rank_by: str) -> tuple[list[StepEvent], str]:
     events: list[StepEvent] = []
-    options = SearchOptions(max_tokens=T, beams=2, alpha_min=0.25, gamma=1.0, rank_by=rank_by)
+    options = SearchOptions(max_tokens=T, beams=2, algorithm="abs", alpha_min=0.25, gamma=1.0, rank_by=rank_by)
     (answer,) = generate(_model(), (0,), _automaton(), options, on_step=events.append)
     return events, " ".join(WORDS[token] for token in answer.tokens)
 
@@ -118,13 +121,9 @@ def _pushed_logits(text: str) -> dict[str, float]:
     state = automaton.start
     for token in _ids(text):
         state = automaton.advance(state, token)
-    budget_before = T - len(_ids(text))
-    alpha = push_up(int(automaton.distance[state]), budget_before, 0.25, 1.0)
-    one = torch.zeros(1, dtype=torch.int64)
-    after = step(
-        Beams.start(state, device), one, one[:0], log_probs[None], log_probs.max()[None],
-        torch.tensor([alpha], dtype=torch.float64), Tables.from_automaton(automaton, device), budget_before - 1, 99,
-    )
+    tables = Tables.from_automaton(automaton, device)
+    plan = Plan.prepare(tables, None, None, SearchOptions(max_tokens=T, beams=99, algorithm="abs", alpha_min=0.25))
+    after = step(Beams.start(state, device), log_probs[None], tables, plan, T - len(_ids(text)))
     word, logit = next(iter(LOGITS[text].items()))
     normaliser = logit - float(log_probs[ID[word]])
     rows = zip(after.token.tolist(), after.score.tolist(), strict=True)

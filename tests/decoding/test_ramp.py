@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.ramp import push_up, pushed
+from decoding.ramp import push_up, push_up_table, pushed
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,11 @@ def test_a_row_past_saving_is_pushed_no_further_than_one_even_by_a_very_sharp_ra
 def test_a_full_push_gives_every_token_the_peak() -> None:
     assert pushed(-50.0, -0.25, 1.0) == pushed(-1e4, -0.25, 1.0) == -0.25
     assert pushed(-2.0, -1.0, 0.75) == -1.25
+
+
+@pytest.mark.parametrize(("alpha_min", "gamma"), [(0.0, 1.0), (0.25, 3.7), (0.5, 0.31), (1.0, 2.0)])
+def test_the_table_holds_the_same_numbers_to_the_last_bit(alpha_min: float, gamma: float) -> None:
+    table = push_up_table(40, 11, alpha_min, gamma)
+    assert len(table) == 41
+    for budget in range(1, 41):
+        assert list(table[budget]) == [push_up(distance, budget, alpha_min, gamma) for distance in range(12)]

@@ -14,15 +14,17 @@ import pytest
 
 from compiler.token_automaton import TokenAutomaton, from_table
 from decoding.errors import ReplayRejected
-from decoding.model import Rescored
+from decoding.language_model import Rescored
+from decoding.options import SearchOptions
 from decoding.ramp import push_up, pushed
-from decoding.search import Hypothesis, SearchOptions, generate
+from decoding.runs import Hypothesis
+from decoding.search import generate
 from decoding.trace import replay
 from tests.decoding.random_automata import random_table
 from tests.fakes import HashModel, ScriptedModel
 
 A, B, OTHER, EOS = range(4)
-OPTIONS = SearchOptions(max_tokens=6, beams=3, alpha_min=0.25)
+OPTIONS = SearchOptions(max_tokens=6, beams=3, algorithm="abs", alpha_min=0.25)
 TOLERANCE = 1e-4
 
 
@@ -57,7 +59,8 @@ def test_an_honest_answer_replays_and_its_steps_add_up_to_its_sums() -> None:
         random = np.random.default_rng(seed)
         automaton = random_table(random)
         model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, zeros=0.3 * (seed % 2))
-        options = SearchOptions(max_tokens=automaton.min_tokens + seed % 5, beams=4, n=2, alpha_min=0.3, gamma=1.7)
+        budget = automaton.min_tokens + seed % 5
+        options = SearchOptions(max_tokens=budget, beams=4, n=2, algorithm="abs", alpha_min=0.3, gamma=1.7)
         for answer in generate(model, (1,), automaton, options):
             trace = replay(automaton, answer, model.score((1,), answer.tokens), options, model.tolerance)
             assert [step.token for step in trace] == list(answer.tokens)

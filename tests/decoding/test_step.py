@@ -1,15 +1,61 @@
-"""The parts of one step: the exact choice under ties, the layout of ids, the factored successors."""
+"""The step against its slow twin, and its parts: the exact choice under ties, the layout of ids, the successors."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from compiler.token_automaton import from_table
-from decoding.beams import Tables
-from decoding.step import top_in_order
+import decoding.ranking
+import decoding.step
+from compiler.token_automaton import TokenAutomaton, from_table
+from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.forced import FREE
+from decoding.options import SearchOptions
+from decoding.plan import Plan
+from decoding.ranking import _top_by_numpy, _top_in_place, place_in_group, repeats, top_in_order
+from decoding.step import forced_step, step
+from decoding.texts import Texts
 from tests.decoding.random_automata import random_factored, random_table
+from tests.decoding.twins import CPU, MODELS, Case, differences
+
+ALGORITHMS = ("abs", "banked")
+CASES = {"table": 25, "factored": 20, "wide": 3}
+
+
+@pytest.mark.parametrize("maker", CASES)
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_beam_equals_that_of_the_slow_twin_to_the_last_bit(algorithm: str, kind: str, maker: str) -> None:
+    for seed in range(CASES[maker]):
+        assert differences(Case(maker, kind, algorithm, seed)) == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_way_of_an_accelerator_finds_the_same_beams(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding.step, "top", _top_in_place)
+    monkeypatch.setattr(decoding.ranking, "_top_by_numpy", _top_in_place)
+    for kind in MODELS:
+        for seed in range(8):
+            assert differences(Case("factored", kind, algorithm, seed)) == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_cases_have_twins_dictated_tokens_ties_and_finished_rows_in_them(algorithm: str) -> None:
+    """Else the comparison above would compare little."""
+    cases = [Case("table", kind, algorithm, seed) for kind in MODELS for seed in range(12)]
+    seen = {"dictated": 0, "tied": 0, "finished early": 0, "several rows": 0}
+    for case in cases:
+        for rows in case.slow()[:-1]:
+            distance = [int(case.automaton.distance[row.state]) for row in rows]
+            seen["dictated"] += any(case.dictated(row.state, 99) is not None for row in rows)
+            seen["tied"] += len({row.score for row in rows}) < len(rows)
+            seen["finished early"] += 0 in distance and any(distance)
+            seen["several rows"] += len(rows) > 2
+    assert min(seen.values()) > 20, seen
 
 
 def test_the_choice_is_that_of_a_full_sort_whatever_the_ties() -> None:
@@ -18,23 +64,44 @@ def test_the_choice_is_that_of_a_full_sort_whatever_the_ties() -> None:
         size = int(random.integers(1, 60))
         keys = [random.integers(0, 1 + seed % 4, size).astype(float) for _ in range(3)]
         keys[0][random.random(size) < 0.3] = -np.inf
-        keys.append(random.permutation(size).astype(float))
+        order = random.permutation(size)
         count = int(random.integers(1, size + 1))
-        expected = sorted(range(size), key=lambda place, k=keys: [-key[place] for key in k])[:count]
-        assert top_in_order([torch.tensor(key) for key in keys], count).tolist() == expected
+        expected = sorted(range(size), key=lambda place, k=keys, o=order: ([-key[place] for key in k], o[place]))
+        tensors = [torch.tensor(key) for key in keys]
+        number = torch.tensor(order).__getitem__
+        assert top_in_order(tensors, number, count).tolist() == expected[:count]
+        for choose in (_top_by_numpy, _top_in_place):
+            assert sorted(choose(tensors, number, count).tolist()) == sorted(expected[:count])
+
+
+def test_repeats_and_places_in_groups_are_those_of_a_plain_loop() -> None:
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        size = int(random.integers(1, 40))
+        one, other = (random.integers(0, 4, size) for _ in range(2))
+        pairs = list(zip(one.tolist(), other.tolist(), strict=True))
+        assert repeats(torch.tensor(one), torch.tensor(other)).tolist() == [
+            pair in pairs[:place] for place, pair in enumerate(pairs)
+        ]
+        group = one.tolist()
+        assert place_in_group(torch.tensor(one)).tolist() == [
+            group[:place].count(number) for place, number in enumerate(group)
+        ]
 
 
 @pytest.mark.parametrize("maker", [random_table, random_factored])
-def test_successors_on_the_device_are_those_of_the_automaton(maker: object) -> None:
+def test_successors_on_the_device_are_those_of_the_automaton(
+    maker: Callable[[np.random.Generator], TokenAutomaton],
+) -> None:
     for seed in range(40):
         automaton = maker(np.random.default_rng(seed))
         states = torch.arange(automaton.states)
-        found = Tables.from_automaton(automaton, torch.device("cpu")).successors(states)
+        found = Tables.from_automaton(automaton, CPU).successors(states)
         assert found.tolist() == [automaton.successors(state).tolist() for state in range(automaton.states)]
 
 
 @pytest.mark.parametrize(("size", "classes", "eos"), [(1, 1, 1), (5, 3, 5), (700, 2, 1), (700, 650, 3), (999, 30, 200)])
-def test_every_id_has_one_slot_in_a_chunk_of_its_class_and_all_eos_ids_share_a_chunk(
+def test_every_id_has_one_place_in_a_chunk_of_its_class_and_the_best_of_each_chunk_is_found(
     size: int, classes: int, eos: int
 ) -> None:
     random = np.random.default_rng(size + classes)
@@ -42,12 +109,129 @@ def test_every_id_has_one_slot_in_a_chunk_of_its_class_and_all_eos_ids_share_a_c
     automaton = from_table(
         random.integers(0, classes, size), np.zeros((1, classes), dtype=np.int64), np.array([True]), 0, eos_ids
     )
-    tables = Tables.from_automaton(automaton, torch.device("cpu"))
-    ids = tables.slot_id.view(tables.spare.shape)
-    assert sorted(ids[~tables.spare].tolist()) == list(range(size))
-    for row, column, spare in zip(ids.tolist(), tables.chunk_class.tolist(), tables.spare.tolist(), strict=True):
+    tables = Tables.from_automaton(automaton, CPU)
+    assert sorted(tables.chunk_id[~tables.spare].tolist()) == list(range(size))
+    chunks = zip(tables.chunk_id.tolist(), tables.chunk_class.tolist(), tables.spare.tolist(), strict=True)
+    for chunk, (row, column, spare) in enumerate(chunks):
         assert {int(automaton.token_class[token]) for token in row} == {column}
         real = [token for token, repeat in zip(row, spare, strict=True) if not repeat]
         assert real == sorted(real)
         assert set(row) == set(real)
-    assert set(ids[tables.eos_chunk].tolist()) == set(eos_ids)
+        assert tables.token_chunk[real].tolist() == [chunk] * len(real)
+    log_probs = torch.tensor(random.normal(size=(3, size)), dtype=torch.float32)
+    assert torch.equal(tables.best_of_chunks(log_probs), log_probs[:, tables.chunk_id].amax(dim=2))
+
+
+def _plan(automaton: TokenAutomaton, algorithm: str, beams: int, texts: Texts | None = None) -> tuple[Tables, Plan]:
+    tables = Tables.from_automaton(automaton, CPU)
+    return tables, Plan.prepare(tables, texts, None, SearchOptions(max_tokens=9, beams=beams, algorithm=algorithm))
+
+
+def _anything(size: int) -> TokenAutomaton:
+    zeros = np.zeros(size, dtype=np.int64)
+    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (size - 1,))
+
+
+def _grown(texts: Texts | None, first: Sequence[float], *later: Tensor, beams: int = 4) -> list[tuple[int, ...]]:
+    """The live rows of a "banked" search over all texts, after one step for each argument."""
+    automaton = _anything(len(first))
+    tables, plan = _plan(automaton, "banked", beams, texts)
+    beam, ids = Beams.start(automaton.start, CPU), [()]
+    for number, log_probs in enumerate([torch.tensor([first]), *later]):
+        after = step(beam, log_probs, tables, plan, 9 - number)
+        beam = after.select(((after.score != DEAD_SCORE) & (tables.distance[after.state] != 0)).nonzero()[:, 0])
+        ids = [(*ids[parent], token) for parent, token in zip(beam.parent.tolist(), beam.token.tolist(), strict=True)]
+    return ids
+
+
+def test_of_two_splits_of_one_text_only_the_more_probable_is_kept() -> None:
+    pieces = [b"a", b"bc", b"ab", b"c", b""]
+    first = [-1.0, -9.0, -1.5, -9.0, -9.0]  # a or ab
+    second = torch.tensor([[-9.0, -1.0, -9.0, -9.0, -9.0], [-9.0, -9.0, -9.0, -1.0, -9.0]])  # a|bc and ab|c
+    assert _grown(None, first, second, beams=2) == [(0, 1), (2, 3)]
+    kept = _grown(Texts.of(pieces, (4,), CPU), first, second, beams=2)
+    assert kept[0] == (0, 1)
+    assert (2, 3) not in kept
+
+
+def test_of_rows_that_end_in_the_same_two_tokens_only_the_more_probable_is_kept() -> None:
+    first = [-1.0, -1.5, -9.0, -9.0]
+    alike = torch.tensor([[-9.0, -9.0, -0.1, -9.0]]).expand(2, -1)
+    assert _grown(None, first, alike, beams=2) == [(0, 2), (1, 2)]
+    kept = _grown(None, first, alike, alike, beams=2)
+    assert kept[0] == (0, 2, 2)
+    assert (1, 2, 2) not in kept
+
+
+def test_live_rows_at_or_below_the_floor_are_dropped_and_those_that_finish_are_told() -> None:
+    automaton = _anything(4)
+    tables, plan = _plan(automaton, "banked", 3)
+    log_probs = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
+    after = step(Beams.start(automaton.start, CPU), log_probs, tables, plan, 9, floor=-2.0)
+    kept = after.select((after.score != DEAD_SCORE).nonzero()[:, 0])
+    assert kept.token.tolist() == [0, 3]  # 3 is EOS
+    assert tables.distance[kept.state].tolist() == [1, 0]
+    assert kept.log_prob.tolist() == [-1.0, -4.0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_stretch_taken_at_once_comes_to_the_same_beam_as_the_step_that_may_take_nothing_else(algorithm: str) -> None:
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        automaton = random_table(random)
+        tables, plan = _plan(automaton, algorithm, 5)
+        beam, budget = Beams.start(automaton.start, CPU), 9 + automaton.min_tokens
+        plan = Plan.prepare(tables, None, None, SearchOptions(max_tokens=budget, beams=5, algorithm=algorithm))
+        size = automaton.vocabulary_size
+        beam = step(beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), tables, plan, budget)
+        beam = beam.select(((beam.score != DEAD_SCORE) & (tables.distance[beam.state] != 0)).nonzero()[:, 0])
+        live = len(beam.token)
+        if not live:
+            continue
+        log_probs = torch.tensor(random.integers(-2, 0, (live, size))).float()  # few levels: rows tie
+        dictated = torch.tensor(random.integers(0, size, live))
+        own, peak = log_probs.gather(1, dictated[:, None])[:, 0], log_probs.amax(dim=1)
+        slow = step(beam, log_probs, tables, plan, budget - 1, dictated)
+        fast = forced_step(beam, dictated, own, peak, tables, plan, budget - 1)
+        for name in ("token", "parent", "state", "score", "log_prob"):
+            one, other = (getattr(rows, name)[rows.score != DEAD_SCORE].tolist() for rows in (slow, fast))
+            assert one == other
+
+
+def test_a_finished_row_comes_before_a_live_one_that_ties_with_it_in_everything() -> None:
+    automaton = _anything(3)
+    tables, plan = _plan(automaton, "abs", 2)
+    beam = step(Beams.start(automaton.start, CPU), torch.tensor([[-1.0, -9.0, -1.0]]), tables, plan, 2)
+    assert beam.token.tolist() == [0, 2]  # 2 is EOS
+    after = step(beam, torch.tensor([[-9.0, -9.0, 0.0]]), tables, plan, 1)
+    assert after.score.tolist() == [-1.0, -1.0]
+    assert after.parent.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_where_the_model_gives_no_number_every_score_says_so(bad: float, algorithm: str) -> None:
+    automaton = _anything(5)
+    tables, plan = _plan(automaton, algorithm, 3)
+    log_probs = torch.full((1, 5), -1.0)
+    log_probs[0, 2 if bad != float("-inf") else slice(None)] = bad
+    after = step(Beams.start(automaton.start, CPU), log_probs, tables, plan, 9)
+    assert len(after.score) > 0
+    assert after.score.isnan().all()
+    told = forced_step(
+        Beams.start(automaton.start, CPU), torch.tensor([0]), log_probs[:, 0], log_probs.amax(dim=1), tables, plan, 9
+    )
+    assert told.score.isnan().all()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_where_no_row_may_go_on_in_time_no_row_is_alive(algorithm: str) -> None:
+    automaton = _anything(5)
+    tables, plan = _plan(automaton, algorithm, 3)
+    start, log_probs = Beams.start(automaton.start, CPU), torch.full((1, 5), -1.0)
+    after = step(start, log_probs, tables, plan, 1)
+    assert after.token[after.score != DEAD_SCORE].tolist() == [4]
+    nothing = step(start, log_probs, tables, plan, 1, torch.tensor([2]))
+    assert (nothing.score == DEAD_SCORE).all()
+    anything = step(start, log_probs, tables, plan, 2, torch.tensor([FREE]))
+    assert torch.equal(anything.token, step(start, log_probs, tables, plan, 2).token)

@@ -1,0 +1,68 @@
+"""Whatever went wrong, as the answer that leaves: the framework's errors and bugs in our words, the rest in the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.api.errors import Problem, is_private, problem, shown_path
+from app.errors import (
+    InternalError,
+    InvalidRequest,
+    JobFailed,
+    MethodNotAllowed,
+    NotReady,
+    RouteNotFound,
+    without_message,
+)
+from app.jobs import is_own
+from app.worker import LOADING
+
+log = logging.getLogger(__name__)
+
+
+def refusal(error: Exception, request_id: str) -> Problem:
+    """The answer to an error; what the caller is not told of it is logged."""
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    own = _own_error(error)
+    if isinstance(own, InternalError):
+        log.error("request %s failed: %s", request_id, without_message(error))
+    elif isinstance(own, JobFailed) and is_private(own):
+        log.error("request %s failed: %s: %s", request_id, own.error, own)
+    return problem(own, request_id, headers)
+
+
+def _own_error(error: Exception) -> Exception:
+    """The framework's errors, and bugs, as errors of ours. Nothing of the input goes along but paths."""
+    match error:
+        case RequestValidationError():
+            return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in error.errors()))
+        case HTTPException(status_code=405):
+            return MethodNotAllowed("this path does not take that method")
+        case HTTPException(status_code=404):
+            return RouteNotFound("there is no such path")
+        case NotReady():  # what a worker says is for the operator
+            return NotReady(tuple(_public(reason) for reason in error.reasons))
+        case _:
+            return error if is_own(error) else InternalError("an internal error")
+
+
+def _path(location: tuple[Any, ...]) -> str:
+    """`("body", "beams")` as "beams"."""
+    return shown_path(".".join(str(part) for part in location[1:]) or str(location[0]))
+
+
+def _message(fault: dict[str, Any]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "unknown field"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
+
+
+def _public(reason: str) -> str:
+    """Why the service is not ready, without a worker's own words, which may name the operator's files."""
+    worker, colon, words = reason.partition(": ")
+    return reason if not colon or words == LOADING else f"{worker}: the model cannot be loaded; see the log"

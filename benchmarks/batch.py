@@ -1,0 +1,142 @@
+"""Many requests at once against the same requests one after another, on the built-in model.
+
+python -m benchmarks.batch
+
+Thirty-two requests that differ in prompt, constraint, beams and budget, through one engine each time; pairs, in turns.
+Every answer of the crowd must be the one that its request gets alone, token for token. Writes results/batch.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from app.model_files import open_model_files
+from app.settings import BUILT_IN_MODEL
+from app.spelling import Speller
+from benchmarks.compile import machine
+from benchmarks.report import RESULTS_DIRECTORY, write_report
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
+from decoding.constraint import Constraint
+from decoding.engine import Engine
+from decoding.estimate import token_prior
+from decoding.forced import Pieces
+from decoding.model import HuggingFaceModel
+from decoding.options import SearchOptions
+from decoding.runs import Hypothesis
+from decoding.search import BeamSearch
+from decoding.texts import Texts
+
+MEMORY_BYTES = 2**32
+PROMPTS = ("", "A man", "Two dogs are", "The children in the park", "concepts: dog, ball, park. sentence:")
+SCENE = {
+    "type": "object",
+    "properties": {"scene": {"type": "string", "maxLength": 30}, "people": {"type": "integer"}},
+    "required": ["scene", "people"],
+    "additionalProperties": False,
+}
+CONSTRAINTS = (
+    {"keywords": ["dog", "ball", "park"], "inflect": True},
+    {"keywords": ["man", "guitar"], "ordered": True},
+    {"keywords": ["girl", "snow", "hill", "sled"]},
+    {"ltlf": "F(cat & X F(tree)) & G !dog"},
+    {"regex": r"[A-Z][a-z ,]{10,60}\."},
+    {"json_schema": SCENE},
+    {"infill": "On Monday <|infill_word|> went to the <|infill_word|> with <|infill_ngram|>."},
+    {"all": [{"keywords": ["beach"]}, {"max_words": 9}, {"regex": r".*\."}]},
+)
+BEAMS = (1, 4, 8, 16)
+SLACK = (8, 14, 24)  # tokens over the least that the constraint needs
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    prompt_ids: tuple[int, ...]
+    constraint: Constraint
+    options: SearchOptions
+
+
+def orders(model: HuggingFaceModel, count: int) -> list[Order]:
+    """So many requests, no two alike in everything."""
+    files = open_model_files(BUILT_IN_MODEL)
+    vocabulary = files.vocabulary
+    tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
+    texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, model.device)
+    prior = token_prior(model)
+    pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
+    compiled = [compile_spec(spec_from_json(one), vocabulary, Limits()).tokens for one in CONSTRAINTS]
+    constraints = [Constraint.prepare(one, model.device, prior=prior, texts=texts, pieces=pieces) for one in compiled]
+    found = []
+    for number in range(count):
+        constraint = constraints[number % len(constraints)]
+        beams = BEAMS[number // len(constraints) % len(BEAMS)]
+        budget = constraint.automaton.min_tokens + SLACK[number % len(SLACK)]
+        prompt = tuple(tokenizer.encode(PROMPTS[number % len(PROMPTS)]).ids)
+        found.append(Order(prompt, constraint, SearchOptions(max_tokens=budget, beams=beams)))
+    return found
+
+
+def ask(engine: Engine, order: Order) -> tuple[Hypothesis, ...]:
+    run = BeamSearch(order.constraint, order.options)
+    return engine.generate(run, order.prompt_ids, order.options.beams, order.options.max_tokens)
+
+
+def one_after_another(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:
+    started = time.perf_counter()
+    found = [ask(engine, order) for order in wanted]
+    return time.perf_counter() - started, found
+
+
+def at_once(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:
+    with ThreadPoolExecutor(len(wanted)) as callers:
+        started = time.perf_counter()
+        found = list(callers.map(lambda order: ask(engine, order), wanted))
+        return time.perf_counter() - started, found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    model = HuggingFaceModel.load(BUILT_IN_MODEL, device="cpu")
+    wanted = orders(model, args.requests)
+    pairs = []
+    with Engine(model, MEMORY_BYTES) as engine:
+        one_after_another(engine, wanted)
+        for _ in range(args.repeats):
+            alone_s, alone = one_after_another(engine, wanted)
+            crowd_s, crowd = at_once(engine, wanted)
+            if alone != crowd:
+                raise SystemExit("a request in a crowd got another answer than alone")
+            pairs.append({"alone_s": alone_s, "crowd_s": crowd_s, "ratio": crowd_s / alone_s})
+            print(f"one after another {alone_s:.2f} s, at once {crowd_s:.2f} s: {crowd_s / alone_s:.2f}", flush=True)
+    run = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "command": "python -m benchmarks.batch",
+        "threads": args.threads,
+        "requests": args.requests,
+        "tokens": sum(len(one[0].tokens) for one in alone),
+        "pairs": pairs,
+    }
+    (RESULTS_DIRECTORY / "batch.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    write_report()
+    print(f"median ratio {statistics.median(pair['ratio'] for pair in pairs):.2f}")
+
+
+if __name__ == "__main__":
+    main()

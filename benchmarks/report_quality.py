@@ -1,0 +1,118 @@
+"""The section of RESULTS.md about what the searches find, from results/search_quality.json."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.report_tables import table
+
+ALGORITHMS = ("abs", "banked")
+REFERENCE = 1024  # so many beams of the default stand for the best known answer
+NOTES = """
+Mean log-prob of the answers in nats, by algorithm and number of beams; all answers satisfy their constraint. "Best
+known" is the exact optimum of the bigram model and the default with 1,024 beams elsewhere, over fewer cases; the gap is
+by how much more the default's answers to these cases cost, in percent. "Ahead": the share of cases in which the default
+with 8 beams finds a more probable answer than Algorithm 1 with 128, or the same.
+"""
+LENGTH_NOTES = """
+By what the answers' sums are divided for the last choice, length ** p: BLEU-4, CIDEr, and mean length in words, against
+the references of CommonGen's validation split; 16 beams.
+"""
+
+
+def quality_section(run: dict[str, Any]) -> str:
+    """The whole section as Markdown."""
+    rows = run["rows"]
+    about = f"{run['date']}; {run['machine']}; T = {run['max_tokens']}; {run['threads']} thread; `{run['command']}`"
+    parts = ["## What the searches find", about, NOTES, _probabilities(rows), _gaps(rows)]
+    penalties = _penalties(rows)
+    if penalties:
+        parts += [LENGTH_NOTES, penalties]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _families(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((row["model"], row["family"]) for row in rows))
+
+
+def _plain(rows: Iterable[dict[str, Any]], model: str, family: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """The rows of a family without a length penalty, by algorithm and beams."""
+    return {
+        (row["algorithm"], row["beams"]): row
+        for row in rows
+        if (row["model"], row["family"], row["length_penalty"]) == (model, family, 0.0)
+    }
+
+
+def _beams(rows: Sequence[dict[str, Any]]) -> list[int]:
+    return sorted({row["beams"] for row in rows if row["algorithm"] in ALGORITHMS} - {REFERENCE})
+
+
+def _probabilities(rows: Sequence[dict[str, Any]]) -> str:
+    beams = _beams(rows)
+    body = []
+    for model, family in _families(rows):
+        found = _plain(rows, model, family)
+        for algorithm in ALGORITHMS:
+            own = [found.get((algorithm, k)) for k in beams]
+            if not any(own):
+                continue
+            cases = next(row["cases"] for row in own if row)
+            shown = [f"{row['log_prob']:.1f}" if row else "" for row in own]
+            seconds = [f"{row['seconds']:.2f}" for row in own if row and row["beams"] == 16]
+            body.append([model, family, f"{cases}", algorithm, *shown, *(seconds or [""])])
+    return table(["model", "constraints", "cases", "algorithm", *(f"k = {k}" for k in beams), "s, k = 16"], body)
+
+
+def _gaps(rows: Sequence[dict[str, Any]]) -> str:
+    beams = _beams(rows)
+    body = []
+    for model, family in _families(rows):
+        found = _plain(rows, model, family)
+        known = found.get(("exact", 0)) or found.get(("banked", REFERENCE))
+        if known is None:
+            continue
+        gaps = [gap(found.get(("banked", k)), known) for k in beams]
+        wide = gap(found.get(("banked", REFERENCE)), known) if known["algorithm"] == "exact" else ""
+        body.append([model, family, f"{known['cases']}", f"{known['log_prob']:.2f}", *gaps, wide, _ahead(found)])
+    head = ["model", "constraints", "cases", "best known", *(f"gap %, k = {k}" for k in beams)]
+    return table([*head, f"gap %, k = {REFERENCE:,}", "ahead"], body)
+
+
+def gap(row: dict[str, Any] | None, known: dict[str, Any]) -> str:
+    """By how many percent the mean log-prob of a row is below the best known, over the cases of both."""
+    if row is None:
+        return ""
+    names = [name for name in known["log_probs"] if name in row["log_probs"]]
+    if not names:
+        return ""
+    own, best = (statistics.fmean(one["log_probs"][name] for name in names) for one in (row, known))
+    return f"{100 * (own / best - 1):.1f}"
+
+
+def _ahead(found: dict[tuple[str, int], dict[str, Any]]) -> str:
+    ours, theirs = found.get(("banked", 8)), found.get(("abs", 128))
+    if ours is None or theirs is None:
+        return ""
+    pairs = [(ours["log_probs"][name], other) for name, other in theirs["log_probs"].items()]
+    return f"{100 * statistics.fmean(own >= other - 1e-3 for own, other in pairs):.0f} %"
+
+
+def _penalties(rows: Sequence[dict[str, Any]]) -> str:
+    """One line for each p of a family in which more than one was measured."""
+    body = []
+    for model, family in _families(rows):
+        some = [
+            row
+            for row in rows
+            if (row["model"], row["family"], row["algorithm"], row["beams"]) == (model, family, "banked", 16)
+        ]
+        if len(some) < 2 or some[0]["bleu_4"] is None:
+            continue
+        for row in sorted(some, key=lambda row: float(row["length_penalty"])):
+            figures = (row["bleu_4"], row["cider"], row["words"], row["log_prob"])
+            body.append([model, family, f"{row['length_penalty']:g}", *(f"{figure:.1f}" for figure in figures)])
+    head = ["model", "constraints", "p", "BLEU-4", "CIDEr", "words", "log-prob"]
+    return table(head, body) if body else ""

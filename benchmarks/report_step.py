@@ -1,0 +1,31 @@
+"""The section of RESULTS.md about the search's cost beside the model's, from results/step.json (benchmarks.step)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.report_tables import shown, table
+
+NOTES = """
+A model of GPT-2's shape (124 million parameters, random weights) on the CPU, five keywords over its 50,257 tokens: for
+each step with all k rows alive the forward pass, and right after it all that the search does until the next pass.
+Medians over the steps; of the share also the middle half.
+"""
+SHARE_MAX = 0.05
+
+
+def step_section(run: dict[str, Any]) -> str:
+    """The whole section as Markdown."""
+    head = ["algorithm", "k", "forward pass, ms", "search, ms", "search / forward pass"]
+    body = []
+    for row in run["rows"]:
+        low, high = (f"{100 * share:.1f}" for share in row["share_quarters"])
+        share = f"{100 * row['share']:.1f} % ({low}-{high})"
+        body.append([row["algorithm"], str(row["beams"]), shown(row["forward_ms"]), shown(row["search_ms"]), share])
+    widest = max(run["rows"], key=lambda row: float(row["share"]))
+    verdict = "kept" if widest["share"] <= SHARE_MAX else "missed"
+    threads = "1 thread" if run["threads"] == 1 else f"{run['threads']} threads"
+    about = f"{run['date']}; {run['machine']}; {threads}; `{run['command']}`"
+    parts = ["## The search beside the model", about, NOTES, table(head, body)]
+    parts.append(f"Goal: at most {100 * SHARE_MAX:.0f} % of the forward pass: {verdict}.")
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"

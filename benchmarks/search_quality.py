@@ -1,0 +1,227 @@
+"""How probable the answers are that each search finds, and how they compare with what people wrote.
+
+    python -m benchmarks.search_quality [--models captions bigram ...] [--sets 200] [--beams 1 4 8 16 64 128]
+
+For every model, family of constraints, algorithm and number of beams one row: all cases answered one after another,
+T = 32. The best known answers are those of the default with 1,024 beams, and for the bigram model the exact optimum,
+each for some of the cases. Rows already in results/search_quality.json are not measured again, so that a run may be
+stopped and taken up; --again measures them anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import functools
+import gzip
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from app.model_files import ModelFiles, open_model_files
+from app.settings import BUILT_IN_MODEL
+from benchmarks.bigram import BigramModel, most_probable
+from benchmarks.caption_scores import bleu_4, cider, words
+from benchmarks.compile import DEFAULT_SHARED, machine
+from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.search_quality_cases import PLAIN_PROMPTS, Case, families
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
+from compiler.text_automaton import answer_text
+from decoding.constraint import Constraint
+from decoding.estimate import token_prior
+from decoding.language_model import LanguageModel
+from decoding.model import HuggingFaceModel
+from decoding.options import SearchOptions
+from decoding.search import generate
+from decoding.texts import Texts
+
+RESULT = RESULTS_DIRECTORY / "search_quality.json"
+MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
+MAX_TOKENS = 32
+DEFAULT, REFERENCE_BEAMS = "banked", 1024
+EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a row measures. `beams` is 0 where nothing is searched for: the exact optimum."""
+
+    model: str
+    family: str
+    algorithm: str
+    beams: int
+    length_penalty: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One answer."""
+
+    text: str
+    log_prob: float
+    tokens: int
+    seconds: float
+
+
+class Bench:
+    """One model with what is made once for it. `shared` is the folder of data and models."""
+
+    def __init__(self, name: str, shared: Path) -> None:
+        folder = BUILT_IN_MODEL if name in ("captions", "bigram") else str(shared / "models" / name)
+        self.files: ModelFiles = open_model_files(folder)
+        self._tokenizer = Tokenizer.from_file(str(self.files.tokenizer_file))
+        self.model: LanguageModel[Any] = (
+            self._bigrams(shared, name) if name == "bigram" else HuggingFaceModel.load(folder, device="cpu")
+        )
+        self._texts = Texts.of(self.files.vocabulary.tokens, self.model.eos_ids, self.model.device)
+        self._prior = token_prior(self.model)
+        self._compiled = functools.cache(self._compile)
+
+    def _bigrams(self, shared: Path, name: str) -> BigramModel:
+        """Of CommonGen's training captions, spelled as the built-in model spells them."""
+        with gzip.open(shared / "data" / "commongen" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
+            captions = [text for line in lines for text in json.loads(line)["references"]]
+        encoded = self._tokenizer.encode_batch([f"{PLAIN_PROMPTS[name]} {text}" for text in captions])
+        eos_ids = self.files.vocabulary.eos_ids
+        return BigramModel.estimated(
+            [[*one.ids, eos_ids[0]] for one in encoded], len(self.files.vocabulary.tokens), eos_ids
+        )
+
+    def _compile(self, written: str) -> tuple[Any, Constraint]:
+        compiled = compile_spec(spec_from_json(json.loads(written)), self.files.vocabulary)
+        device = self.model.device
+        return compiled.text, Constraint.prepare(compiled.tokens, device, prior=self._prior, texts=self._texts)
+
+    def fits(self, case: Case) -> bool:
+        return self._compiled(json.dumps(case.constraint))[1].automaton.min_tokens <= MAX_TOKENS
+
+    def answer(self, case: Case, setting: Setting, known: float) -> Found:
+        """The answer to a case; `known` is the log-prob of one already found, which helps the exact solver alone."""
+        text, constraint = self._compiled(json.dumps(case.constraint))
+        prompt = self._tokenizer.encode(case.prompt).ids
+        started = time.perf_counter()
+        if setting.algorithm == EXACT:
+            assert isinstance(self.model, BigramModel)
+            tokens, log_prob = most_probable(self.model, prompt, constraint.automaton, MAX_TOKENS, known)
+        else:
+            options = SearchOptions(MAX_TOKENS, setting.beams, setting.algorithm, length_penalty=setting.length_penalty)  # type: ignore[arg-type]
+            best = generate(self.model, prompt, constraint, options)[0]
+            tokens, log_prob = best.tokens, best.log_prob
+        seconds = time.perf_counter() - started
+        spelled = b"".join(self.files.vocabulary.tokens[token] or b"" for token in tokens[:-1])
+        return Found(answer_text(text, spelled.decode()), log_prob, len(tokens), seconds)
+
+
+def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[str, float]) -> dict[str, Any]:
+    """A row: means over the cases, and each case's log-prob and tokens."""
+    found = [bench.answer(case, setting, known.get(case.name, float("-inf"))) for case in cases]
+    texts = [one.text for one in found]
+    references = [case.references for case in cases]
+    judged = all(references)
+    return asdict(setting) | {
+        "cases": len(cases),
+        "log_prob": statistics.fmean(one.log_prob for one in found),
+        "tokens": statistics.fmean(one.tokens for one in found),
+        "words": statistics.fmean(len(words(text)) for text in texts),
+        "bleu_4": bleu_4(texts, references) if judged else None,
+        "cider": cider(texts, references) if judged else None,
+        "seconds": statistics.fmean(one.seconds for one in found),
+        "examples": texts[:: max(1, len(texts) // 5)][:5],
+        "log_probs": {case.name: round(one.log_prob, 3) for case, one in zip(cases, found, strict=True)},
+    }
+
+
+def settings(args: argparse.Namespace, model: str, family: str) -> Iterator[tuple[Setting, int | None]]:
+    """What to measure of a family, in an order that lets the exact solver profit; with how many of the cases."""
+    for beams in args.beams:
+        for algorithm in args.algorithms:
+            yield Setting(model, family, algorithm, beams), None
+    if model == "captions" and "prompt" in family:  # the one setting in which texts are worth comparing with people's
+        for penalty in args.length_penalties:
+            yield Setting(model, family, DEFAULT, 16, penalty), None
+    if args.references:
+        yield Setting(model, family, DEFAULT, REFERENCE_BEAMS), args.references
+        if model == "bigram":
+            yield Setting(model, family, EXACT, 0), args.references
+
+
+def key(row: dict[str, Any]) -> Setting:
+    return Setting(*(row[name] for name in Setting.__dataclass_fields__))
+
+
+def best_known(rows: Sequence[dict[str, Any]], model: str, family: str) -> dict[str, float]:
+    """Each case's best log-prob in the rows measured so far."""
+    best: dict[str, float] = {}
+    for row in rows:
+        if (row["model"], row["family"]) == (model, family):
+            for name, log_prob in row["log_probs"].items():
+                best[name] = max(log_prob, best.get(name, float("-inf")))
+    return best
+
+
+def run(args: argparse.Namespace) -> None:
+    for name in args.models:
+        bench = Bench(name, args.shared)
+        for family, cases in families(name, args.shared / "data" / "commongen" / "dev.jsonl", args.sets).items():
+            fitting = [case for case in cases if bench.fits(case)]
+            for setting, some in settings(args, name, family):
+                chosen = fitting if some is None else fitting[:: max(1, len(fitting) // some)][:some]
+                rows = stored_rows()
+                old = next((row for row in rows if key(row) == setting), None)
+                if old is not None and old["cases"] == len(chosen) and not args.again:
+                    continue
+                known = {one: value - 1e-3 for one, value in best_known(rows, name, family).items()}  # they are rounded
+                row = measured(bench, setting, chosen, known)
+                store(row, args)
+                about = f"{setting.algorithm:7} k={setting.beams:<5} p={setting.length_penalty:<4}"
+                print(f"{name:17} {family:34} {about} {row['log_prob']:9.2f}  {row['seconds']:.3f} s", flush=True)
+
+
+def stored_rows() -> list[dict[str, Any]]:
+    """The rows measured so far, by this run or another; two may measure different models side by side."""
+    rows: list[dict[str, Any]] = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
+    return rows
+
+
+def store(row: dict[str, Any], args: argparse.Namespace) -> None:
+    rows = [*(other for other in stored_rows() if key(other) != key(row)), row]
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "command": "python -m benchmarks.search_quality",
+        "threads": args.threads,
+        "max_tokens": MAX_TOKENS,
+        "sets": args.sets,
+    }
+    rows.sort(key=lambda one: (MODELS.index(one["model"]), one["family"], one["algorithm"], one["beams"]))
+    RESULT.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--sets", type=int, default=200, help="concept sets of each family")
+    parser.add_argument("--beams", "--k", type=int, nargs="+", default=[1, 4, 8, 16, 64, 128])
+    parser.add_argument("--algorithms", nargs="+", choices=["abs", "banked"], default=["abs", "banked"])
+    parser.add_argument("--length-penalties", type=float, nargs="*", default=[0.5, 0.7, 1.0])
+    parser.add_argument("--references", type=int, default=40, help="cases of each family whose best answer is sought")
+    parser.add_argument("--again", action="store_true", help="measure rows anew")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    run(args)
+    write_report()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What the search costs beside the model: for each step of a generation, its time and that of the forward pass.
+
+    python -m benchmarks.step [--repeats 3] [--threads 1] [--tokens 32]
+
+A model of GPT-2's shape with random weights on the CPU, five keywords over its 50,257 tokens. Timed are steps with all
+k rows alive, each forward pass (up to the log-probs) with the search's own part right after it: masks, push, choice,
+the transfer to the host and what is kept there. Writes results/step.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from benchmarks.compile import add_shared_argument, machine, tokenizer_path
+from benchmarks.decode_point import constraint_json
+from benchmarks.engine import read_vocabulary
+from benchmarks.report import RESULTS_DIRECTORY, write_report
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
+from decoding.constraint import Constraint
+from decoding.language_model import Feed
+from decoding.model import HuggingFaceModel
+from decoding.options import Algorithm, SearchOptions
+from decoding.search import BeamSearch, first_scores
+from decoding.texts import Texts
+
+ALGORITHMS: tuple[Algorithm, ...] = ("abs", "banked")
+BEAMS = (4, 16, 64)
+PROMPT_TOKENS = 16
+_EOS_PENALTY = 1e3  # nats: no text ends before it must
+_SEED = 0
+
+
+def steps(
+    model: HuggingFaceModel, constraint: Constraint, prompt: list[int], options: SearchOptions
+) -> Iterator[dict[str, float]]:
+    """The milliseconds of the forward pass and of the search, for each step with all rows alive."""
+    run = BeamSearch(constraint, options)
+    session, first = model.prefill(prompt)
+    first[list(model.eos_ids)] -= _EOS_PENALTY
+    run.advance(first_scores(first))
+    while not run.done:
+        parents, tokens = run.feed()
+        begun = time.perf_counter()
+        (scores,) = model.step([Feed(session, parents, tokens)])
+        read = time.perf_counter()
+        scores.log_probs[:, list(model.eos_ids)] -= _EOS_PENALTY
+        ready = time.perf_counter()
+        run.advance(scores)
+        if not run.done:
+            run.feed()  # asking twice changes nothing
+        chosen = time.perf_counter()
+        if len(parents) == options.beams:
+            yield {"forward_ms": (read - begun) * 1e3, "search_ms": (chosen - ready) * 1e3}
+
+
+def row(algorithm: str, beams: int, timed: list[dict[str, float]]) -> dict[str, Any]:
+    shares = [one["search_ms"] / one["forward_ms"] for one in timed]
+    quarters = statistics.quantiles(shares, n=4)
+    return {
+        "algorithm": algorithm,
+        "beams": beams,
+        "steps": len(timed),
+        "forward_ms": statistics.median(one["forward_ms"] for one in timed),
+        "search_ms": statistics.median(one["search_ms"] for one in timed),
+        "share": statistics.median(shares),
+        "share_quarters": [quarters[0], quarters[2]],
+    }
+
+
+@torch.inference_mode()
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    torch.manual_seed(_SEED)
+    model = HuggingFaceModel(GPT2LMHeadModel(GPT2Config()))
+    vocabulary = read_vocabulary(tokenizer_path(args.shared, "gpt2"))
+    automaton = compile_spec(spec_from_json(constraint_json(args.shared)), vocabulary).tokens
+    texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, model.device)
+    constraint = Constraint.prepare(automaton, model.device, texts=texts)
+    prompt = torch.randint(0, model.eos_ids[0], (PROMPT_TOKENS,)).tolist()
+    found = []
+    for beams in BEAMS:
+        timed: dict[str, list[dict[str, float]]] = {algorithm: [] for algorithm in ALGORITHMS}
+        for _ in range(args.repeats):
+            for algorithm in ALGORITHMS:
+                timed[algorithm] += steps(
+                    model, constraint, prompt, SearchOptions(args.tokens, beams, algorithm=algorithm)
+                )
+        for algorithm in ALGORITHMS:
+            found.append(row(algorithm, beams, timed[algorithm]))
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tokens", type=int, default=32)
+    add_shared_argument(parser)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    run = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "command": f"python -m benchmarks.step --threads {args.threads}",
+        "threads": args.threads,
+        "tokens": args.tokens,
+        "rows": measure(args),
+    }
+    (RESULTS_DIRECTORY / "step.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    write_report()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A constraint as the searches of one model use it: made once, then shared by every request that names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compiler.token_automaton import TokenAutomaton
+from decoding.beams import Tables
+from decoding.estimate import cost_to_go
+from decoding.forced import Forced, Pieces
+from decoding.texts import Texts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """An automaton with its tables on the device.
+
+    estimate  float64 [S], nats from each state to acceptance under a prior of the model's; without it a token on the
+              way to acceptance counts alike wherever it stands
+    texts     of the vocabulary, on the device; with them, of the rows that say the same only the best is kept
+    forced    what each state dictates; without it nothing is taken for dictated
+    """
+
+    automaton: TokenAutomaton
+    tables: Tables
+    estimate: Tensor | None = None
+    texts: Texts | None = None
+    forced: Forced | None = None
+
+    @classmethod
+    def prepare(
+        cls, automaton: TokenAutomaton, device: torch.device, *, prior: Tensor | None = None,
+        texts: Texts | None = None, pieces: Pieces | None = None,
+    ) -> Constraint:
+        """Copies the automaton's arrays to the device; a few milliseconds for 50,000 ids, more for an estimate.
+
+        prior  float64 [V], how probable each id is at large, from `estimate.token_prior`
+        """
+        estimate = cost_to_go(automaton, prior) if prior is not None else None
+        estimate = estimate.to(device) if estimate is not None else None
+        forced = Forced(automaton, pieces) if pieces is not None else None
+        return cls(automaton, Tables.from_automaton(automaton, device), estimate, texts, forced)

@@ -1,0 +1,155 @@
+"""What acceptance will cost from each state of an automaton, in nats: the least over all ways there, under a prior.
+
+The prior says how probable each token is when nothing is known of the text before it. With it a row that has met an
+obligation and one that has put it off can be compared: the second still owes what the obligation costs. It is an
+estimate, no bound: a token is often more probable in its place than at large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from decoding.errors import PromptEmpty
+from decoding.language_model import Feed, LanguageModel
+
+LEAST_PRIOR = -20.0
+"""Floor under a prior's log-probs: what the model has not thought of once is not impossible."""
+
+_TEXTS, _TOKENS = 64, 24  # so many texts are drawn, of so many tokens
+_SEED = 20_250
+_CELLS = 1 << 18  # of rows under work at once
+_EDGE_CELLS_MAX = 1 << 23  # of the automaton's table; larger ones get no estimate
+_WORK_MAX = 1 << 26  # cells looked at before the rest is left unknown; about a second
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+
+@torch.inference_mode()
+def token_prior(model: LanguageModel[Any]) -> Tensor:
+    """How probable each id is at large: float64 [V] log-probs on the host, none below LEAST_PRIOR.
+
+    The mean of the model's distributions over texts that it writes by itself, drawn with a fixed seed; so one that has
+    seen texts of one kind only has a prior of that kind. Takes as long as a request of _TEXTS beams and _TOKENS tokens.
+    """
+    random = torch.Generator().manual_seed(_SEED)
+    try:
+        session, first = model.prefill(())
+    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
+        session, first = model.prefill(model.eos_ids[:1])
+    room = _TOKENS if model.context_length is None else min(_TOKENS, model.context_length - 1)
+    total, count = first.double().exp().cpu(), 1
+    drawn = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
+    parents = torch.zeros(_TEXTS, dtype=torch.int64)
+    ends = torch.tensor(model.eos_ids)
+    for _ in range(room):
+        going = (~torch.isin(drawn, ends)).nonzero()[:, 0]
+        if not len(going):
+            break
+        feed = Feed(session, parents[going].to(model.device), drawn[going, None].to(model.device))
+        (scores,) = model.step([feed])
+        probs = scores.log_probs.double().exp().cpu()
+        total += probs.sum(dim=0)
+        count += len(probs)
+        drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
+        parents = torch.arange(len(drawn))
+    return (total / count).log().clamp(min=LEAST_PRIOR)
+
+
+def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
+    """Nats from each state to acceptance, EOS included: float64 [S] on the host, 0 where accepted and where dead.
+
+    prior  float64 [V], the log-prob of each id wherever it stands
+
+    Shortest paths, a token costing -prior; of a class of tokens only the most probable counts. The rounds of
+    `compiler.distance`, in nats: each follows the edges into whatever states the round before made cheaper. None where
+    the automaton is too large for that. Where paths are so long that the work passes a bound, states not yet reached
+    take the dearest cost per token of the others, times their distance.
+    """
+    if automaton.edge_outer.size + automaton.edge_inner.size > _EDGE_CELLS_MAX:
+        return None
+    class_cost = np.full(automaton.classes, np.inf)
+    np.minimum.at(class_cost, automaton.token_class, -prior.numpy())
+    cost = _relaxed(automaton, _Moves(automaton, class_cost)).reshape(-1)
+    unknown = np.isinf(cost) & (automaton.distance != UNREACHABLE)
+    if unknown.any():
+        known = np.isfinite(cost) & (automaton.distance > 0)
+        rate = float((cost[known] / automaton.distance[known]).max(initial=0.0))
+        cost[unknown] = rate * automaton.distance[unknown]
+    return torch.from_numpy(np.where(automaton.distance == UNREACHABLE, 0.0, cost))
+
+
+class _Moves:
+    """The distinct edges that leave each labeller state, by where they lead. N of them.
+
+    source  int64 [N]    the labeller state left
+    edge    int64 [N]    the edge
+    cost    float64 [N]  of the most probable token that takes it
+    """
+
+    def __init__(self, automaton: TokenAutomaton, class_cost: Reals) -> None:
+        between, outer = automaton.edge_outer.shape
+        rows, columns = automaton.edge_outer.nonzero()
+        inner_rows, inner_columns = automaton.edge_inner.nonzero()
+        source = np.concatenate([rows, inner_rows + between - 1]).astype(np.int64)
+        edge = np.concatenate(
+            [automaton.edge_outer[rows, columns], automaton.edge_inner[inner_rows, inner_columns]]
+        ).astype(np.int64)
+        cost = class_cost[np.concatenate([columns, inner_columns + outer])]
+        key = automaton.edge_target[edge] * np.int64(len(automaton.edge_target)) + edge
+        key = key * (between + len(automaton.edge_inner)) + source  # by target, then edge, then source
+        order = key.argsort(kind="stable")
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        self.cost: Reals = np.minimum.reduceat(cost[order], first) if len(first) else cost[:0]
+        self.source: Wholes = source[order[first]]
+        self.edge: Wholes = edge[order[first]]
+        labeller_states = between + len(automaton.edge_inner) - 1
+        self._first = np.searchsorted(automaton.edge_target[self.edge], np.arange(labeller_states + 1))
+
+    def into(self, targets: Wholes) -> Wholes:
+        """The numbers of the moves that lead into these labeller states, ordered by what they leave."""
+        begin, end = self._first[targets], self._first[targets + 1]
+        count = end - begin
+        found = np.repeat(begin - (count.cumsum() - count), count) + np.arange(count.sum())
+        return np.asarray(found[self.source[found].argsort(kind="stable")])
+
+
+def _relaxed(automaton: TokenAutomaton, moves: _Moves) -> Reals:
+    """The least cost from each state (l, q), inf where none was found: float64 [L, Q]."""
+    letter_states = automaton.letter_states
+    accepted = automaton.distance.reshape(-1, letter_states) == 0
+    cost = np.where(accepted, 0.0, np.inf)
+    changed = np.flatnonzero(accepted.any(axis=1))
+    work = 0
+    while len(changed) and work <= _WORK_MAX:
+        found = moves.into(changed)
+        work += len(found) * letter_states
+        lower = np.zeros(len(cost), dtype=bool)
+        for some in _blocks(moves.source[found], max(1, _CELLS // letter_states)):
+            source, best = _best_of(automaton, moves, found[some], cost)
+            lower[source] |= (best < cost[source]).any(axis=1)
+            cost[source] = np.minimum(best, cost[source])
+        changed = np.flatnonzero(lower)
+    return cost
+
+
+def _blocks(source: Wholes, few: int) -> Iterator[slice]:
+    """Stretches of about `few` moves; one source may be spread over two of them."""
+    return (slice(begin, begin + few) for begin in range(0, len(source), few))
+
+
+def _best_of(automaton: TokenAutomaton, moves: _Moves, some: Wholes, cost: Reals) -> tuple[Wholes, Reals]:
+    """The labeller states that `some` moves leave, ascending, and what their letter states cost that way: [n, Q]."""
+    edge = moves.edge[some]
+    after = automaton.function[automaton.edge_function[edge]]  # [m, Q]
+    ahead = cost[automaton.edge_target[edge][:, None], after] + moves.cost[some, None]  # [m, Q]
+    source = moves.source[some]
+    first = np.flatnonzero(np.diff(source, prepend=-1))
+    return source[first], np.minimum.reduceat(ahead, first, axis=0)

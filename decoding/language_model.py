@@ -1,0 +1,93 @@
+"""What a language model is to a generation: sessions of rows that grow by tokens, and log-probs for what follows.
+
+Ids in, log-probs out; says nothing of how a model keeps what its rows have read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+SessionT = TypeVar("SessionT")
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A model's opinion of a finished continuation: for each token its log-prob, and the best log-prob in its place."""
+
+    log_probs: tuple[float, ...]
+    peaks: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feed(Generic[SessionT]):
+    """What one generation asks of a step: N rows for the rows its session had, each m tokens longer than its parent.
+
+    session  its rows are replaced by those of the feed
+    parents  int64 [N]     the former row that each row extends
+    tokens   int64 [N, m]  by which ids, m >= 1; nearly always one
+    """
+
+    session: SessionT
+    parents: Tensor
+    tokens: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The model's answer to one feed. N rows fed m tokens each; V ids.
+
+    log_probs  float32 [N, V]    after the last token
+    own        float32 [N, m-1]  [i, j]: of tokens[i, j+1] after tokens[i, :j+1]
+    peak       float32 [N, m-1]  the best of all ids in that place
+    """
+
+    log_probs: Tensor
+    own: Tensor
+    peak: Tensor
+
+
+class LanguageModel(Protocol[SessionT]):
+    """A causal model. One instance serves many generations; what belongs to one generation is its session.
+
+    Log-probs are float32 and at most 0; -inf is allowed, NaN is not. V ids, T tokens. Dropping a session frees it.
+    """
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of ids that the model scores."""
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """The ids that end a text, at least one."""
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens the model can read, None where there is no limit."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the log-probs lie."""
+
+    @property
+    def tolerance(self) -> float:
+        """By how much two honest ways of computing one log-prob may differ, in nats."""
+
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
+        """Reads the prompt: a session of one row, and the log-probs [V] of the first token."""
+
+    def step(self, feeds: Sequence[Feed[SessionT]]) -> list[Scores]:
+        """Extends the rows of several generations at once, each with its own session; the answers in their order.
+
+        What one feed is answered does not depend on the others.
+        """
+
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+        """The most that a generation will hold: keys, values and log-probs of so many rows and tokens a row."""
+
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+        """Scores a finished continuation from scratch, by another way than `prefill` and `step` took."""

@@ -1,0 +1,76 @@
+"""Causal language models from files: which are accepted, and what their configuration says of ids and lengths."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging
+
+from decoding.errors import ModelUnavailable
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
+    """A model from a directory, or from the hub by name, on its device.
+
+    device  "auto" takes a GPU where there is one; else a torch device
+    dtype   one of DTYPES; "auto" is float32 on the CPU (half precision is slow and coarse there), the checkpoint's own
+            elsewhere
+    Raises ModelUnavailable where nothing there can be loaded as a causal language model, or the names mean nothing.
+    """
+    if dtype not in DTYPES:
+        raise ModelUnavailable(f"the dtype {dtype!r} is none of {', '.join(DTYPES)}")
+    local = Path(path_or_name).exists()
+    try:
+        place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        chosen = ("float32" if place.type == "cpu" else "auto") if dtype == "auto" else dtype
+        with _without_progress_bars():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True
+            )
+        model, report = loaded[0].to(place), loaded[1]
+    except Exception as error:  # the library and its file readers have no common root for what they raise
+        raise ModelUnavailable(f"no causal language model can be loaded from {path_or_name!r}: {error}") from error
+    missing = sorted(report.get("missing_keys", ()))
+    if missing:  # an encoder read as a decoder, or a broken download: it would run, on random numbers
+        raise ModelUnavailable(f"{path_or_name!r} lacks weights of a causal language model, such as {missing[0]}")
+    found: PreTrainedModel = model
+    return found
+
+
+def eos_ids_of(model: PreTrainedModel) -> tuple[int, ...]:
+    """From the generation settings, else the architecture's; one id or several. Raises ModelUnavailable without any."""
+    for settings in (model.generation_config, model.config.get_text_config()):
+        named = getattr(settings, "eos_token_id", None)
+        if named is not None:
+            ids = tuple(dict.fromkeys(int(eos) for eos in (named if isinstance(named, list | tuple) else [named])))
+            if ids and all(0 <= eos < model.config.get_text_config().vocab_size for eos in ids):
+                return ids
+    raise ModelUnavailable(f"the model {model.name_or_path!r} names no token that ends a text")
+
+
+def context_length_of(config: Any) -> int | None:
+    """The longest input in tokens, by whichever name the architecture gives it."""
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        length = getattr(config, name, None)
+        if isinstance(length, int) and length > 0:
+            return length
+    return None
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keeps the library's bars off the terminal, which is not ours to write on."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

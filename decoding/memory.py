@@ -1,0 +1,38 @@
+"""How much memory a device still has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+_CGROUPS = (  # what a container may use, and what it does: version 2, version 1
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Bytes that could be allocated on a device now: a GPU's own, else what this machine or its container has left."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return min([_available(), *(left for left in map(_left_of, _CGROUPS) if left is not None)])
+
+
+def _available() -> int:
+    """What the system would give without swapping; where it does not say so, what it has in all."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+
+
+def _left_of(cgroup: tuple[str, str]) -> int | None:
+    """What a control group leaves, None where there is none or it sets no limit."""
+    try:
+        limit, used = (Path(path).read_text(encoding="ascii").strip() for path in cgroup)
+        return max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,95 @@
+"""Whether a model can be read the shared way: by what it says of itself, by what its layers ask for, and by trial."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from decoding.attention import SHARED_PREFIX, SHARED_PREFIX_CHECKED, NotShareable
+from decoding.language_model import Feed
+from decoding.plain import PlainReader
+from decoding.shared import SharedReader
+
+_ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
+_PROMPT_TOKENS = 6
+_STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a row
+
+
+def open_shared(model: PreTrainedModel, plain: PlainReader, tolerance: float) -> tuple[SharedReader | None, str]:
+    """A reader that reads this model the shared way, or None and the reason why it cannot be.
+
+    Switches the model's attention to ours, which without a pass of ours is the library's own; back where it fails.
+    """
+    before = model.config._attn_implementation
+    try:
+        _require_plain_softmax(model)
+        model.set_attn_implementation(SHARED_PREFIX_CHECKED)
+        _require_plain_memory(model, plain)
+        model.set_attn_implementation(SHARED_PREFIX)
+        reader = SharedReader(model)
+        _require_equal(model, plain, reader, tolerance)
+        reader.find_multiple()
+    except Exception as error:  # whatever a foreign architecture raises, the plain way serves it
+        if model.config._attn_implementation != before:
+            model.set_attn_implementation(before)
+        return None, f"{type(error).__name__}: {error}"
+    return reader, ""
+
+
+def _require_plain_softmax(model: PreTrainedModel) -> None:
+    config = model.config.get_text_config()
+    if not model._supports_attention_backend or model.config._attn_implementation not in ("sdpa", SHARED_PREFIX):
+        raise NotShareable("its attention cannot be exchanged")
+    if "logits_to_keep" not in inspect.signature(model.forward).parameters:
+        raise NotShareable("it gives the log-probs of all tokens or none")
+    if kinds := _ROPE_BY_LENGTH & set(_rope_types(getattr(config, "rope_parameters", None))):
+        raise NotShareable(f"its positions are stretched by the longest row ({', '.join(kinds)})")
+
+
+def _rope_types(parameters: Any) -> Iterator[str]:
+    """The kinds of rotary positions named, at whatever depth: one for all layers, or one for each kind of layer."""
+    if isinstance(parameters, dict):
+        yield from (str(parameters[name]) for name in ("rope_type", "type") if name in parameters)
+        for inner in parameters.values():
+            yield from _rope_types(inner)
+
+
+def _require_plain_memory(model: PreTrainedModel, plain: PlainReader) -> None:
+    """Each layer keeps keys and values of all tokens, and nothing else; masks are causal, whatever the distance."""
+    session, _ = plain.prefill(_ids(model, _PROMPT_TOKENS))
+    layers = session.cache.layers if type(session.cache) is DynamicCache else [None]
+    if any(type(layer) is not DynamicLayer for layer in layers):
+        raise NotShareable("it keeps more than keys and values, or not all of them")
+
+
+def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedReader, tolerance: float) -> None:
+    prompt = _ids(model, _PROMPT_TOKENS)
+    ours, first = reader.prefill(prompt)
+    theirs, expected = plain.prefill(prompt)
+    if ours.layers != len(theirs.cache.layers):
+        raise NotShareable("some of its layers share keys and values, or keep none")
+    _require_close(first, expected, tolerance)
+    for number, (parents, count) in enumerate(_STEPS):
+        rows = torch.tensor(parents, device=model.device)
+        ids = _ids(model, len(parents) * count, 17 * number)
+        tokens = torch.tensor(ids, device=model.device).view(-1, count)
+        found = reader.step([Feed(ours, rows, tokens)])[0]
+        known = plain.step([Feed(theirs, rows, tokens)])[0]
+        for mine, other in ((found.log_probs, known.log_probs), (found.own, known.own), (found.peak, known.peak)):
+            _require_close(mine, other, tolerance)
+
+
+def _require_close(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    if not torch.allclose(found, expected, rtol=0.0, atol=tolerance):
+        worst = float((found - expected).abs().max())
+        raise NotShareable(f"the log-probs found the shared way are off by {worst:.3g} nats")
+
+
+def _ids(model: PreTrainedModel, count: int, begin: int = 3) -> list[int]:
+    return [number * 7919 % int(model.config.get_text_config().vocab_size) for number in range(begin, begin + count)]

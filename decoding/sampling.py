@@ -1,0 +1,207 @@
+"""Sampling under a constraint: independent rows, each drawn token by token from the masked model.
+
+The masked model is the model's own distribution (at a temperature) restricted to the tokens after which the text can
+still be finished in time, d(q') <= T - t, and renormalised; then its nucleus where `top_p` is below 1. Owns the draw
+and what a sampling remembers between two forward passes.
+
+Probabilities are weights in whole numbers, so that a sum is the same in whatever order a device adds it up: the tokens
+of a request depend on its seed alone, not on what shares the machine with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from decoding.constraint import Constraint
+from decoding.errors import ModelOutputInvalid, SearchExhausted
+from decoding.language_model import Scores
+from decoding.options import require
+from decoding.ramp import LEAST_LOG_PROB
+from decoding.runs import BeamRow, Hypothesis, Snapshot, StepEvent
+
+TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
+SEED_MAX = 2**63 - 1
+_RANKED = 512  # tokens of a row that are put in order to find its nucleus
+_UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """A sampling. Raises OptionsInvalid where a value is out of its range.
+
+    max_tokens   T, the budget in tokens, EOS among them
+    seed         0 to 2**63 - 1; the same seed gives the same tokens
+    n            how many answers; they are independent, so two may be equal
+    temperature  0 always takes the most probable token (the lowest id of equals); 1 is the model's own distribution
+    top_p        the nucleus: the fewest tokens whose probabilities, after masking, add up to this much; above 0
+    """
+
+    max_tokens: int
+    seed: int
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self.max_tokens >= 1, "max_tokens", "at least 1")
+        require(0 <= self.seed <= SEED_MAX, "seed", "between 0 and 2**63 - 1")
+        require(self.n >= 1, "n", "at least 1")
+        require(0.0 <= self.temperature <= TEMPERATURE_MAX, "temperature", f"between 0 and {TEMPERATURE_MAX:g}")
+        require(0.0 < self.top_p <= 1.0, "top_p", "above 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """The n rows after t tokens; never changed, only replaced.
+
+    tokens    int64   [n, t]
+    length    int64   [n]     how many of them are the row's own: up to its EOS
+    state     int64   [n]
+    distance  int32   [n]     0 where finished
+    score     float64 [n]     log-prob under the distribution that the tokens were drawn from
+    log_prob  float64 [n]     the model's own sum
+    """
+
+    tokens: Tensor
+    length: Tensor
+    state: Tensor
+    distance: Tensor
+    score: Tensor
+    log_prob: Tensor
+
+
+class Sampling:
+    """One sampling between two forward passes; obeys `Run`. Answers come in the order of their rows.
+
+    start  the state the answer starts in, where it is not the automaton's own: what the prompt has led to
+    Row i draws its t-th token with the uniform number i * T + t of the seed's stream, whatever the other rows do.
+    """
+
+    def __init__(self, constraint: Constraint, options: SamplingOptions, *, start: int | None = None) -> None:
+        self._tables, self._options = constraint.tables, options
+        device = constraint.tables.distance.device
+        generator = torch.Generator().manual_seed(options.seed)
+        uniform = torch.rand((options.n, options.max_tokens), generator=generator, dtype=torch.float64)
+        self._uniform = uniform.to(device)
+        self._token_class = torch.as_tensor(constraint.automaton.token_class, dtype=torch.int64, device=device)
+        state = torch.full((options.n,), constraint.automaton.start if start is None else start, device=device)
+        zero = torch.zeros(options.n, dtype=torch.float64, device=device)
+        nothing = torch.empty((options.n, 0), dtype=torch.int64, device=device)
+        self._rows = _Rows(nothing, zero.long(), state, self._tables.distance[state], zero, zero)
+        self._live = torch.arange(options.n, device=device)  # rows to be extended
+        self._parents = self._live  # for each of them its row in the feed before
+        self._written = 0
+
+    @property
+    def done(self) -> bool:
+        return not len(self._live)
+
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        """One token for each live row. Raises ModelOutputInvalid, SearchExhausted."""
+        rows, live = self._rows, self._live
+        log_probs = scores.log_probs.expand(len(live), -1)  # [R, V]; all rows begin with the prompt's one row
+        budget_after = self._options.max_tokens - self._written - 1
+        successor = self._tables.successors(rows.state[live])  # [R, C]
+        allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
+        _require_choices(log_probs, allowed, budget_after + 1)
+        token, share = draw(
+            log_probs, allowed, self._uniform[live, self._written], self._options.temperature, self._options.top_p
+        )
+        own = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LEAST_LOG_PROB)  # [R]
+        state = rows.state.index_copy(0, live, successor.gather(1, self._token_class[token][:, None])[:, 0])
+        column = torch.zeros_like(rows.state).index_copy(0, live, token)
+        self._rows = _Rows(
+            torch.cat([rows.tokens, column[:, None]], dim=1),
+            rows.length.index_add(0, live, torch.ones_like(live)),
+            state,
+            self._tables.distance[state],
+            rows.score.index_add(0, live, share),
+            rows.log_prob.index_add(0, live, own),
+        )
+        going_on = self._rows.distance[live].nonzero()[:, 0]
+        self._parents = going_on if self._written else torch.zeros_like(going_on)  # all extend the prompt's one row
+        self._live = live[going_on]
+        self._written += 1
+        return [partial(_told, self._rows, budget_after)]
+
+    def feed(self) -> tuple[Tensor, Tensor]:
+        """The live rows, as numbered in the feed before, and the last token of each: int64 [R], int64 [R, 1]."""
+        return self._parents, self._rows.tokens[self._live, -1:]
+
+    def answers(self) -> tuple[Hypothesis, ...]:
+        return tuple(
+            Hypothesis(tokens, score, log_prob)
+            for tokens, score, log_prob in zip(
+                _texts(self._rows), self._rows.score.tolist(), self._rows.log_prob.tolist(), strict=True
+            )
+        )
+
+
+def draw(
+    log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, top_p: float
+) -> tuple[Tensor, Tensor]:
+    """One token for each row, and its log-prob in the distribution it was drawn from: int64 [R], float64 [R].
+
+    log_probs  float32 [R, V]  the model's, no NaN
+    allowed    bool    [R, V]  at least one in each row
+    uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
+    Where the model gives probability 0 to every token allowed, they are alike.
+    """
+    known = log_probs.clamp(min=LEAST_LOG_PROB).masked_fill(~allowed, float("-inf"))  # [R, V]
+    best, first = known.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
+    if temperature == 0.0:
+        return first[:, 0], torch.zeros_like(uniform)
+    gap = (known.double() - best.double()) / temperature  # [R, V], at most 0
+    weight = (gap.exp() * _UNIT).round().long()  # [R, V]
+    if top_p < 1.0:
+        weight = nucleus(weight, top_p)
+    cumulative = weight.cumsum(dim=1)  # [R, V]
+    total = cumulative[:, -1]  # [R]
+    target = torch.minimum((uniform * total).long(), total - 1)  # [R]
+    token = torch.searchsorted(cumulative, target[:, None], right=True)  # [R, 1]: the first above the target
+    share = gap.gather(1, token)[:, 0] - (total.double() / _UNIT).log()
+    return token[:, 0], share
+
+
+def nucleus(weight: Tensor, top_p: float) -> Tensor:
+    """The weights int64 [R, V] without those outside the nucleus; of equal ones the lowest ids come first.
+
+    Found without sorting all of a row where the first few hold the nucleus, as they nearly always do.
+    """
+    enough = (weight.sum(dim=1, keepdim=True) * top_p).ceil().long()  # [R, 1]
+    ranked = weight.topk(min(_RANKED, weight.shape[1]), dim=1).values
+    if not bool((ranked.sum(dim=1, keepdim=True) >= enough).all()):
+        ranked = weight.sort(dim=1, descending=True).values
+    place = (ranked.cumsum(dim=1) >= enough).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
+    least = ranked.gather(1, place)  # [R, 1]: the lowest weight in the nucleus
+    above = weight.where(weight > least, 0)
+    tied = weight == least
+    missing = (enough - above.sum(dim=1, keepdim=True) + least - 1) // least  # so many of those that tie
+    return above + least * (tied & (tied.cumsum(dim=1) <= missing))
+
+
+def _require_choices(log_probs: Tensor, allowed: Tensor, budget_before: int) -> None:
+    sound, possible = torch.stack([log_probs.amax(dim=1).isfinite().all(), allowed.any(dim=1).all()]).tolist()
+    if not sound:  # NaN anywhere in a row is NaN in its maximum
+        raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
+    if not possible:
+        raise SearchExhausted(f"a row could not be extended with {budget_before} tokens left")
+
+
+def _texts(rows: _Rows) -> list[tuple[int, ...]]:
+    """The ids of each row, with one EOS where it is finished."""
+    return [tuple(ids[:length]) for ids, length in zip(rows.tokens.tolist(), rows.length.tolist(), strict=True)]
+
+
+def _told(rows: _Rows, budget_after: int) -> StepEvent:
+    """The rows as a listener sees them; each extends the row of its own number, for they never change places."""
+    columns = (column.tolist() for column in (rows.state, rows.distance, rows.score, rows.log_prob))
+    told = tuple(
+        BeamRow(tokens, number, state, distance, 0.0, score, log_prob)
+        for number, (tokens, state, distance, score, log_prob) in enumerate(zip(_texts(rows), *columns, strict=True))
+    )
+    return StepEvent(rows.tokens.shape[1], budget_after, told)

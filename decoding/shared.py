@@ -1,0 +1,119 @@
+"""The shared way: one pass for all generations, each prompt's keys and values kept once, rows that move cost nothing.
+
+Serves models whose layers are softmax attention over all that came before; `why_not_shared` tells which those are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from decoding.attention import Nodes, Pass, Prompt
+from decoding.language_model import Feed, Scores
+from decoding.stretch import Stretch, piece_bytes
+from decoding.tree import Tree, slots_at_most
+
+_ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
+_MULTIPLES = (1, 2, 4, 8, 16, 32)
+
+
+class SharedReader:
+    """Reads with trees. The model's attention must be `attention.SHARED_PREFIX`.
+
+    rows_multiple     passes have a multiple of so many rows, some of which may only fill up
+    rows_independent  whether a row's log-probs are then the same, to the last bit, whatever rows are beside it. Matrix
+                      products choose their order of summation by the number of rows; on the CPU there is a multiple for
+                      which it never changes.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._vocab_size = int(model.config.get_text_config().vocab_size)
+        self._width = int(model.config.get_text_config().hidden_size)
+        self.rows_multiple = 1
+        self.rows_independent = False
+        self._threads = 0
+
+    @torch.inference_mode()
+    def prefill(self, ids: Sequence[int]) -> tuple[Tree, Tensor]:
+        tree = Tree(self._model.device)
+        read = torch.tensor([list(ids)], device=self._model.device)
+        log_probs = self._forward([Prompt(tree, len(ids))], read, fill=0, keep=1)
+        return tree, log_probs[0]
+
+    @torch.inference_mode()
+    def step(self, feeds: Sequence[Feed[Tree]]) -> list[Scores]:
+        """One pass for all; more only for what is left of feeds of many tokens a row."""
+        if self._threads != torch.get_num_threads():  # products are split by them
+            self.find_multiple()
+        stretches = [Stretch(feed.parents, feed.tokens, self._vocab_size) for feed in feeds]
+        reading = list(zip([feed.session for feed in feeds], stretches, strict=True))
+        while reading:
+            self._read(reading)
+            reading = [(tree, stretch) for tree, stretch in reading if not stretch.done]
+        return [stretch.scores() for stretch in stretches]
+
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+        """The prompt once, a slot for every token of every row, log-probs in three stages, the prompt's activations."""
+        layers, token = self._layers_and_token_bytes
+        held = (prompt_tokens + slots_at_most(rows, max_tokens)) * token
+        growing = held // layers  # one layer is held twice while it grows
+        passing = 16 * prompt_tokens * self._width * self._model.dtype.itemsize
+        return held + growing + passing + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
+
+    @functools.cached_property
+    def _layers_and_token_bytes(self) -> tuple[int, int]:
+        tree, _ = self.prefill([0])
+        return tree.layers, tree.nbytes
+
+    @torch.inference_mode()
+    def find_multiple(self) -> None:
+        """Sets `rows_multiple` and `rows_independent` by trial, with this model's own matrices and threads."""
+        self._threads = torch.get_num_threads()
+        self.rows_multiple, self.rows_independent = 1, False
+        if any("expert" in name for name, _ in self._model.named_modules()):
+            return  # how many rows an expert reads depends on where the others go
+        most = _ROWS_TRIED.get(self._model.device.type, 96)
+        ids = torch.arange(most, device=self._model.device)[None] * 7919 % self._vocab_size
+        whole = self._forward([], ids, fill=most)
+        for multiple in _MULTIPLES:
+            sizes = {multiple * times for times in (1, 2, 3, 5, 7)} | {most // 2 - most // 2 % multiple}
+            if all(self._same_bits(ids, whole, rows) for rows in sorted(sizes) if rows < most):
+                self.rows_multiple, self.rows_independent = multiple, True
+                return
+
+    def _same_bits(self, ids: Tensor, whole: Tensor, rows: int) -> bool:
+        begin = ids.shape[1] - rows - 1  # other rows than the first, at other places
+        return all(
+            torch.equal(self._forward([], ids[:, at : at + rows], fill=rows), whole[at : at + rows])
+            for at in (0, begin)
+        )
+
+    def _read(self, reading: Sequence[tuple[Tree, Stretch]]) -> None:
+        pieces = [(tree, *stretch.piece()) for tree, stretch in reading]
+        parts = [Nodes(tree, parents, tokens.shape[1], self._model.dtype) for tree, parents, tokens in pieces]
+        fill = -sum(part.rows for part in parts) % self.rows_multiple
+        ids = [*(tokens.reshape(-1) for _, _, tokens in pieces), pieces[0][2].new_zeros(fill)]
+        log_probs = self._forward(parts, torch.cat(ids)[None], fill)
+        found = log_probs.split([*(part.rows for part in parts), fill])
+        for (_, stretch), (_, _, tokens), own in zip(reading, pieces, found[:-1], strict=True):
+            stretch.take(own.view(*tokens.shape, -1))
+
+    def _forward(self, parts: Sequence[Prompt | Nodes], ids: Tensor, fill: int, keep: int = 0) -> Tensor:
+        """Reads ids [1, rows]: log-probs float32 [keep, V] after the last `keep` of them, of all where that is 0."""
+        shared_pass = Pass(parts, fill, ids.device)
+        out = self._model(
+            input_ids=ids,
+            position_ids=shared_pass.positions,
+            attention_mask=shared_pass.no_mask,
+            use_cache=False,
+            return_dict=True,
+            logits_to_keep=keep,
+            shared_pass=shared_pass,
+        )
+        log_probs: Tensor = out.logits[0].float().log_softmax(dim=-1)
+        return log_probs

@@ -1,0 +1,233 @@
+"""Server-sent events, as a real client on a real socket sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from app import wiring
+from app.api import stream
+from app.api.stream import STEPS_KEPT, Mailbox
+from app.jobs import CompileResult
+from app.settings import Settings
+from tests.app import fake_handlers
+from tests.app.processes import until
+from tests.app.test_processes import listening, wait_until_ready
+
+S_MAX = 60.0
+KEYWORDS = {"keywords": ["dog", "ball"]}
+BODY = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 16, "beams": 4, "stream": True}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event as it was sent."""
+
+    name: str
+    id: str
+    data: dict[str, Any]
+
+
+def events(lines: Iterator[str]) -> Iterator[Event]:
+    """The events of a stream; comments are passed over."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(": ")
+        if not line and fields:
+            yield Event(fields["event"], fields["id"], json.loads(fields["data"]))
+            fields = {}
+        elif colon and name:
+            fields[name] = value
+
+
+@contextlib.contextmanager
+def streaming(url: str, **options: Any) -> Iterator[httpx2.Response]:
+    with httpx2.Client(base_url=url, timeout=S_MAX) as http, http.stream("POST", "/generate", json=BODY | options) as r:
+        yield r
+
+
+@pytest.fixture(scope="module")
+def served_url() -> Iterator[str]:
+    """A service of its own process, with the built-in model."""
+    command = [sys.executable, "-m", "app.main", "serve", "--port", "0", "--log-level", "warning"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as own:
+        assert own.stdout is not None
+        url = own.stdout.readline().partition("listening on ")[2].strip()
+        until(lambda: _ready(url))
+        yield url
+        own.terminate()
+
+
+def _ready(url: str) -> bool:
+    with contextlib.suppress(httpx2.TransportError):
+        return httpx2.get(f"{url}/ready").is_success
+    return False
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
+    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{request.param}")
+    fake_handlers.reset()
+    with listening(Settings()) as port:
+        wait_until_ready(port)
+        yield f"http://127.0.0.1:{port}"
+        fake_handlers.go_on.set()
+
+
+stepping = pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
+patient = pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
+
+
+def test_every_step_of_a_generation_is_told_and_then_the_answer(served_url: str) -> None:
+    with streaming(served_url, trace=True) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        told = list(events(response.iter_lines()))
+    assert [event.id for event in told] == [str(number) for number in range(1, len(told) + 1)]
+    assert [told[0].name, told[-1].name] == ["compiled", "done"]
+    steps = [event.data for event in told[1:-1]]
+    assert {event.name for event in told[1:-1]} == {"step"}
+    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
+    assert all(step["step"] + step["budget_after"] == BODY["max_tokens"] for step in steps)
+    assert all(sum(not row["finished"] for row in step["rows"]) <= BODY["beams"] for step in steps)
+    choice = told[-1].data["choices"][0]
+    rows = [row for step in steps for row in step["rows"]]
+    last = next(row for row in rows if row["finished"] and row["log_prob"] == choice["log_prob"])
+    assert last["text"].strip() == choice["text"].strip()
+    assert (last["distance"], last["state"]) == (0, choice["trace"][-1]["state"])
+    assert len(steps) >= len(choice["trace"])
+
+
+def test_a_row_of_a_step_continues_its_parent(served_url: str) -> None:
+    with streaming(served_url, constraint={"regex": "[a-zäöü ]{3,30}🐕"}, beams=8) as response:
+        steps = [event.data["rows"] for event in events(response.iter_lines()) if event.name == "step"]
+    assert len(steps) > 3
+    for before, after in itertools.pairwise(steps):
+        for row in after:
+            assert row["text"].rstrip("\ufffd").startswith(before[row["parent"]]["text"].rstrip("\ufffd"))
+
+
+def test_the_events_end_in_what_the_plain_answer_says(served_url: str) -> None:
+    plain = httpx2.post(f"{served_url}/generate", json=BODY | {"stream": False}, timeout=S_MAX).json()
+    with streaming(served_url) as response:
+        done = list(events(response.iter_lines()))[-1].data
+    assert done["choices"] == plain["choices"]
+    assert done.keys() == plain.keys()
+
+
+def test_what_is_wrong_from_the_start_is_answered_as_without_a_stream(served_url: str) -> None:
+    for options, code in (
+        ({"constraint": {"regex": "a("}}, "constraint_syntax"),
+        ({"max_tokens": 1}, "budget_too_small"),
+        ({"beams": 0}, "invalid_request"),
+    ):
+        with streaming(served_url, **options) as response:
+            assert response.status_code == 422
+            assert response.headers["content-type"] == "application/problem+json"
+            assert json.loads(response.read())["code"] == code
+
+
+def test_what_goes_wrong_later_is_the_last_event(served_url: str) -> None:
+    with streaming(served_url, scope="full", prompt="a cat is", constraint={"not": {"keywords": ["cat"]}}) as response:
+        told = list(events(response.iter_lines()))
+    assert [event.name for event in told] == ["compiled", "error"]
+    assert (told[-1].data["code"], told[-1].data["status"]) == ("prompt_violates", 422)
+    assert told[-1].data["request_id"] == response.headers["x-request-id"]
+
+
+def test_a_deadline_ends_a_stream(served_url: str) -> None:
+    with streaming(served_url, max_tokens=200, beams=64, timeout_s=0.3) as response:
+        told = list(events(response.iter_lines()))
+    assert (told[-1].name, told[-1].data["code"]) == ("error", "deadline")
+
+
+@stepping
+def test_steps_arrive_while_the_generation_runs(faked: str) -> None:
+    with streaming(faked) as response:
+        told = events(response.iter_lines())
+        assert [next(told).name, next(told).name] == ["compiled", "step"]
+        fake_handlers.go_on.set()
+        assert [event.name for event in told] == ["step", "step", "done"]
+
+
+@stepping
+def test_without_a_stream_nothing_is_told(faked: str) -> None:
+    fake_handlers.go_on.set()
+    assert httpx2.post(f"{faked}/generate", json=BODY | {"stream": False}, timeout=S_MAX).is_success
+    assert fake_handlers.told == ["nothing"]
+    with streaming(faked) as response:
+        response.read()
+    assert fake_handlers.told == ["nothing", "steps"]
+
+
+@stepping
+def test_a_bug_is_an_event_that_tells_nothing_of_itself(faked: str) -> None:
+    fake_handlers.go_on.set()
+    with streaming(faked, prompt="fail") as response:
+        text = response.read().decode()
+    assert '"code": "internal"' in text and "MARKER" not in text
+
+
+@stepping
+def test_a_stream_in_which_nothing_happens_shows_that_it_is_alive(faked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.02)
+    with streaming(faked) as response:
+        lines = response.iter_lines()
+        assert sum(line.startswith(":") for line, _ in zip(lines, range(60), strict=False)) > 3
+        fake_handlers.go_on.set()
+        assert "event: done" in list(lines)
+
+
+@patient
+def test_a_client_that_goes_away_midway_stops_its_job(faked: str) -> None:
+    with streaming(faked) as response:
+        names = [event.name for event, _ in zip(events(response.iter_lines()), range(5), strict=False)]
+        assert names == ["compiled", "step", "step", "step", "step"]
+        assert not fake_handlers.stopped.is_set()
+    assert fake_handlers.stopped.wait(S_MAX)
+
+
+@patient
+def test_a_client_that_reads_nothing_delays_nobody_and_stops_its_job_when_it_goes(faked: str) -> None:
+    with streaming(faked, prompt="long"):
+        until(lambda: fake_handlers.steps_told > 2_000)  # far more than sockets hold
+        assert httpx2.get(f"{faked}/health").is_success
+        assert not fake_handlers.stopped.is_set()
+    assert fake_handlers.stopped.wait(S_MAX)
+
+
+def test_a_mailbox_keeps_the_last_steps_and_what_is_no_step() -> None:
+    compiled = CompileResult("a", 1, 1, 1, 1, 1, True, 0.0)
+
+    async def story() -> None:
+        mailbox = Mailbox()
+        mailbox.put(compiled)
+        for number in range(1, 101):
+            mailbox.put(fake_handlers.step(number))
+        kept = [fake_handlers.step(number) for number in range(101 - STEPS_KEPT, 101)]
+        assert mailbox.take() == [compiled, *kept]
+        assert not mailbox.waiting and mailbox.take() == []
+
+    asyncio.run(story())
+
+
+def test_a_closed_mailbox_keeps_nobody_waiting() -> None:
+    async def story() -> None:
+        mailbox = Mailbox()
+        waiting = asyncio.create_task(mailbox.wait(None))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        mailbox.close()
+        await asyncio.wait_for(waiting, S_MAX)
+
+    asyncio.run(story())

@@ -1,0 +1,234 @@
+"""Decoding a matrix of log-probs over labels: against all sequences there are, and a slow twin of the beams."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from compiler.labels import check_labels
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
+from compiler.text_automaton import TextAutomaton
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.vocabulary import byte_vocabulary
+from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
+from decoding.exact import BeamOptions, beam_labels, best_labels
+from decoding.ramp import LEAST_LOG_PROB, push_up, pushed
+
+Labels = tuple[int, ...]
+Matrix = NDArray[np.float64]
+
+
+def random_labels(random: np.random.Generator) -> TokenAutomaton:
+    """A live automaton over two to four labels, of one to six states."""
+    while True:
+        states, columns = int(random.integers(1, 7)), int(random.integers(1, 4))
+        labels = int(random.integers(max(2, columns), 5))
+        table = random.integers(0, states, (states, columns))
+        ids = np.append(random.permutation(np.arange(labels) % columns), 0)
+        automaton = from_table(ids, table, random.random(states) < 0.4, int(random.integers(states)), (labels,))
+        if automaton.min_tokens != UNREACHABLE:
+            return automaton
+
+
+def random_matrix(random: np.random.Generator, rows: int, labels: int) -> Matrix:
+    """Quarters, so that sums are exact and ties common, and some labels ruled out."""
+    matrix = -random.integers(0, 9, (rows, labels)) / 4
+    matrix[random.random((rows, labels)) < 0.15] = -math.inf
+    return matrix
+
+
+def to_go(automaton: TokenAutomaton, state: int) -> float:
+    """Fewest labels to acceptance; infinite where there is no way, and after the end."""
+    tokens = int(automaton.distance[state])
+    return tokens - 1 if 0 < tokens < UNREACHABLE else math.inf
+
+
+def accepts(automaton: TokenAutomaton, labels: Labels) -> bool:
+    state = automaton.start
+    for label in labels:
+        state = automaton.advance(state, label)
+    return to_go(automaton, state) == 0
+
+
+def total(matrix: Matrix, labels: Labels) -> float:
+    return sum(max(float(row[label]), LEAST_LOG_PROB) for row, label in zip(matrix, labels, strict=True))
+
+
+def accepted(automaton: TokenAutomaton, rows: int) -> list[Labels]:
+    names = range(automaton.vocabulary_size - 1)
+    return [labels for labels in itertools.product(names, repeat=rows) if accepts(automaton, labels)]
+
+
+def accepted_lengths(automaton: TokenAutomaton, most: int) -> list[int]:
+    """The lengths up to `most` of accepted sequences, from the states that so many labels can lead to."""
+    lengths, states = [], {automaton.start}
+    for length in range(most + 1):
+        if any(to_go(automaton, state) == 0 for state in states):
+            lengths.append(length)
+        names = range(automaton.vocabulary_size - 1)
+        states = {automaton.advance(state, label) for state in states for label in names}
+    return lengths
+
+
+def cases(count: int, rows_max: int) -> Iterator[tuple[TokenAutomaton, Matrix]]:
+    for seed in range(count):
+        random = np.random.default_rng(seed)
+        automaton = random_labels(random)
+        yield automaton, random_matrix(random, int(random.integers(1, rows_max + 1)), automaton.vocabulary_size - 1)
+
+
+def slow_beams(matrix: Matrix, automaton: TokenAutomaton, options: BeamOptions) -> tuple[Labels, float, float] | None:
+    """Algorithm 1 over a matrix in plain Python; None where no row can be extended."""
+    rows = [((), automaton.start, 0.0, 0.0)]
+    steps, names = len(matrix), range(automaton.vocabulary_size - 1)
+    after = {state: [automaton.advance(state, label) for label in names] for state in range(automaton.states)}
+    possible = [{state for state in after if to_go(automaton, state) == 0}]
+    for _ in range(steps):
+        possible.append({state for state in after if any(reached in possible[-1] for reached in after[state])})
+    for step, line in enumerate(matrix):
+        own = [max(float(value), LEAST_LOG_PROB) for value in line]
+        found = []
+        for number, (labels, state, score, log_prob) in enumerate(rows):
+            here = to_go(automaton, state)
+            for label in names:
+                reached = after[state][label]
+                if reached in possible[steps - step - 1]:
+                    alpha = push_up(int(here), steps - step, options.alpha_min, options.gamma)
+                    gains = to_go(automaton, reached) < here
+                    step_score = pushed(own[label], max(own), alpha) if gains else own[label]
+                    key = (-(score + step_score), -(log_prob + own[label]), -own[label], label, number)
+                    found.append((key, ((*labels, label), reached, score + step_score, log_prob + own[label])))
+        rows = [row for _, row in sorted(found)[: options.beams]]
+    if not rows:
+        return None
+    labels, _, score, log_prob = min(rows, key=lambda row: (-row[3], -row[2]))
+    return labels, log_prob, score
+
+
+def test_the_best_sequence_is_the_best_of_all() -> None:
+    found = 0
+    for automaton, matrix in cases(300, 6):
+        every = accepted(automaton, len(matrix))
+        if not every:
+            with pytest.raises(LengthImpossible):
+                best_labels(matrix, automaton)
+            continue
+        found += 1
+        best = max(total(matrix, labels) for labels in every)
+        path = best_labels(matrix, automaton)
+        assert path.labels == min(labels for labels in every if total(matrix, labels) == best)
+        assert path.log_prob == path.score == best
+    assert 100 < found < 300
+
+
+def test_beams_choose_as_their_slow_twin_does() -> None:
+    settled = 0
+    for number, (automaton, matrix) in enumerate(cases(400, 8)):
+        options = BeamOptions((1, 2, 3, 8)[number % 4], (0.0, 0.5, 1.0)[number % 3], (1.0, 0.5)[number % 2])
+        expected = slow_beams(matrix, automaton, options)
+        if expected is None:
+            with pytest.raises(LengthImpossible):
+                beam_labels(matrix, automaton, options)
+            continue
+        settled += 1
+        path = beam_labels(matrix, automaton, options)
+        assert path.labels == expected[0]
+        assert (path.log_prob, path.score) == pytest.approx(expected[1:])
+    assert settled > 150
+
+
+def test_beams_enough_for_everything_find_the_best() -> None:
+    for automaton, matrix in cases(80, 5):
+        if accepted(automaton, len(matrix)):
+            path = beam_labels(matrix, automaton, BeamOptions(4**5))
+            assert path.log_prob == best_labels(matrix, automaton).log_prob
+
+
+def test_one_beam_keeps_to_what_exactly_so_many_steps_can_accept() -> None:
+    even = from_table(np.array([0, 0, 0]), np.array([[1], [0]]), np.array([True, False]), 0, (2,))
+    assert len(beam_labels(np.log([[0.9, 0.1]] * 6), even, BeamOptions(1)).labels) == 6
+    with pytest.raises(LengthImpossible) as caught:
+        beam_labels(np.log([[0.9, 0.1]] * 7), even, BeamOptions(1))
+    assert (caught.value.rows, caught.value.lengths) == (7, (6, 8))
+
+
+def test_the_lengths_named_are_the_nearest_that_are_accepted() -> None:
+    refused = 0
+    for automaton, matrix in cases(200, 6):
+        rows = len(matrix)
+        if accepted(automaton, rows):
+            continue
+        refused += 1
+        with pytest.raises(LengthImpossible) as caught:
+            best_labels(matrix, automaton)
+        near = caught.value.lengths
+        lengths = accepted_lengths(automaton, 40)
+        shorter, longer = [one for one in lengths if one < rows], [one for one in lengths if one > rows]
+        assert near == (*shorter[-1:], *longer[:1])
+    assert refused > 20
+
+
+def of_constraint(constraint: dict[str, object], labels: str) -> tuple[TextAutomaton, TokenAutomaton]:
+    spec = spec_from_json({**constraint, "labels": labels.split()})
+    compiled = compile_spec(spec, byte_vocabulary())
+    return compiled.text, compiled.tokens
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"ltlf": "F(boot & X F Bag) & G(Shirt -> X !Shirt)"}, {"keywords": ["Bag", "boot"], "ordered": True},
+        {"regex": "(boot|Bag) .*Shirt"}, {"not": {"ltlf": "F Bag"}}, {"ltlf": "G(eos -> true) & F boot"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_decoded_satisfies_a_compiled_constraint(constraint: dict[str, object]) -> None:
+    names = "boot Bag Shirt Coat"
+    text, automaton = of_constraint(constraint, names)
+    matrix = np.log(np.random.default_rng(4).dirichlet(np.ones(4) / 3, 12))
+    exact = best_labels(matrix, automaton)
+    assert check_labels(text, [names.split()[label] for label in exact.labels]).satisfied
+    before = -math.inf
+    for beams in (1, 4, 64):
+        path = beam_labels(matrix, automaton, BeamOptions(beams))
+        assert check_labels(text, [names.split()[label] for label in path.labels]).satisfied
+        assert path.log_prob <= exact.log_prob + 1e-9
+        before = max(before, path.log_prob)
+    assert before == pytest.approx(exact.log_prob, abs=1.0)
+
+
+def test_a_table_of_many_states_is_read_block_by_block() -> None:
+    states = 70_000
+    chain = np.stack([np.minimum(np.arange(states) + 1, states - 1), np.zeros(states, dtype=int)], axis=1)
+    accepting = np.zeros(states, dtype=bool)
+    accepting[[3, 65_000]] = True
+    automaton = from_table(np.array([0, 1, 1, 1, 1, 0]), chain, accepting, 64_998, (5,))
+    matrix = np.log(np.full((2, 5), 0.2))
+    assert best_labels(matrix, automaton).labels == beam_labels(matrix, automaton, BeamOptions(2)).labels == (0, 0)
+
+
+def test_faulty_input_is_refused() -> None:
+    any_two = from_table(np.array([0, 0, 0]), np.array([[0]]), np.array([True]), 0, (2,))
+    for value in (math.nan, math.inf):
+        with pytest.raises(ModelOutputInvalid):
+            best_labels(np.array([[value, 0.0]]), any_two)
+    with pytest.raises(VocabularyMismatch):
+        best_labels(np.zeros((3, 3)), any_two)
+    for field, value in (("beams", 0), ("alpha_min", 1.5), ("alpha_min", math.nan), ("gamma", 0.0)):
+        with pytest.raises(OptionsInvalid) as caught:
+            BeamOptions(**{"beams": 2, field: value})  # type: ignore[arg-type]
+        assert caught.value.field == field
+
+
+def test_a_caller_who_left_is_not_waited_for() -> None:
+    any_two = from_table(np.array([0, 0, 0]), np.array([[0]]), np.array([True]), 0, (2,))
+    with pytest.raises(Cancelled):
+        best_labels(np.zeros((3, 2)), any_two, lambda: True)
+    with pytest.raises(Cancelled):
+        beam_labels(np.zeros((3, 2)), any_two, BeamOptions(2), lambda: True)

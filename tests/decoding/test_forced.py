@@ -1,0 +1,120 @@
+"""What a constraint dictates is what every satisfying text says, spelled as the tokenizer spells it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from app.model_files import ModelFiles, open_model_files
+from app.settings import BUILT_IN_MODEL
+from app.spelling import Speller
+from compiler.compiled import Compiled
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
+from decoding.constraint import Constraint
+from decoding.forced import FREE, Forced, Pieces
+from decoding.options import SearchOptions
+from decoding.search import BeamSearch, drive
+from tests.fakes import HashModel
+
+TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
+
+
+@pytest.fixture(scope="module")
+def files() -> ModelFiles:
+    return open_model_files(BUILT_IN_MODEL)
+
+
+@pytest.fixture(scope="module")
+def pieces(files: ModelFiles) -> Pieces:
+    vocabulary = files.vocabulary
+    speller = Speller(Tokenizer.from_file(str(files.tokenizer_file)), vocabulary.tokens)
+    return Pieces(vocabulary.tokens, vocabulary.eos_ids, speller)
+
+
+def _compiled(files: ModelFiles, constraint: dict[str, object]) -> Compiled:
+    return compile_spec(spec_from_json(constraint), files.vocabulary, Limits())
+
+
+def _stretch(files: ModelFiles, forced: Forced, state: int, budget_after: int = 1000) -> list[bytes | None]:
+    """What a row that starts in a state writes until it may choose."""
+    written = []
+    states = np.array([state])
+    while len(written) < 100:
+        token = int(forced.tokens(states, budget_after)[0])
+        if token == FREE:
+            break
+        if token in files.vocabulary.eos_ids:
+            return [*written, b"<end>"]
+        written.append(files.vocabulary.tokens[token])
+        states = forced.after(states)
+    return written
+
+
+def test_a_stretch_is_spelled_as_the_tokenizer_does_and_stops_where_the_text_may_differ(
+    files: ModelFiles, pieces: Pieces
+) -> None:
+    compiled = _compiled(files, TEMPLATE)
+    forced = Forced(compiled.tokens, pieces)
+    begun = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
+    assert b'{"name": "'.startswith(begun) and len(begun) >= len(b'{"name":')
+    ids = files.vocabulary.tokens
+    state = compiled.tokens.start
+    for piece in (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"):
+        state = compiled.tokens.advance(state, ids.index(piece))
+    rest = b"".join(piece or b"" for piece in _stretch(files, forced, state))
+    assert b'nn", "likes": "'.startswith(rest) and rest.startswith(b'nn", "likes":')
+
+
+def test_a_stretch_to_the_end_goes_through_eos(files: ModelFiles, pieces: Pieces) -> None:
+    compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
+    stretch = _stretch(files, Forced(compiled.tokens, pieces), compiled.tokens.start)
+    tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
+    spelled = tokenizer.encode("the cat sat on the mat", add_special_tokens=False).ids
+    assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
+
+
+def test_where_the_tokenizers_spelling_is_too_long_for_the_budget_any_other_may_be_taken(
+    files: ModelFiles, pieces: Pieces
+) -> None:
+    compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
+    least = compiled.tokens.min_tokens
+    assert _stretch(files, Forced(compiled.tokens, pieces), compiled.tokens.start, least - 2) == []
+
+
+def test_what_is_dictated_does_not_depend_on_what_was_asked_before(files: ModelFiles, pieces: Pieces) -> None:
+    compiled = _compiled(files, TEMPLATE)
+    states = np.flatnonzero(compiled.tokens.distance < 1000)
+    forwards, backwards = Forced(compiled.tokens, pieces), Forced(compiled.tokens, pieces)
+    found = forwards.tokens(states, 1000)
+    assert (backwards.tokens(states[::-1], 1000)[::-1] == found).all()
+    assert (found != FREE).any() and (found == FREE).any()
+
+
+class StepByStep(BeamSearch):
+    """Takes what is dictated, but asks the model for one token at a time."""
+
+    def _dictated(self) -> list[NDArray[np.int64]]:
+        return []
+
+
+@pytest.mark.parametrize("beams", [1, 2, 7])
+def test_a_dictated_stretch_goes_through_the_model_in_one_pass_and_changes_no_beam(
+    files: ModelFiles, pieces: Pieces, beams: int
+) -> None:
+    compiled = _compiled(files, TEMPLATE)
+    constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    for seed in range(6):
+        options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 14, beams=beams, n=min(2, beams))
+        ahead, alone = ([], []), ([], [])
+        for search, (events, found) in ((BeamSearch, ahead), (StepByStep, alone)):
+            model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed, levels=5)
+            found += drive(model, (5,), search(constraint, options), on_step=events.append)
+            found.append(model.passes)
+        assert ahead[0] == alone[0]
+        assert ahead[1][:-1] == alone[1][:-1]
+        assert ahead[1][-1] < alone[1][-1]

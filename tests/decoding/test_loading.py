@@ -1,0 +1,89 @@
+"""Which models can be loaded, and what their files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
+    GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MambaConfig,
+    MambaForCausalLM,
+    PreTrainedModel,
+)
+
+from decoding.errors import ModelUnavailable
+from decoding.model import HuggingFaceModel
+
+
+def _gpt2(**changes: object) -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 61, "n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2}
+    return GPT2LMHeadModel(GPT2Config(**{**sizes, "bos_token_id": 0, "eos_token_id": 60, **changes})).eval()
+
+
+def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> None:
+    captions = HuggingFaceModel.load(str(shared / "models" / "captions"))
+    assert (captions.vocab_size, captions.eos_ids, captions.context_length) == (4096, (0,), 256)
+    stories = HuggingFaceModel.load(str(shared / "models" / "stories260k"))
+    assert (stories.vocab_size, stories.eos_ids, stories.context_length) == (512, (2,), 512)
+
+
+def test_a_model_may_have_several_end_tokens_and_its_generation_settings_come_first() -> None:
+    model = _gpt2()
+    model.generation_config = GenerationConfig(eos_token_id=[59, 60, 59])
+    adapter = HuggingFaceModel(model)
+    assert adapter.eos_ids == (59, 60)
+    assert (adapter.vocab_size, adapter.context_length) == (61, 48)
+
+
+def test_a_model_without_an_end_token_is_refused() -> None:
+    with pytest.raises(ModelUnavailable, match="ends a text"):
+        HuggingFaceModel(_gpt2(eos_token_id=None))
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16", "float16"])
+def test_half_precision_weights_are_computed_in_single_precision_on_the_cpu_unless_asked(
+    tmp_path: Path, dtype: str
+) -> None:
+    _gpt2().half().save_pretrained(tmp_path)
+    model = HuggingFaceModel.load(str(tmp_path), device="cpu", dtype=dtype)
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16).float().eval()
+    with torch.inference_mode():
+        expected = plain(input_ids=torch.tensor([[1, 2]])).logits[0, -1].log_softmax(0)
+    single = dtype in ("auto", "float32")
+    assert model.tolerance == (0.01 if single else 0.5)
+    torch.testing.assert_close(model.prefill([1, 2])[1], expected, atol=2e-4 if single else 0.05, rtol=0)
+
+
+def test_what_is_not_a_causal_language_model_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "encoder").mkdir()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertForMaskedLM(BertConfig(vocab_size=20, eos_token_id=3, **sizes)).save_pretrained(tmp_path / "encoder")
+    _gpt2().save_pretrained(tmp_path / "cut")
+    weights = tmp_path / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    for name in ("empty", "encoder", "cut"):
+        with pytest.raises(ModelUnavailable, match=name):
+            HuggingFaceModel.load(str(tmp_path / name))
+
+
+def test_a_model_that_keeps_no_rows_that_can_be_reordered_is_refused(tmp_path: Path) -> None:
+    config = MambaConfig(vocab_size=61, hidden_size=24, num_hidden_layers=1, state_size=4, eos_token_id=60)
+    MambaForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelUnavailable, match="reordered"):
+        HuggingFaceModel.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("wrong", [{"device": "abacus"}, {"dtype": "int8"}])
+def test_devices_and_precisions_that_do_not_exist_are_refused(tmp_path: Path, wrong: dict[str, str]) -> None:
+    _gpt2().save_pretrained(tmp_path)
+    with pytest.raises(ModelUnavailable, match=next(iter(wrong.values()))):
+        HuggingFaceModel.load(str(tmp_path), **wrong)

@@ -1,0 +1,74 @@
+"""Packed linear layers against plain ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.activations import NewGELUActivation
+from transformers.pytorch_utils import Conv1D
+
+from decoding.packed import PackedLinear, pack_layers
+
+
+def _gpt2() -> PreTrainedModel:
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(vocab_size=301, n_positions=64, n_embd=192, n_layer=2, n_head=3)).eval()
+
+
+def _llama(tied: bool, width: int = 192) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=301,
+        hidden_size=width,
+        intermediate_size=256,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        tie_word_embeddings=tied,
+        attention_bias=True,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("model", [_gpt2(), _llama(True), _llama(False)], ids=["gpt2", "tied", "untied"])
+def test_a_packed_model_computes_the_same(model: PreTrainedModel) -> None:
+    ids = torch.arange(20)[None] * 7 % 301
+    with torch.inference_mode():
+        expected = model(ids).logits
+        layers = sum(type(layer) in (nn.Linear, Conv1D, NewGELUActivation) for layer in model.modules())
+        embeddings = model.get_input_embeddings().weight.clone()
+        assert pack_layers(model) == layers
+        torch.testing.assert_close(model(ids).logits, expected, atol=1e-5, rtol=1e-4)
+    assert torch.equal(model.get_input_embeddings().weight, embeddings)
+
+
+def test_a_packed_layer_gives_its_weights_back() -> None:
+    weight = torch.randn(200, 300)
+    assert torch.equal(PackedLinear(weight, None).weight, weight)
+
+
+def test_a_rows_result_does_not_depend_on_the_number_of_rows() -> None:
+    layer = PackedLinear(torch.randn(500, 192), torch.randn(500))
+    rows = torch.randn(70, 192)
+    whole = layer(rows)
+    for count in range(2, 70):
+        assert torch.equal(layer(rows[:count]), whole[:count])
+
+
+def test_small_layers_half_precision_and_layers_of_other_kinds_are_left_alone() -> None:
+    assert pack_layers(_llama(False, width=12)) == 0
+    assert pack_layers(_gpt2().bfloat16()) == 0
+
+    class Own(nn.Linear):
+        pass
+
+    model = _llama(False)
+    model.lm_head = Own(192, 301, bias=False)
+    pack_layers(model)
+    assert type(model.lm_head) is Own
+
+
+def test_a_layer_that_comes_out_differently_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PackedLinear, "forward", lambda self, rows: rows.new_ones(*rows.shape[:-1], len(self.weight)))
+    assert pack_layers(_llama(False)) == 0

@@ -1,0 +1,281 @@
+"""Constrained sampling: exact in distribution for the masked model, repeatable, and never unfinished."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from compiler.pipeline import compile_spec
+from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec
+from compiler.text_automaton import answer_text
+from compiler.token_automaton import TokenAutomaton, from_table
+from compiler.tokenizer_json import vocabulary_from_tokenizer_json
+from decoding.constraint import Constraint
+from decoding.engine import Engine
+from decoding.errors import ModelOutputInvalid, OptionsInvalid
+from decoding.model import HuggingFaceModel
+from decoding.ramp import LEAST_LOG_PROB
+from decoding.runs import Hypothesis, StepEvent
+from decoding.sampling import Sampling, SamplingOptions, draw, nucleus
+from decoding.search import drive, first_scores
+from tests.decoding.random_automata import random_factored, random_table
+from tests.fakes import HashModel, PrefixModel
+from tests.reference_text import satisfies
+
+CPU = torch.device("cpu")
+PROMPT = [1]
+Text = tuple[int, ...]
+
+
+class Remembering(HashModel):
+    """Thousands of rows ask for the same few prefixes."""
+
+    def __init__(self, seed: int, spread: float) -> None:
+        super().__init__(4, (2, 3), seed=seed, spread=spread)
+        self._known: dict[Text, Tensor] = {}
+
+    def log_probs(self, prefix: Text) -> Tensor:
+        if prefix not in self._known:
+            self._known[prefix] = super().log_probs(prefix)
+        return self._known[prefix]
+
+
+def even_number_of_b() -> TokenAutomaton:
+    """Ids 0 and 1 are a and b, 2 and 3 end a text; an even number of b, at least two, so that masks bind."""
+    return from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 2], [2, 1]]), np.array([0, 0, 1]) > 0, 0, (2, 3))
+
+
+def sample(
+    model: PrefixModel, automaton: TokenAutomaton, options: SamplingOptions, events: list[StepEvent] | None = None
+) -> tuple[Hypothesis, ...]:
+    run = Sampling(Constraint.prepare(automaton, CPU), options)
+    return drive(model, PROMPT, run, None if events is None else events.append)
+
+
+def masked(log_probs: list[float], allowed: list[int], temperature: float, top_p: float) -> dict[int, float]:
+    """The masked model's distribution over one token, in plain Python."""
+    ranked = sorted(allowed, key=lambda token: (-log_probs[token], token))
+    if temperature == 0.0:
+        return {ranked[0]: 1.0}
+    weights = {token: math.exp((log_probs[token] - log_probs[ranked[0]]) / temperature) for token in ranked}
+    total, kept, before = sum(weights.values()), dict[int, float](), 0.0
+    for token in ranked:
+        if before < top_p * total:
+            kept[token] = weights[token]
+        before += weights[token]
+    return {token: weight / sum(kept.values()) for token, weight in kept.items()}
+
+
+def texts(
+    model: PrefixModel, automaton: TokenAutomaton, options: SamplingOptions, state: int, text: Text = (), p: float = 1.0
+) -> Iterator[tuple[Text, float]]:
+    """Every text that the masked model can write, with its probability."""
+    if automaton.distance[state] == 0:
+        yield text, p
+        return
+    budget_after = options.max_tokens - len(text) - 1
+    after = {token: automaton.advance(state, token) for token in range(automaton.vocabulary_size)}
+    allowed = [token for token, reached in after.items() if automaton.distance[reached] <= budget_after]
+    log_probs = model.log_probs((*PROMPT, *text)).tolist()
+    for token, share in masked(log_probs, allowed, options.temperature, options.top_p).items():
+        yield from texts(model, automaton, options, after[token], (*text, token), p * share)
+
+
+def surprise(found: Counter[Text], expected: dict[Text, float]) -> float:
+    """Chi-square of the counts, in standard deviations above its mean; texts expected fewer than 5 times are one."""
+    rows = sum(found.values())
+    rare = {text for text, p in expected.items() if p * rows < 5}
+    cells = [(found[text], p * rows) for text, p in expected.items() if text not in rare]
+    cells.append((sum(found[text] for text in rare), sum(expected[text] for text in rare) * rows))
+    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in cells if wanted > 0)
+    freedom = sum(wanted > 0 for _, wanted in cells) - 1
+    return (statistic - freedom) / math.sqrt(2 * max(1, freedom))
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 0.8), (5.0, 0.7)])
+def test_texts_come_as_often_as_the_masked_model_says(temperature: float, top_p: float) -> None:
+    automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
+    options = SamplingOptions(6, 7, 6000, temperature, top_p)
+    expected = dict(texts(model, automaton, options, automaton.start))
+    found = Counter(answer.tokens for answer in sample(model, automaton, options))
+    assert sum(expected.values()) == pytest.approx(1.0)
+    assert set(found) <= set(expected) and len(found) > 5
+    assert surprise(found, expected) < 4.0
+
+
+def test_the_test_of_frequencies_tells_the_masked_model_from_the_conditioned_one() -> None:
+    automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
+    options = SamplingOptions(6, 7, 6000)
+    found = Counter(answer.tokens for answer in sample(model, automaton, options))
+    own = {
+        text: math.exp(sum(float(model.log_probs((*PROMPT, *text[:i]))[text[i]]) for i in range(len(text))))
+        for text, _ in texts(model, automaton, options, automaton.start)
+    }
+    assert surprise(found, {text: p / sum(own.values()) for text, p in own.items()}) > 20.0
+
+
+def test_the_sums_of_an_answer_are_the_model_s_own_and_the_masked_one_s() -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=5)
+    options = SamplingOptions(6, 11, 50, 0.7, 0.9)
+    expected = dict(texts(model, automaton, options, automaton.start))
+    for answer in sample(model, automaton, options):
+        assert answer.log_prob == pytest.approx(sum(model.score(PROMPT, answer.tokens).log_probs), abs=1e-5)
+        assert answer.score == pytest.approx(math.log(expected[answer.tokens]), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_answer_is_accepted_within_its_budget_whatever_the_automaton(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    automaton = random_factored(random) if seed % 2 else random_table(random)
+    model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, zeros=0.5 if seed % 3 else 0.0, levels=3)
+    budget = automaton.min_tokens + seed % 4
+    top_p, temperature = (1.0, 0.3)[seed % 2], (0.0, 1.0, 5.0)[seed % 3]
+    for answer in sample(model, automaton, SamplingOptions(budget, seed, 5, temperature, top_p)):
+        state = automaton.start
+        for token in answer.tokens[:-1]:
+            state = automaton.advance(state, token)
+            assert automaton.distance[state] > 0
+        assert automaton.distance[automaton.advance(state, answer.tokens[-1])] == 0
+        assert answer.tokens[-1] in automaton.eos_ids and len(answer.tokens) <= budget
+        assert answer.score <= 1e-9 and math.isfinite(answer.log_prob)
+
+
+def test_temperature_zero_takes_the_best_of_the_tokens_allowed() -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=9, levels=2)
+    options = SamplingOptions(7, 0, 2, temperature=0.0)
+    ((text, _),) = texts(model, automaton, options, automaton.start)
+    answers = sample(model, automaton, options)
+    assert [answer.tokens for answer in answers] == [text, text]
+    assert [answer.score for answer in answers] == [0.0, 0.0]
+
+
+def test_a_row_is_the_same_however_many_are_asked_for() -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
+    many = sample(model, automaton, SamplingOptions(9, 123, 40))
+    for count in (1, 3, 17):
+        assert sample(model, automaton, SamplingOptions(9, 123, count)) == many[:count]
+    assert len(set(many)) > 5
+    assert sample(model, automaton, SamplingOptions(9, 124, 40)) != many
+
+
+def test_a_listener_sees_every_row_grow_in_its_place() -> None:
+    automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[StepEvent]()
+    answers = sample(model, automaton, SamplingOptions(8, 5, 6), events)
+    assert [event.step_number for event in events] == list(range(1, len(events) + 1))
+    for event in events:
+        assert event.budget_after == 8 - event.step_number
+        for number, (row, answer) in enumerate(zip(event.rows, answers, strict=True)):
+            assert row.tokens == answer.tokens[: event.step_number] and row.parent == number
+            assert row.finished == (len(answer.tokens) <= event.step_number)
+    assert [row.score for row in events[-1].rows] == [answer.score for answer in answers]
+
+
+def test_tokens_that_the_model_rules_out_are_taken_only_where_nothing_else_may_be() -> None:
+    class NeverB(PrefixModel):
+        def log_probs(self, prefix: Text) -> Tensor:
+            return torch.tensor([0.5, 0.0, 0.5, 0.0]).log()
+
+    answers = sample(NeverB(4, (2, 3)), even_number_of_b(), SamplingOptions(6, 3, 30, temperature=5.0))
+    for answer in answers:
+        assert answer.tokens[3:] == (1, 1, 2)  # b as late as it may be, and the one end that is probable
+        assert answer.log_prob == pytest.approx(2 * LEAST_LOG_PROB + 4 * math.log(0.5))
+
+
+@pytest.mark.parametrize("fault", [math.nan, -math.inf])
+def test_a_model_without_an_opinion_is_refused(fault: float) -> None:
+    run = Sampling(Constraint.prepare(even_number_of_b(), CPU), SamplingOptions(6, 0))
+    log_probs = torch.zeros(4) if math.isnan(fault) else torch.full((4,), fault)
+    log_probs[2] = fault
+    with pytest.raises(ModelOutputInvalid):
+        run.advance(first_scores(log_probs))
+
+
+def test_a_draw_takes_the_token_whose_stretch_of_the_unit_holds_the_number() -> None:
+    probabilities = [0.125, 0.25, 0.5, 0.125]
+    uniform = torch.tensor([0.0, 0.124, 0.126, 0.374, 0.376, 0.874, 0.876, 0.9999999], dtype=torch.float64)
+    log_probs = torch.tensor([probabilities]).log().expand(len(uniform), -1)
+    token, share = draw(log_probs, torch.ones_like(log_probs) > 0, uniform, 1.0, 1.0)
+    assert token.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert share.exp().tolist() == pytest.approx([probabilities[number] for number in token.tolist()], rel=1e-6)
+
+
+def test_the_nucleus_is_the_fewest_tokens_that_are_enough() -> None:
+    log_probs = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1]]).log()
+    allowed = torch.tensor([[True, True, False, True, True]])  # 1/6, 1/3, -, 1/3, 1/6
+    seen = {}
+    for top_p in (0.01, 0.33, 0.34, 0.66, 0.67, 1.0):
+        uniform = torch.linspace(0.0, 0.999, 50, dtype=torch.float64)
+        token, _ = draw(log_probs.expand(50, -1), allowed.expand(50, -1), uniform, 1.0, top_p)
+        seen[top_p] = sorted(set(token.tolist()))
+    assert seen == {0.01: [1], 0.33: [1], 0.34: [1, 3], 0.66: [1, 3], 0.67: [0, 1, 3], 1.0: [0, 1, 3, 4]}
+
+
+@pytest.mark.parametrize("levels", [3, 40, 10**9], ids=str)
+def test_a_nucleus_of_any_size_is_that_of_the_sorted_row(levels: int) -> None:
+    random = np.random.default_rng(levels)
+    weight = torch.tensor(random.integers(0, levels, (20, 2000)) * (random.random((20, 2000)) < 0.9))
+    for top_p in (0.001, 0.2, 0.6, 0.95, 0.9999):
+        kept = nucleus(weight, top_p)
+        for row, found in zip(weight.tolist(), kept.tolist(), strict=True):
+            enough, total, wanted = math.ceil(sum(row) * top_p), 0, [0] * len(row)
+            for token in sorted(range(len(row)), key=lambda token: (-row[token], token)):
+                if total < enough:
+                    wanted[token] = row[token]
+                total += row[token]
+            assert found == wanted
+
+
+def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=6)
+    constraint = Constraint.prepare(automaton, CPU)
+    orders = [
+        SamplingOptions(5 + seed % 7, seed, 1 + seed % 5, 0.5 + seed % 3, 1.0 - seed % 2 / 4) for seed in range(12)
+    ]
+    alone = [sample(model, automaton, options) for options in orders]
+    with Engine(model, 10**9) as engine, ThreadPoolExecutor(len(orders)) as threads:
+        runs = [Sampling(constraint, options) for options in orders]
+        crowd = [
+            threads.submit(engine.generate, run, PROMPT, options.n, options.max_tokens)
+            for run, options in zip(runs, orders, strict=True)
+        ]
+        assert [answer.result(60) for answer in crowd] == alone
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 8.0])
+def test_what_is_sampled_from_a_trained_model_satisfies(captions_dir: Path, temperature: float) -> None:
+    model = HuggingFaceModel.load(str(captions_dir))
+    file = captions_dir / "tokenizer.json"
+    vocabulary = vocabulary_from_tokenizer_json(file.read_text(encoding="utf-8"), model.vocab_size, model.eos_ids)
+    prompt = Tokenizer.from_file(str(file)).encode("sentence:").ids
+    for spec in (KeywordsSpec((("dog",), ("ball",))), RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park")):
+        compiled = compile_spec(spec, vocabulary)
+        constraint = Constraint.prepare(compiled.tokens, model.device)
+        for extra in (0, 9):
+            options = SamplingOptions(compiled.tokens.min_tokens + extra, 3, 4, temperature, 0.95)
+            for answer in drive(model, prompt, Sampling(constraint, options)):
+                text = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
+                assert satisfies(spec, answer_text(compiled.text, text)), text
+                rescored = model.score(prompt, answer.tokens)
+                assert sum(rescored.log_probs) == pytest.approx(answer.log_prob, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", 0), ("seed", -1), ("seed", 2**63), ("n", 0), ("temperature", -0.1), ("temperature", math.nan),
+        ("temperature", 101.0), ("top_p", 0.0), ("top_p", 1.1), ("top_p", math.nan),
+    ],
+)  # fmt: skip
+def test_options_out_of_range_are_refused_by_name(field: str, value: float) -> None:
+    with pytest.raises(OptionsInvalid) as caught:
+        SamplingOptions(**{"max_tokens": 8, "seed": 0, field: value})  # type: ignore[arg-type]
+    assert caught.value.field == field

@@ -1,0 +1,189 @@
+"""The ways to an answer that the fuzz takes: every algorithm, alone and in a crowd, from the start or after a prompt,
+through our own loop or the transformers library's."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+from compiler.token_automaton import TokenAutomaton
+from compiler.vocabulary import Vocabulary
+from decoding.constraint import Constraint
+from decoding.engine import Engine
+from decoding.forced import Pieces
+from decoding.language_model import LanguageModel
+from decoding.options import SearchOptions
+from decoding.processor import ConstraintLogitsProcessor
+from decoding.runs import Run
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import BeamSearch, drive, refuse_early
+from decoding.texts import Texts
+
+CPU = torch.device("cpu")
+MEMORY_BYTES = 10**9
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be answered. `start` is the automaton's state before the answer."""
+
+    vocabulary: Vocabulary
+    automaton: TokenAutomaton
+    model: LanguageModel[Any]
+    prompt_ids: tuple[int, ...]
+    budget: int
+    start: int
+
+    @property
+    def least(self) -> int:
+        return int(self.automaton.distance[self.start])
+
+
+Tokens = tuple[int, ...]
+Path = Callable[[Case, random.Random], list[Tokens]]
+
+
+def search_options(budget: int, draw: random.Random) -> SearchOptions:
+    beams = draw.choice((1, 2, 3, 4, 8, 16))
+    return SearchOptions(
+        max_tokens=budget,
+        beams=beams,
+        algorithm=draw.choice(("abs", "banked", "banked")),
+        alpha_min=draw.choice((0.0, 0.25, 0.5, 1.0)),
+        gamma=draw.choice((0.5, 1.0, 3.0)),
+        n=draw.randint(1, beams),
+        rank_by=draw.choice(("score", "log_prob")),
+        length_penalty=draw.choice((0.0, 0.0, 0.7, 1.5)),
+    )
+
+
+def sampling_options(budget: int, draw: random.Random) -> SamplingOptions:
+    return SamplingOptions(
+        max_tokens=budget, seed=draw.randrange(2**40), n=draw.choice((1, 3)),
+        temperature=draw.choice((0.0, 0.3, 1.0, 1.0, 5.0)), top_p=draw.choice((0.1, 0.9, 1.0, 1.0)),
+    )  # fmt: skip
+
+
+def constraint_of(case: Case, draw: random.Random) -> Constraint:
+    """With all that a service gives it, or less."""
+    vocabulary = case.vocabulary
+    texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, CPU) if draw.random() < 0.7 else None
+    pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, spelling(vocabulary)) if draw.random() < 0.7 else None
+    return Constraint.prepare(case.automaton, CPU, texts=texts, pieces=pieces)
+
+
+def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
+    """The longest token first, as the tokenizers do that know no better; what is open keeps its last token open."""
+    ids = {token: id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids}
+    longest = max(map(len, ids), default=0)
+
+    def spell(text: bytes, closed: bool) -> Sequence[int]:
+        found, at = [], 0
+        while at < len(text):
+            size = next((size for size in range(longest, 0, -1) if text[at : at + size] in ids), 0)
+            if not size or at + size > len(text):
+                return ()
+            found.append(ids[text[at : at + size]])
+            at += size
+        return found if closed else found[:-1]
+
+    return spell
+
+
+def _runs(case: Case, draw: random.Random) -> tuple[Run, int]:
+    """A search or a sampling, and how many rows it feeds at once."""
+    constraint = constraint_of(case, draw)
+    if draw.random() < 0.3:
+        sampling = sampling_options(case.budget, draw)
+        return Sampling(constraint, sampling, start=case.start), sampling.n
+    options = search_options(case.budget, draw)
+    text_of = functools.partial(text_bytes, case.vocabulary)
+    return BeamSearch(constraint, options, start=case.start, text_of=text_of), options.beams
+
+
+def by_search(case: Case, draw: random.Random) -> list[Tokens]:
+    constraint = constraint_of(case, draw)
+    refuse_early(case.model, len(case.prompt_ids), constraint, case.budget, case.start)
+    text_of = functools.partial(text_bytes, case.vocabulary)
+    run = BeamSearch(constraint, search_options(case.budget, draw), start=case.start, text_of=text_of)
+    found = [answer.tokens for answer in drive(case.model, case.prompt_ids, run)]
+    if len({text_of(tokens[:-1]) for tokens in found}) != len(found):
+        raise AssertionError("two answers have the same text")
+    return found
+
+
+def by_sampling(case: Case, draw: random.Random) -> list[Tokens]:
+    constraint = constraint_of(case, draw)
+    refuse_early(case.model, len(case.prompt_ids), constraint, case.budget, case.start)
+    run = Sampling(constraint, sampling_options(case.budget, draw), start=case.start)
+    return [answer.tokens for answer in drive(case.model, case.prompt_ids, run)]
+
+
+def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
+    """Several generations in one engine, each the same as alone."""
+    refuse_early(case.model, len(case.prompt_ids), Constraint.prepare(case.automaton, CPU), case.budget, case.start)
+    seeds = [draw.randrange(2**30) for _ in range(3)]
+
+    def again(seed: int) -> tuple[Run, int]:
+        return _runs(case, random.Random(seed))
+
+    with Engine(case.model, MEMORY_BYTES) as engine, ThreadPoolExecutor(len(seeds)) as callers:
+
+        def ask(seed: int) -> list[Tokens]:
+            run, rows = again(seed)
+            return [answer.tokens for answer in engine.generate(run, case.prompt_ids, rows, case.budget)]
+
+        crowd = list(callers.map(ask, seeds))
+    alone = [[answer.tokens for answer in drive(case.model, case.prompt_ids, again(seed)[0])] for seed in seeds]
+    if crowd != alone:
+        raise AssertionError(f"in a crowd {crowd}, alone {alone}")
+    return [tokens for answers in crowd for tokens in answers]
+
+
+def by_the_library(case: Case, draw: random.Random) -> list[Tokens]:
+    """transformers' own loop over a small random model, with our processor: greedy, sampling or beams."""
+    if case.start != case.automaton.start:
+        return by_search(case, draw)
+    model = _library_model(case.vocabulary.size, draw.randrange(3))
+    processor = ConstraintLogitsProcessor(case.automaton, case.budget)
+    torch.manual_seed(draw.randrange(2**30))
+    how = draw.choice(({"do_sample": False}, {"do_sample": True}, {"do_sample": False, "num_beams": 4}))
+    prompt = torch.tensor([[token % case.vocabulary.size for token in case.prompt_ids]])
+    eos_ids = list(case.vocabulary.eos_ids)
+    settings = GenerationConfig(max_new_tokens=case.budget, eos_token_id=eos_ids, pad_token_id=eos_ids[0], **how)
+    with torch.inference_mode():
+        (row,) = model.generate(
+            prompt, attention_mask=torch.ones_like(prompt), generation_config=settings, logits_processor=[processor]
+        )
+    written = row[prompt.shape[1] :].tolist()
+    ends = [place for place, token in enumerate(written) if token in case.vocabulary.eos_ids]
+    return [tuple(written[: ends[0] + 1]) if ends else tuple(written)]
+
+
+@functools.lru_cache(maxsize=64)
+def _library_model(vocabulary_size: int, seed: int) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocabulary_size, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=1024, initializer_range=1.0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def text_bytes(vocabulary: Vocabulary, ids: Sequence[int]) -> bytes:
+    return b"".join(vocabulary.tokens[token] or b"\xff" for token in ids)
+
+
+PATHS: dict[str, tuple[Path, float]] = {  # with how often each is taken
+    "search": (by_search, 0.6),
+    "sampling": (by_sampling, 0.17),
+    "crowd": (in_a_crowd, 0.15),
+    "library": (by_the_library, 0.08),
+}

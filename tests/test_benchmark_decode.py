@@ -1,0 +1,83 @@
+"""The decoding benchmark asks what it says it asks, and its report says what the figures say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.model_files import open_model_files
+from app.settings import BUILT_IN_MODEL
+from benchmarks.decode import POINTS, child
+from benchmarks.decode_peers import LONG, PATTERNS, SHORT_SLACK, ours
+from benchmarks.decode_point import KEYWORDS, constraint_json
+from benchmarks.report_decode import TIME_MAX, decode_section
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec
+
+ABOUT = {"date": "2026-01-01", "machine": "a machine", "threads": 2, "tokens": 32, "command": "python", "peers": []}
+
+
+def _run(ours_s: float, theirs_s: float, ours_bytes: float = 2.0**20, theirs_bytes: float = 2.0**22) -> dict[str, Any]:
+    rows = [
+        {
+            "prompt": 16,
+            "beams": 4,
+            "pair": pair,
+            "ours": {"seconds": ours_s + pair, "peak_bytes": ours_bytes},
+            "transformers": {"seconds": theirs_s + pair, "peak_bytes": theirs_bytes},
+        }
+        for pair in range(3)
+    ]
+    return {**ABOUT, "rows": rows}
+
+
+def _cells(run: dict[str, Any]) -> list[str]:
+    line = next(line for line in decode_section(run).splitlines() if line.startswith("| 16 | 4 |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_ratios_are_of_runs_of_one_turn_and_their_median_decides() -> None:
+    kept = _cells(_run(8.0, 10.0))
+    assert kept[2:6] == ["9.0 (8.0-10)", "11 (10-12)", "0.82 (0.80-0.83)", "0.90: kept"]
+    assert kept[6:] == ["1.0", "4.0", "0.25", "1.0: kept"]
+    assert _cells(_run(10.0, 10.0, 2.0**23))[5::4] == ["0.90: missed", "1.0: missed"]
+
+
+def test_a_point_that_failed_is_shown_as_failed() -> None:
+    run = _run(1.0, 2.0)
+    for row in run["rows"]:
+        row["transformers"] = {"error": "out of memory"}
+    assert _cells(run)[2:] == ["failed"] * 8
+
+
+def test_the_other_decoders_are_listed_with_what_satisfies_and_with_what_failed() -> None:
+    figures = {"seconds": 2.0, "asked": 8, "satisfied": 5, "texts": []}
+    run = _run(1.0, 2.0) | {
+        "peers": [{"name": "one", "texts": 8, "short": figures, "long": figures}, {"name": "two", "error": "not here"}]
+    }
+    section = decode_section(run)
+    assert "| one | 5 of 8 | 2.0 | 5 of 8 | 2.0 |" in section
+    assert "| two | not here |" in section
+
+
+def test_every_point_has_a_goal() -> None:
+    assert set(POINTS) == set(TIME_MAX)
+
+
+def test_a_child_that_fails_says_why() -> None:
+    assert "invalid choice" in child("benchmarks.decode_point", "nobody", 16, 4, 32, threads=1)["error"]
+
+
+def test_the_constraint_has_as_many_keywords_as_it_says(shared: Path) -> None:
+    assert len(constraint_json(shared)["keywords"]) == KEYWORDS
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_patterns_can_be_met_in_both_budgets_and_ours_meets_them(pattern: str) -> None:
+    least = compile_spec(RegexSpec(pattern), open_model_files(BUILT_IN_MODEL).vocabulary).tokens.min_tokens
+    assert least + SHORT_SLACK < LONG
+    text = ours(beams=2)(pattern, least + SHORT_SLACK)
+    assert re.fullmatch(pattern, text.removeprefix(" "))

@@ -1,0 +1,69 @@
+"""The benchmark of the searches: its cases can all be asked, and its report says what the rows say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.model_files import open_model_files
+from benchmarks.report_quality import gap, quality_section
+from benchmarks.search_quality_cases import PATTERNS, families
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
+
+
+def row(algorithm: str, beams: int, *log_probs: float, **other: Any) -> dict[str, Any]:
+    return {
+        "model": "m", "family": "f", "algorithm": algorithm, "beams": beams, "length_penalty": 0.0,
+        "cases": len(log_probs), "log_prob": sum(log_probs) / len(log_probs), "tokens": 9.0, "words": 7.5,
+        "bleu_4": 12.34, "cider": 5.67, "seconds": 0.25,
+        "log_probs": {str(at): value for at, value in enumerate(log_probs)},
+    } | other  # fmt: skip
+
+
+def section(*rows: dict[str, Any]) -> str:
+    return quality_section(
+        {"date": "today", "machine": "here", "max_tokens": 32, "threads": 1, "command": "c", "rows": list(rows)}
+    )
+
+
+def test_the_gap_is_over_the_cases_of_both() -> None:
+    known = row("banked", 1024, -10.0, -20.0)
+    assert gap(row("banked", 16, -11.0, -22.0, -500.0), known) == "10.0"
+    assert gap(None, known) == ""
+
+
+def test_the_exact_optimum_counts_where_there_is_one() -> None:
+    text = section(row("banked", 8, -12.0), row("banked", 1024, -11.0), row("exact", 0, -10.0))
+    assert "| m | f | 1 | -10.00 | 20.0 | 10.0 |" in text
+
+
+def test_ahead_is_the_share_of_cases_not_lost_to_algorithm_1() -> None:
+    text = section(
+        row("banked", 8, -1.0, -2.0, -3.0, -4.0), row("abs", 128, -9.0, -2.0, -1.0, -9.0), row("banked", 1024, -1.0)
+    )
+    assert "| 75 % |" in text
+    assert "| m | f | 4 | abs |  | -5.2 |" in text
+
+
+def test_length_penalties_are_shown_where_texts_were_judged() -> None:
+    plain, judged = row("banked", 16, -1.0), row("banked", 16, -2.0, length_penalty=0.7)
+    assert "| m | f | 0.7 | 12.3 | 5.7 | 7.5 | -2.0 |" in section(plain, judged)
+    assert "BLEU" not in section(plain | {"bleu_4": None}, judged)
+    assert "BLEU" not in section(plain)
+
+
+@pytest.mark.parametrize(("model", "concept_families"), [("captions", 4), ("bigram", 2)])
+def test_the_cases_of_a_model_are_as_many_as_asked_for(shared: Path, model: str, concept_families: int) -> None:
+    found = families(model, shared / "data" / "commongen" / "dev.jsonl", 20)
+    assert len(found) == concept_families + 1
+    assert {len(cases) for family, cases in found.items() if family != PATTERNS} == {20}
+    assert len({case.name for case in found[PATTERNS]}) == 50
+
+
+def test_every_pattern_compiles_and_can_be_met_in_the_budget(shared: Path, captions_dir: Path) -> None:
+    vocabulary = open_model_files(str(captions_dir)).vocabulary
+    for case in families("captions", shared / "data" / "commongen" / "dev.jsonl", 1)[PATTERNS]:
+        assert compile_spec(spec_from_json(case.constraint), vocabulary).tokens.min_tokens <= 32
