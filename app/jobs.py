@@ -61,7 +61,9 @@ class GenerateOptions:
     n                                                 how many answers, at most
     scope                                             what satisfies: the "answer" alone, or the "full" text, from the
                                                       prompt's first character on
-    beams, alpha_min, gamma, rank_by, length_penalty  of the algorithms with beams
+    beams                                             of the algorithms with beams
+    alpha_min, gamma, rank_by                         of "abs"
+    length_penalty                                    of "banked"
     temperature, top_p, seed                          of the algorithm "sample"; the seed is None for the others
     """
 
@@ -73,7 +75,7 @@ class GenerateOptions:
     alpha_min: float = 0.5
     gamma: float = 1.0
     rank_by: Literal["score", "log_prob"] = "log_prob"
-    length_penalty: float = 0.0
+    length_penalty: float = 0.5
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int | None = None

@@ -68,9 +68,10 @@ class Nodes:
         group = heads // keys.shape[0]
         if len(self._bias) < group * rows:
             self._bias = self._bias.repeat(group, 1)
-        query = query.reshape(keys.shape[0], group * rows, width)
+        query = query.clone(memory_format=torch.contiguous_format)  # where it lies can change a product's last bit
+        query = query.view(keys.shape[0], group * rows, width)
         found = scaled_dot_product_attention(query[None], keys[None], values[None], attn_mask=self._bias, scale=scaling)
-        return found.view(heads, rows, -1)
+        return found.reshape(heads, rows, -1)  # not every kernel lays out its result alike
 
 
 class Pass:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
+from decoding.arrays import Array, library, take
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.plan import POOL, Plan
 from decoding.ranking import place_in_group, repeats
@@ -22,26 +20,33 @@ def pool_size(plan: Plan) -> int:
     return POOL * plan.beam_count
 
 
-def share_out(pool: Beams, before: Tensor, tables: Tables, plan: Plan) -> Beams:
+def share_out(pool: Beams, before: Array, gains: Array, tables: Tables, plan: Plan) -> Beams:
     """At most k of the pool, best first.
 
-    pool    candidates, best first, at most `pool_size`; DEAD_SCORE where one is none
+    pool    candidates, best first, at most `pool_size` and twice the reserve; DEAD_SCORE where one is none
     before  int64 [N]  the last token but one of each
+    gains   bool  [N]  it is closer to acceptance than its parent
 
     Of candidates that are in the same state and say the same, or end in the same two tokens, only the best is kept
     (recombination, as in phrase-based translation: what differs lies too far back to matter). Candidates equally far
-    from acceptance form a group; the r-th of a group falls back by GROUP_COST * ln(r).
+    from acceptance form a group; the r-th of a group falls back by GROUP_COST * ln(r). The best `plan.reserve` of those
+    that come closer to acceptance are kept whatever their place: where what acceptance needs is rarer than was
+    estimated, all others would put it off to the end.
     """
+    xp = library(before)
     repeated = repeats(pool.state, before, pool.token)
     if plan.texts is not None:
         repeated = repeated | repeats(pool.state, pool.text_hash)
     dead = repeated | (pool.score == DEAD_SCORE)
-    group = tables.distance[pool.state].long().masked_fill(dead, -1)  # no distance is negative: a group by themselves
-    key = (pool.score - plan.fall[place_in_group(group)]).masked_fill(dead, DEAD_SCORE)
-    kept = key.argsort(descending=True, stable=True)[: plan.beam_count]
-    return replace(pool, score=pool.score.masked_fill(dead, DEAD_SCORE)).select(kept)
+    group = xp.where(dead, -1, take(tables.distance, pool.state))  # no distance is negative: a group by themselves
+    key = xp.where(dead, DEAD_SCORE, pool.score - take(plan.fall, place_in_group(group)))
+    first = gains & ~dead
+    key = xp.where(first & (xp.cumsum(first, 0) <= plan.reserve), float("inf"), key)
+    kept = xp.argsort(-key, stable=True)[: plan.beam_count]
+    return replace(pool, score=xp.where(dead, DEAD_SCORE, pool.score)).select(kept)
 
 
 def dead_last(beams: Beams) -> Beams:
     """The same rows, those that fill places at the end."""
-    return beams.select((beams.score == DEAD_SCORE).to(torch.uint8).argsort(stable=True))
+    xp = library(beams.score)
+    return beams.select(xp.argsort(xp.where(beams.score == DEAD_SCORE, 1, 0), stable=True))

@@ -1,23 +1,23 @@
-"""The tensors of a search: the rows of a beam, and an automaton's tables laid out for the device.
+"""The arrays of a search: the rows of a beam, and an automaton's tables laid out for the device.
 
 Owns shapes and layouts. Knows nothing of scores, of models or of the loop.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from decoding.arrays import Array, count_up, library, like, take
+from decoding.layout import NARROW, WIDE, Layout
 
 DEAD_SCORE = float("-inf")  # the score of a row that only fills a place: no candidate was left for it
 
-_WIDE, _NARROW = 64, 4  # ids in a chunk of a large class, and of a small one
 _LAID_MAX = 2**19  # log-probs laid out at once: what stays in the processor's cache, and is no burden on the memory
 
 
@@ -33,33 +33,39 @@ class Beams:
     text_hash  int64   [R]  of the text so far (`texts`)
     """
 
-    token: Tensor
-    parent: Tensor
-    state: Tensor
-    score: Tensor
-    log_prob: Tensor
-    text_hash: Tensor
+    token: Array
+    parent: Array
+    state: Array
+    score: Array
+    log_prob: Array
+    text_hash: Array
 
     @classmethod
-    def start(cls, state: int, device: torch.device) -> Beams:
-        """ONE row: k equal rows would only find every candidate k times. Its token is the prompt's, not named here."""
-        whole = torch.zeros(1, dtype=torch.int64, device=device)
-        real = torch.zeros(1, dtype=torch.float64, device=device)
-        return cls(whole, whole, whole + state, real, real, whole)
+    def start(cls, state: int, model: Array) -> Beams:
+        """ONE row: k equal rows would only find every candidate k times. Its token is the prompt's, not named here.
 
-    def select(self, rows: Tensor) -> Beams:
+        model  the rows are of its library, and on its device
+        """
+        whole = count_up(model, 1)
+        zero = like(model, np.zeros(1))
+        return cls(whole, whole, whole + state, zero, zero, whole)
+
+    def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""
-        return Beams(*(getattr(self, field.name).index_select(0, rows) for field in fields(self)))
+        return Beams(*(take(getattr(self, name), rows) for name in _COLUMNS))
 
     def followed_by(self, others: Beams) -> Beams:
         """These rows and then the others."""
-        names = [field.name for field in fields(self)]
-        return Beams(*(torch.cat([getattr(self, name), getattr(others, name)]) for name in names))
+        join = library(self.token).concatenate
+        return Beams(*(join([getattr(self, name), getattr(others, name)]) for name in _COLUMNS))
 
-    def where(self, condition: Tensor, others: Beams) -> Beams:
+    def where(self, condition: Array, others: Beams) -> Beams:
         """These rows where the condition, bool [R], holds, and those of the others elsewhere."""
-        names = [field.name for field in fields(self)]
-        return Beams(*(torch.where(condition, getattr(self, name), getattr(others, name)) for name in names))
+        choose = library(self.token).where
+        return Beams(*(choose(condition, getattr(self, name), getattr(others, name)) for name in _COLUMNS))
+
+
+_COLUMNS = tuple(field.name for field in fields(Beams))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,51 +81,48 @@ class Tables:
     letter_states  Q
     distance_max   the largest of the distances that is not UNREACHABLE
 
-    The ids are laid out by class, ascending within it, each class cut into chunks. All tokens of a chunk take a row
-    to the same state, so that what may be taken, and what it is worth, is decided once a chunk. Chunks are numbered by
-    class, and within a class by their ids.
+    The ids lie in chunks of one class each (`layout`). All tokens of a chunk take a row to the same state, so that what
+    may be taken, and what it is worth, is decided once a chunk.
 
-    chunk_id       int64 [M, W]     the ids of each chunk; spare places repeat its last id
-    spare          bool  [M, W]     the repeats, which are no candidates of their own
-    chunk_class    int64 [M]        the class of each chunk
-    token_chunk    int64 [V]        the chunk of each id
+    chunk_id       int64 [M, W]     as in `Layout`
+    spare          bool  [M, W]
+    chunk_class    int64 [M]
+    token_chunk    int64 [V]
     token_class    int64 [V]        the class of each id
     eos            bool  [V]        the ids that end a text
     eos_ids        int64 [E]        the same, ascending
     eos_class      their class
 
-    The best of each chunk is asked of all rows at every step. So the ids lie once more, wide chunks before narrow ones:
+    The best of each chunk is asked of all rows at every step, by a tensor:
 
     slot_id        int32 [64 * wide + 4 * narrow]
-    wide           how many chunks are wide
-    chunk_slot     int64 [M]        place of each chunk among the wide ones and then the narrow ones
+    wide           as in `Layout`
     """
 
-    edge_outer: Tensor
-    edge_inner: Tensor
-    edge_target: Tensor
-    edge_function: Tensor
-    function: Tensor
-    distance: Tensor
+    edge_outer: Array
+    edge_inner: Array
+    edge_target: Array
+    edge_function: Array
+    function: Array
+    distance: Array
     letter_states: int
     distance_max: int
-    chunk_id: Tensor
-    spare: Tensor
-    chunk_class: Tensor
-    token_chunk: Tensor
-    token_class: Tensor
-    eos: Tensor
-    eos_ids: Tensor
+    chunk_id: Array
+    spare: Array
+    chunk_class: Array
+    token_chunk: Array
+    token_class: Array
+    eos: Array
+    eos_ids: Array
     eos_class: int
-    slot_id: Tensor
     wide: int
-    chunk_slot: Tensor
+    slot_id: Tensor
 
     @classmethod
     def from_automaton(cls, automaton: TokenAutomaton, device: torch.device) -> Tables:
         """Copies an automaton's arrays to the device; a few milliseconds for 50,000 ids."""
         letter_states, token_class = automaton.letter_states, automaton.token_class
-        layout = _lay_out(token_class, automaton.classes)
+        layout = Layout.of(token_class, automaton.classes)
         eos = np.zeros(len(token_class), dtype=bool)
         eos[list(automaton.eos_ids)] = True
         finite = automaton.distance[automaton.distance != UNREACHABLE]
@@ -144,69 +147,41 @@ class Tables:
             eos=put(eos, torch.bool),
             eos_ids=put(np.flatnonzero(eos)),
             eos_class=int(token_class[automaton.eos_ids[0]]),
-            slot_id=put(layout.slot_id, torch.int32),
             wide=layout.wide,
-            chunk_slot=put(layout.chunk_slot),
+            slot_id=put(layout.slot_id, torch.int32),
         )
 
-    def successors(self, state: Tensor) -> Tensor:
+    def for_search(self) -> Tables:
+        """The same as the search reads them fastest: on the CPU as numpy's, in the same memory."""
+        if self.slot_id.device.type != "cpu":
+            return self
+        parts = [(name, getattr(self, name)) for name in _SMALL]
+        views: dict[str, Any] = {name: part.numpy() for name, part in parts if isinstance(part, Tensor)}
+        return replace(self, **views)
+
+    def successors(self, state: Array) -> Array:
         """The state after one token of each class, from each of the states int64 [R]: int64 [R, C]."""
+        xp = library(state)
         labeller, letter = state // self.letter_states, state % self.letter_states
         between = self.edge_outer.shape[0]
-        outer = torch.where(labeller < between, labeller, 0)
-        inner = torch.where(labeller >= between, labeller - between + 1, 0)
-        edge = torch.cat([self.edge_outer.index_select(0, outer), self.edge_inner.index_select(0, inner)], dim=1)
-        read = self.edge_function.index_select(0, edge.view(-1)).view(edge.shape) + letter[:, None]  # [R, C]
-        after = self.function.index_select(0, read.view(-1)) + self.edge_target.index_select(0, edge.view(-1))
-        return after.view(edge.shape)
+        outer = xp.where(labeller < between, labeller, 0)
+        inner = xp.where(labeller >= between, labeller - between + 1, 0)
+        edge = xp.concatenate([self.edge_outer[outer], self.edge_inner[inner]], axis=1)
+        read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
+        return take(self.function, read) + take(self.edge_target, edge)
 
-    def distance_of(self, state: Tensor) -> Tensor:
-        """The distances of states, int64 of any shape: int32 of that shape."""
-        return self.distance.index_select(0, state.reshape(-1)).view(state.shape)
-
-    def best_of_chunks(self, log_probs: Tensor) -> Tensor:
+    def best_of_chunks(self, log_probs: Tensor) -> Array:
         """The best log-prob of each chunk, for each row of [R, V]: [R, M]. NaN anywhere in a chunk is NaN here."""
         rows = max(1, _LAID_MAX // len(self.slot_id))
         laid = [self._best_of_laid(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
-        return torch.cat(laid).index_select(1, self.chunk_slot)
+        return like(self.distance, laid[0] if len(laid) == 1 else torch.cat(laid))
 
     def _best_of_laid(self, laid: Tensor) -> Tensor:
-        """The same for log-probs in the order of `slot_id`, [R, slots], and chunks in the order of `chunk_slot`."""
-        split = self.wide * _WIDE
-        wide = laid[:, :split].view(len(laid), self.wide, _WIDE).amax(dim=2)
-        narrow = laid[:, split:].reshape(len(laid), -1, _NARROW).amax(dim=2)
+        """The same for log-probs in the order of `slot_id`, [R, slots]."""
+        split = self.wide * WIDE
+        wide = laid[:, :split].view(len(laid), self.wide, WIDE).amax(dim=2)
+        narrow = laid[:, split:].reshape(len(laid), (laid.shape[1] - split) // NARROW, NARROW).amax(dim=2)
         return torch.cat([wide, narrow], dim=1)
 
 
-class _Layout(NamedTuple):
-    """The fields of these names in `Tables`, as numpy arrays."""
-
-    chunk_id: NDArray[np.int64]
-    spare: NDArray[np.bool_]
-    chunk_class: NDArray[np.int64]
-    token_chunk: NDArray[np.int64]
-    slot_id: NDArray[np.int64]
-    wide: int
-    chunk_slot: NDArray[np.int64]
-
-
-def _lay_out(token_class: NDArray[np.int32], classes: int) -> _Layout:
-    """Classes of more than half a wide chunk are cut into wide ones, the others into narrow ones."""
-    small = token_class.astype(np.uint16) if classes <= 2**16 else token_class  # numpy sorts 16 bits by radix
-    order = np.argsort(small, kind="stable")
-    size = np.bincount(token_class, minlength=classes)
-    width = np.where(size > _WIDE // 2, _WIDE, _NARROW)  # [C]
-    chunks = -(-size // width)  # [C]
-    chunk_class = np.repeat(np.arange(classes), chunks)  # [M]
-    first_chunk, first_token = np.cumsum(chunks) - chunks, np.cumsum(size) - size
-    offset = (np.arange(len(chunk_class)) - first_chunk[chunk_class]) * width[chunk_class]  # [M], within the class
-    place = offset[:, None] + np.arange(int(width.max()))  # [M, W]
-    last = np.minimum(offset + width[chunk_class], size[chunk_class])[:, None] - 1  # [M, 1]
-    chunk_id = order[first_token[chunk_class, None] + np.minimum(place, last)]
-    spare = place > last
-    token_chunk = np.empty(len(token_class), dtype=np.int64)
-    token_chunk[chunk_id] = np.arange(len(chunk_class))[:, None]
-    wide = width[chunk_class] == _WIDE  # [M]
-    slot_id = np.concatenate([chunk_id[wide].reshape(-1), chunk_id[~wide, :_NARROW].reshape(-1)])
-    chunk_slot = np.where(wide, np.cumsum(wide), wide.sum() + np.cumsum(~wide)) - 1
-    return _Layout(chunk_id, spare, chunk_class, token_chunk, slot_id, int(wide.sum()), chunk_slot)
+_SMALL = tuple(field.name for field in fields(Tables) if field.name != "slot_id")

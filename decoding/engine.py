@@ -135,7 +135,9 @@ class Engine:
             return self._open
 
     def _drop_called_off(self) -> None:
-        for ticket in [*self._active, *self._waiting]:
+        with self._changed:
+            tickets = [*self._active, *self._waiting]
+        for ticket in tickets:
             try:
                 if not ticket.called_off:
                     continue
@@ -167,11 +169,16 @@ class Engine:
 
     def _step(self) -> None:
         """One forward pass for all, and each run's step with its own scores."""
-        if not self._active:
-            return
+        feeds = []
+        for ticket in list(self._active):
+            try:
+                feeds.append(Feed(ticket.session, *ticket.run.feed()))
+            except Exception as error:
+                self._leave(ticket, error)
         running = list(self._active)
+        if not running:
+            return
         try:
-            feeds = [Feed(ticket.session, *ticket.run.feed()) for ticket in running]
             scores = self._model.step(feeds)
         except Exception as error:  # the pass was everybody's
             for ticket in running:
@@ -211,6 +218,9 @@ def _outcome(ticket: _Ticket, on_step: Callable[[StepEvent], None] | None) -> tu
         if isinstance(news, tuple):
             return news
         if isinstance(news, BaseException):
-            raise news
+            try:
+                raise news
+            finally:
+                del news  # it would hold this frame, and the frame it, and both the run
         if on_step is not None:
             on_step(news())

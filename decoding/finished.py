@@ -45,7 +45,7 @@ class Finished:
 
     def _key(self, answer: Hypothesis) -> Key:
         """Lower is better: as asked, then by the other sum, then shorter, then lower ids."""
-        shrink = len(answer.tokens) ** self._options.length_penalty
+        shrink = len(answer.tokens) ** self._options.length_power
         score, log_prob = answer.score / shrink, answer.log_prob / shrink
         first, second = (score, log_prob) if self._options.rank_by == "score" else (log_prob, score)
         return -first, -second, len(answer.tokens), answer.tokens

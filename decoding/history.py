@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from decoding.arrays import take
 from decoding.beams import DEAD_SCORE, Beams, Tables
 
 
@@ -36,12 +37,12 @@ class Columns:
     @classmethod
     def of(cls, beams: Beams, tables: Tables) -> Columns:
         """In one transfer, without rows that only fill places. Whole numbers below 2**53 survive as float64."""
-        whole = [beams.token, beams.parent, beams.state, tables.distance[beams.state]]
-        if beams.token.device.type == "cpu":  # nothing is transferred: a view of each does
-            token, parent, state, distance = (column.numpy() for column in whole)
-            score, log_prob = beams.score.numpy(), beams.log_prob.numpy()
+        distance = take(tables.distance, beams.state)
+        if isinstance(distance, np.ndarray):
+            token, parent, state, score, log_prob = beams.token, beams.parent, beams.state, beams.score, beams.log_prob
         else:
-            table = torch.stack([*(column.double() for column in whole), beams.score, beams.log_prob]).cpu().numpy()
+            whole = [column.double() for column in (beams.token, beams.parent, beams.state, distance)]
+            table = torch.stack([*whole, beams.score, beams.log_prob]).cpu().numpy()
             token, parent, state, distance = table[:4].astype(np.int64)
             score, log_prob = table[4:]
         rows = int(np.count_nonzero(score != DEAD_SCORE))  # those that fill places are last

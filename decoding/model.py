@@ -15,7 +15,6 @@ from transformers import PreTrainedModel
 
 from decoding.errors import PromptEmpty
 from decoding.language_model import Feed, Rescored, Scores
-from decoding.language_model import LanguageModel as LanguageModel  # what this module's models obey
 from decoding.loading import context_length_of, eos_ids_of, load_model
 from decoding.packed import pack_layers
 from decoding.plain import PlainReader
@@ -99,8 +98,9 @@ class HuggingFaceModel:
         session, first = self._plain.prefill(self._begun(prompt_ids))
         rows, cache = [first[None]], session.cache
         log_probs, peaks = [], []
-        for begin in range(0, len(tokens), _RESCORE_TOKENS):
-            piece = list(tokens[begin : begin + _RESCORE_TOKENS])
+        at_once = min(_RESCORE_TOKENS, self._plain.tokens_at_once)
+        for begin in range(0, len(tokens), at_once):
+            piece = list(tokens[begin : begin + at_once])
             feed = piece if begin + len(piece) < len(tokens) else piece[:-1]  # nothing follows the last token
             if feed:
                 ids = torch.tensor([feed], device=self.device)

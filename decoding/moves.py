@@ -6,16 +6,15 @@ Knows Algorithm 1's push and the other search's costs; not which candidates are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
-import torch
-from torch import Tensor
-
+from decoding.arrays import Array, count_up, library, real, take, take_columns
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.plan import Plan
 from decoding.ramp import LEAST_LOG_PROB
 
-NO_FLOOR = float("-inf")
+NO_FLOOR = -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +32,17 @@ class Moves:
     floor      candidates whose row has no higher log-prob are none
     """
 
-    number: Tensor
+    number: Array
     rows: Beams
-    log_probs: Tensor
-    successor: Tensor
-    push: Tensor
-    keep: Tensor | None
-    only: Tensor | None
-    best_eos: Tensor
+    log_probs: Array
+    successor: Array
+    push: Array
+    keep: Array | None
+    only: Array | None
+    best_eos: Array
     floor: float
 
-    def keys(self, own: Tensor, line: Tensor | slice, push: Tensor, keep: Tensor | None) -> list[Tensor]:
+    def keys(self, own: Array, line: Array | slice, push: Array, keep: Array | None) -> list[Array]:
         """What candidates are ranked by: score, log-prob of the whole row, and of the token (Algorithm 1, lines 15-16).
 
         own         float64 [N, W]  log-probs of N times W tokens; the N are of one row each
@@ -53,45 +52,53 @@ class Moves:
         log_prob = self.rows.log_prob[line, None] + own
         score = log_prob + push if keep is None else self.rows.score[line, None] + (push + keep * own)
         if self.floor != NO_FLOOR:
-            score = score.masked_fill(log_prob <= self.floor, DEAD_SCORE)
+            score = library(score).where(log_prob <= self.floor, DEAD_SCORE, score)
         return [score, log_prob, own]
 
     def endings(self, tables: Tables) -> Beams:
         """Each row with EOS at its end, DEAD_SCORE where it may not end: R rows."""
         rows, token = self.rows, self.best_eos
         state = self.successor[:, tables.eos_class]
-        log_prob = rows.log_prob + floored(self.log_probs.gather(1, token[:, None]))[:, 0]
-        barred = tables.distance[state] != 0
+        log_prob = rows.log_prob + floored(self.log_probs_of(token))
+        barred = take(tables.distance, state) != 0
         if self.only is not None:
             barred = barred | ((self.only != FREE) & (self.only != token))
-        score = log_prob.masked_fill(barred, DEAD_SCORE)
+        score = library(state).where(barred, DEAD_SCORE, log_prob)
         return Beams(token, self.number, state, score, log_prob, rows.text_hash)
+
+    def log_probs_of(self, token: Array, line: Array | None = None) -> Array:
+        """The log-probs float32 of tokens int64, each in the row that `line` names, or in the row of its own place."""
+        if line is None:
+            line = count_up(token, len(token))
+        return take(self.log_probs, line * self.log_probs.shape[1] + token)
 
 
 def moves_of(
-    rows: Beams, number: Tensor, log_probs: Tensor, peak: Tensor, tables: Tables, plan: Plan, budget_before: int,
-    allowed: Tensor | None, floor: float,
+    rows: Beams, number: Array, log_probs: Array, peak: Array, tables: Tables, plan: Plan, budget_before: int,
+    allowed: Array | None, floor: float,
 ) -> Moves:
     """What may be done with `rows`, which are live and have these numbers in the beam; the rest as in `step.step`.
 
     peak  float32 [R]  best log-prob of all V tokens, barred ones too (paper: max Z[i, :])
     """
-    before = tables.distance[rows.state]  # [R]
+    xp = library(log_probs)
+    before = take(tables.distance, rows.state)  # [R]
     successor = tables.successors(rows.state)  # [R, C]
-    to_go = tables.distance_of(successor)  # [R, C]
-    best_eos = tables.eos_ids[log_probs.index_select(1, tables.eos_ids).argmax(dim=1)]  # [R]
+    to_go = take(tables.distance, successor)  # [R, C]
+    best_eos = take(tables.eos_ids, take_columns(log_probs, tables.eos_ids).argmax(1))  # [R]
     if allowed is not None:
-        best_eos = torch.where((allowed != FREE) & tables.eos[allowed.clamp(min=0)], allowed, best_eos)
-    if plan.cost is None:
+        ends = (allowed != FREE) & take(tables.eos, allowed.clip(min=0))
+        best_eos = xp.where(ends, allowed, best_eos)
+    if plan.pushes:
         alpha = plan.push_up(before, budget_before)  # [R]
-        pushed = (to_go < before[:, None]).double() * alpha[:, None]  # [R, C]; 0 where nothing is gained
-        push = (pushed * floored(peak)[:, None]).masked_fill(to_go >= budget_before, DEAD_SCORE)
+        pushed = xp.where(to_go < before[:, None], alpha[:, None], 0.0)  # [R, C]; 0 where nothing is gained
+        push = xp.where(to_go >= budget_before, DEAD_SCORE, pushed * floored(peak)[:, None])
         return Moves(number, rows, log_probs, successor, push, 1.0 - pushed, allowed, best_eos, NO_FLOOR)
-    cost = plan.cost.index_select(0, successor.view(-1)).view(successor.shape)  # [R, C]
-    push = (-cost).masked_fill((to_go >= budget_before) | (to_go == 0), DEAD_SCORE)
+    push = xp.where((to_go >= budget_before) | (to_go == 0), DEAD_SCORE, -plan.cost_of(successor))  # [R, C]
     return Moves(number, rows, log_probs, successor, push, None, allowed, best_eos, floor)
 
 
-def floored(log_probs: Tensor) -> Tensor:
+def floored(log_probs: Array) -> Array:
     """As float64, not below LEAST_LOG_PROB; where the model gave no number, some number."""
-    return log_probs.nan_to_num(nan=LEAST_LOG_PROB, posinf=LEAST_LOG_PROB).clamp(min=LEAST_LOG_PROB).double()
+    sound = (log_probs >= LEAST_LOG_PROB) & (log_probs < inf)
+    return real(library(log_probs).where(sound, log_probs, LEAST_LOG_PROB))

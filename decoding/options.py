@@ -22,8 +22,9 @@ class SearchOptions:
     alpha_min       the least push-up of "abs", 0 to 1 (paper, Eq. 2)
     gamma           sharpness of the ramp of "abs", above 0
     n               how many distinct answers, at most `beams`
-    rank_by         the last choice: by the model's own "log_prob", or by the pushed "score" as in the paper
-    length_penalty  p: the last choice divides that sum by len(tokens) ** p, so that above 0 longer answers gain
+    rank_by         the last choice of "abs": by the model's own "log_prob", or by the pushed "score" as in the paper
+    length_penalty  p: the last choice of "banked" divides the log-prob by len(tokens) ** p, so that above 0 longer
+                    answers gain; 0.5 comes closest to what people write (benchmarks/search_quality)
     """
 
     max_tokens: int
@@ -33,7 +34,7 @@ class SearchOptions:
     gamma: float = 1.0
     n: int = 1
     rank_by: Literal["score", "log_prob"] = "log_prob"
-    length_penalty: float = 0.0
+    length_penalty: float = 0.5
 
     def __post_init__(self) -> None:
         require(self.max_tokens >= 1, "max_tokens", "at least 1")
@@ -44,6 +45,11 @@ class SearchOptions:
         require(1 <= self.n <= self.beams, "n", f"between 1 and the number of beams, {self.beams}")
         require(self.rank_by in ("score", "log_prob"), "rank_by", '"score" or "log_prob"')
         require(0.0 <= self.length_penalty <= 2.0, "length_penalty", "between 0 and 2")
+
+    @property
+    def length_power(self) -> float:
+        """What the last choice raises an answer's length to: the paper's algorithm knows no such thing."""
+        return 0.0 if self.algorithm == "abs" else self.length_penalty
 
 
 def require(holds: bool, field: str, expected: str) -> None:

@@ -22,6 +22,7 @@ class PackedLinear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
+        self.out_features = len(weight)
         self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
         self._bias = bias
 
@@ -68,3 +69,16 @@ def _packed(layer: nn.Module) -> PackedLinear | None:
     expected = layer(rows)
     off = (packed(rows) - expected).abs().max()
     return packed if bool(off <= _TOLERANCE * expected.abs().max()) else None
+
+
+def layer_widths(model: PreTrainedModel) -> set[int]:
+    """How many numbers a row has after each linear layer, the one that scores the ids aside."""
+    head = model.get_output_embeddings()
+    layers = [layer for layer in model.modules() if layer is not head]
+    return {int(getattr(layer, "out_features", getattr(layer, "nf", 0))) for layer in layers}
+
+
+def activation_bytes(model: PreTrainedModel, tokens: int) -> int:
+    """The most that a pass over so many tokens holds beside what is kept, its scores and its masks."""
+    width = int(model.config.get_text_config().hidden_size)
+    return tokens * (8 * width + 4 * max(layer_widths(model))) * model.dtype.itemsize

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
 from decoding.errors import ModelUnavailable
 from decoding.language_model import Feed, Scores
-from decoding.stretch import Stretch, piece_bytes
+from decoding.packed import activation_bytes
+from decoding.stretch import PIECE_ROWS_MAX, Stretch, piece_bytes, piece_rows
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -48,10 +50,20 @@ class PlainReader:
         return [self._step_alone(feed) for feed in feeds]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
-        """Twice the rows' memory, for the library copies it when it grows and when rows move."""
+        """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass."""
         first, each = self._row_bytes
-        held = 2 * rows * (first + (prompt_tokens + max_tokens) * each)
-        return held + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
+        longest = prompt_tokens + max_tokens
+        held = 2 * rows * (first + longest * each)
+        fed = piece_rows(rows, min(max_tokens, self.tokens_at_once))
+        masks = 8 * self._scores_written * max(prompt_tokens * prompt_tokens, fed * longest)
+        passing = activation_bytes(self._model, max(prompt_tokens, fed))
+        return held + masks + passing + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
+
+    @property
+    def _scores_written(self) -> int:
+        """How many tables of tokens by tokens a pass writes out: the mask, and with eager attention the heads'."""
+        config = self._model.config.get_text_config()
+        return 1 + (int(getattr(config, "num_attention_heads", 1)) if config._attn_implementation == "eager" else 0)
 
     @functools.cached_property
     def _row_bytes(self) -> tuple[int, int]:
@@ -59,6 +71,19 @@ class PlainReader:
         short, long = (cache_bytes(self.prefill([0] * tokens)[0].cache) for tokens in (1, 9))
         each = (long - short + 7) // 8
         return max(0, short - each), each
+
+    @functools.cached_property
+    def tokens_at_once(self) -> int:
+        """How many tokens a row may grow by in one pass: one where a layer keeps anything but keys and values.
+
+        Several recurrent layers of the library forget what they keep when they are fed more, or fail.
+        """
+        cache = self.prefill([0])[0].cache
+        remembers = type(cache) is DynamicCache and all(
+            isinstance(layer, DynamicLayer) and not isinstance(layer, LinearAttentionCacheLayerMixin)
+            for layer in cache.layers
+        )
+        return PIECE_ROWS_MAX if remembers else 1
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, cache: Any, keep: int) -> tuple[Tensor, Any]:
@@ -72,7 +97,7 @@ class PlainReader:
         return log_probs, kept
 
     def _step_alone(self, feed: Feed[PlainSession]) -> Scores:
-        stretch = Stretch(feed.parents, feed.tokens, self._vocab_size)
+        stretch = Stretch(feed.parents, feed.tokens, self._vocab_size, self.tokens_at_once)
         session = feed.session
         if not session.rows == len(feed.parents) == 1:
             session.cache.reorder_cache(feed.parents)

@@ -1,14 +1,14 @@
-"""What is the same in all steps of a request: the options and the tables they need, on the device."""
+"""What is the same in all steps of a request: the options and the tables they need, as the arrays of the step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE
+from decoding.arrays import Array, like, real, take
 from decoding.beams import Tables
 from decoding.options import SearchOptions
 from decoding.ramp import push_up_table
@@ -20,6 +20,8 @@ GROUP_COST = 3.0
 """Nats by which a candidate falls back for each e-fold of its place among those equally far from acceptance."""
 ESTIMATE_WEIGHT, ESTIMATE_WEIGHT_ALONE = 0.8, 0.2
 """How far the estimated cost of what is still to come is believed; and how much further where only one row is kept."""
+RESERVE_SHARE = 8
+"""One place in so many is for candidates that come closer to acceptance, where there are two places or more."""
 NATS_A_TOKEN = 6.0
 """What a token on the way to acceptance is taken to cost where nothing better is known."""
 
@@ -29,53 +31,62 @@ class Plan:
     """One request's constants. S automaton states, T = max_tokens, D the largest distance that can matter.
 
     beam_count  k, the rows kept ("banked": the live ones alone)
+    reserve     so many of them are the best that come closer to acceptance
     alpha       float64 [T+1, D+1]  push-up by budget_before and distance; None where nothing is pushed
-    cost        float64 [S]         nats to acceptance, as far as they are believed; None for "abs"
-    fall        float64 [POOL * k]  what the place within its group costs a candidate
+    estimate    float64 [S]         nats to acceptance; None takes NATS_A_TOKEN for each token of the distance
+    weight      how far they are believed
+    distance    int [S]             as in `Tables`
+    fall        float64 [POOL * k + 2 * reserve]  what the place within its group costs a candidate
     texts       with them "banked" keeps only the best of the rows that say the same
     """
 
     beam_count: int
-    alpha: Tensor | None
-    cost: Tensor | None
-    fall: Tensor
+    reserve: int
+    alpha: Array | None
+    estimate: Array | None
+    weight: float
+    distance: Array
+    fall: Array
     texts: Texts | None
 
     @classmethod
-    def prepare(
-        cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions
-    ) -> Plan:
+    def prepare(cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions) -> Plan:
         """From a request's options.
 
         estimate  float [S]: nats that acceptance will cost from each state, 0 where it is reached; None takes
                   NATS_A_TOKEN for each token of the distance
         """
 
-        def real(values: object) -> Tensor:
-            return torch.tensor(values, dtype=torch.float64, device=tables.distance.device)
-
-        alpha = cost = None
+        distance, alpha = tables.distance, None
         if options.algorithm == "abs":
             distance_max = min(tables.distance_max, options.max_tokens)
-            alpha = real(push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma))
-        else:
-            to_go = tables.distance.masked_fill(tables.distance == UNREACHABLE, 0).double() * NATS_A_TOKEN
-            weight = ESTIMATE_WEIGHT + ESTIMATE_WEIGHT_ALONE / sqrt(options.beams)
-            cost = weight * (to_go if estimate is None else estimate.double())
-        return cls(
-            options.beams,
-            alpha,
-            cost,
-            real([GROUP_COST * log(place) for place in range(1, POOL * options.beams + 1)]),
-            texts,
-        )
+            table = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
+            alpha = like(distance, np.array(table))
+        weight = ESTIMATE_WEIGHT + ESTIMATE_WEIGHT_ALONE / sqrt(options.beams)
+        reserve = max(1, options.beams // RESERVE_SHARE) if options.beams > 1 else 0
+        fall = np.array([GROUP_COST * log(place) for place in range(1, POOL * options.beams + 2 * reserve + 1)])
+        if texts is not None:
+            texts = replace(texts, addend=like(distance, texts.addend), factor=like(distance, texts.factor))
+        nats = None if estimate is None else like(distance, estimate.double())
+        return cls(options.beams, reserve, alpha, nats, weight, distance, like(distance, fall), texts)
 
-    def push_up(self, distance: Tensor, budget_before: int) -> Tensor:
+    @property
+    def pushes(self) -> bool:
+        """True for "abs", the paper's Algorithm 1."""
+        return self.alpha is not None
+
+    def cost_of(self, states: Array) -> Array:
+        """Nats from each of these states, int64 of any shape, to acceptance, as far as they are believed: float64."""
+        if self.estimate is None:
+            return self.weight * (NATS_A_TOKEN * real(take(self.distance, states)))
+        return self.weight * take(self.estimate, states)
+
+    def push_up(self, distance: Array, budget_before: int) -> Array:
         """alpha of rows with these distances, int [R]: float64 [R]."""
         if self.alpha is None:
-            return torch.zeros_like(distance, dtype=torch.float64)
-        return self.alpha[budget_before][distance.clamp(max=self.alpha.shape[1] - 1).long()]
+            return real(distance * 0)
+        return take(self.alpha[budget_before], distance.clip(max=self.alpha.shape[1] - 1))
 
     def alpha_of(self, distance: int, budget_before: int) -> float:
         """The push-up of one row, as a step with that budget gives it."""
-        return float(self.push_up(torch.tensor(distance, device=self.fall.device), budget_before))
+        return float(self.push_up(like(self.fall, np.array([distance])), budget_before)[0])

@@ -17,6 +17,7 @@ from decoding.plain import PlainReader
 from decoding.shared import SharedReader
 
 _ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
+_OFF_HALVED = 0.125  # of the spread of log-probs: rounding costs some 0.03 of it, a model read wrongly all of it
 _PROMPT_TOKENS = 6
 _STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a row
 
@@ -74,7 +75,10 @@ def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedRea
     theirs, expected = plain.prefill(prompt)
     if ours.layers != len(theirs.cache.layers):
         raise NotShareable("some of its layers share keys and values, or keep none")
-    _require_close(first, expected, tolerance)
+    halved = model.dtype not in (torch.float32, torch.float64)
+    if halved:
+        tolerance = _OFF_HALVED * float(expected.std())
+    _require_close(first, expected, tolerance, halved)
     for number, (parents, count) in enumerate(_STEPS):
         rows = torch.tensor(parents, device=model.device)
         ids = _ids(model, len(parents) * count, 17 * number)
@@ -82,13 +86,16 @@ def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedRea
         found = reader.step([Feed(ours, rows, tokens)])[0]
         known = plain.step([Feed(theirs, rows, tokens)])[0]
         for mine, other in ((found.log_probs, known.log_probs), (found.own, known.own), (found.peak, known.peak)):
-            _require_close(mine, other, tolerance)
+            _require_close(mine, other, tolerance, halved)
 
 
-def _require_close(found: Tensor, expected: Tensor, tolerance: float) -> None:
-    if not torch.allclose(found, expected, rtol=0.0, atol=tolerance):
-        worst = float((found - expected).abs().max())
-        raise NotShareable(f"the log-probs found the shared way are off by {worst:.3g} nats")
+def _require_close(found: Tensor, expected: Tensor, tolerance: float, halved: bool) -> None:
+    """In half precision by the mean: where log-probs are far apart, single ids are off by a nat however read."""
+    if found.numel():
+        apart = (found - expected).abs()
+        off = float(apart.mean() if halved else apart.max())
+        if not off <= tolerance:  # NaN is not
+            raise NotShareable(f"the log-probs found the shared way are off by {off:.3g} nats")
 
 
 def _ids(model: PreTrainedModel, count: int, begin: int = 3) -> list[int]:

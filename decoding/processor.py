@@ -126,7 +126,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
 
         Rows with nothing to write are over, or fill a place of a beam at score -inf: an end for them, and no NaN.
         """
-        allowed = tables.distance[successor] <= budget_after
+        allowed: Tensor = tables.distance[successor] <= budget_after
         end = torch.zeros_like(allowed[0])
         end[self._token_class[self._automaton.eos_ids[0]]] = True
         return allowed | (~allowed.any(dim=1, keepdim=True) & end)

@@ -1,4 +1,4 @@
-"""Choosing among many candidates exactly, whatever the ties. Knows tensors of keys, not what they stand for."""
+"""Choosing among many candidates exactly, whatever the ties. Knows arrays of keys, not what they stand for."""
 
 from __future__ import annotations
 
@@ -9,52 +9,65 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Order = Callable[[Tensor], Tensor]
+from decoding.arrays import Array, count_up, library, take
+
+_DEEP = 4  # columns shorter than this save nothing
+Order = Callable[[Array], Array]
 """For elements named by int64 [n], numbers int64 [n]: the lower comes first, and equal ones in any order."""
 
 
-def top_in_order(keys: Sequence[Tensor], order: Order, count: int) -> Tensor:
+def top_in_order(keys: Sequence[Array], order: Order, count: int) -> Array:
     """The first `count` elements by descending lexicographic order of the keys, in that order: int64 [count].
 
     keys   float64 [N] each, the most significant first, no NaN; count <= N
-    order  settles what ties in all of them; on the CPU it is asked of little else
+    order  settles what ties in all of them; numpy asks it of little else
     """
     chosen = top(keys, order, count)
     last = order(chosen)
-    if chosen.device.type == "cpu":
-        columns = [-key[chosen].numpy() for key in reversed(keys)]
-        return chosen[torch.from_numpy(np.lexsort([last.numpy(), *columns]))]
+    if isinstance(chosen, np.ndarray):
+        return chosen[np.lexsort([last, *(-key[chosen] for key in reversed(keys))])]
     chosen = chosen[last.argsort(stable=True)]
     for key in reversed(keys):
         chosen = chosen[key[chosen].argsort(descending=True, stable=True)]
     return chosen
 
 
-def top(keys: Sequence[Tensor], order: Order, count: int) -> Tensor:
+def top(keys: Sequence[Array], order: Order, count: int) -> Array:
     """The same elements, in any order.
 
     Each key in turn settles the elements above its threshold, and passes on those that tie with it.
     """
-    return _top_by_numpy(keys, order, count) if keys[0].device.type == "cpu" else _top_in_place(keys, order, count)
+    return _top_by_numpy(keys, order, count) if isinstance(keys[0], np.ndarray) else _top_in_place(keys, order, count)
 
 
-def _top_by_numpy(keys: Sequence[Tensor], order: Order, count: int) -> Tensor:
+def _top_by_numpy(keys: Sequence[NDArray[np.float64]], order: Order, count: int) -> NDArray[np.int64]:
     """On the CPU, where numpy selects several times faster and lengths may depend on data: only ties are looked at."""
-    tied = np.arange(len(keys[0]))
+    tied = _hopeful(keys[0], count)
     settled: list[NDArray[np.int64]] = []
-    for number, key in enumerate(keys):
+    for key in keys:
         if len(tied) <= count:
             break
-        values = key.numpy() if number == 0 else key.numpy()[tied]
+        values = key[tied]
         threshold = np.partition(values, len(values) - count)[len(values) - count]
-        reach = np.flatnonzero(values >= threshold)
-        above = values[reach] > threshold
-        settled.append(tied[reach[above]])
+        settled.append(tied[values > threshold])
         count -= len(settled[-1])
-        tied = tied[reach[~above]]
+        tied = tied[values == threshold]
     if len(tied) > count:
-        tied = tied[np.argpartition(order(torch.from_numpy(tied)).numpy(), count - 1)[:count]]
-    return torch.from_numpy(np.concatenate([*settled, tied]))
+        tied = tied[np.argpartition(order(tied), count - 1)[:count]]
+    return np.concatenate([*settled, tied])
+
+
+def _hopeful(key: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Few more elements than `count`, ascending, and the best among them, at a fraction of a selection's cost.
+
+    Cut into columns, the best of each column are elements too: what is below the count-th best of these is not chosen.
+    """
+    columns = 2 * count
+    deep = len(key) // columns
+    if deep < _DEEP:
+        return np.arange(len(key))
+    best = key[: deep * columns].reshape(deep, columns).max(axis=0)
+    return np.flatnonzero(key >= np.partition(best, columns - count)[columns - count])
 
 
 def _top_in_place(keys: Sequence[Tensor], order: Order, count: int) -> Tensor:
@@ -74,26 +87,30 @@ def _top_in_place(keys: Sequence[Tensor], order: Order, count: int) -> Tensor:
     return (2 * taken.to(torch.uint8) + tied.to(torch.uint8)).topk(count).indices
 
 
-def repeats(*keys: Tensor) -> Tensor:
+def repeats(*keys: Array) -> Array:
     """bool [N]: all the keys, int64 [N] each, are those of an element before."""
-    order = torch.arange(len(keys[0]), device=keys[0].device)
+    xp = library(keys[0])
+    if xp is np:
+        order = np.lexsort(keys)
+    else:
+        order = count_up(keys[0], len(keys[0]))
+        for key in keys:
+            order = order[xp.argsort(key[order], stable=True)]
+    same = order[1:] >= 0  # all
     for key in keys:
-        order = order[key[order].argsort(stable=True)]
-    same = torch.ones_like(order[1:], dtype=torch.bool)
-    for key in keys:
-        sorted_key = key[order]
+        sorted_key = take(key, order)
         same = same & (sorted_key[1:] == sorted_key[:-1])
-    found = torch.zeros_like(order, dtype=torch.bool)
+    found = order < 0  # none
     found[order[1:]] = same
     return found
 
 
-def place_in_group(group: Tensor) -> Tensor:
+def place_in_group(group: Array) -> Array:
     """How many elements of the same group, int64 [N], come before each: int64 [N]."""
-    order = group.argsort(stable=True)
-    sorted_group = group[order]
-    place = torch.arange(len(group), device=group.device)
-    begins = torch.ones_like(place, dtype=torch.bool)
-    begins[1:] = sorted_group[1:] != sorted_group[:-1]
-    within = place - torch.where(begins, place, 0).cummax(dim=0).values
-    return torch.empty_like(place).scatter_(0, order, within)
+    xp = library(group)
+    order = xp.argsort(group, stable=True)
+    sorted_group = take(group, order)
+    within = count_up(group, len(order)) - xp.searchsorted(sorted_group, sorted_group)
+    place = xp.empty_like(within)
+    place[order] = within
+    return place

@@ -172,7 +172,8 @@ def nucleus(weight: Tensor, top_p: float) -> Tensor:
 
     Found without sorting all of a row where the first few hold the nucleus, as they nearly always do.
     """
-    enough = (weight.sum(dim=1, keepdim=True) * top_p).ceil().long()  # [R, 1]
+    total = weight.sum(dim=1, keepdim=True)
+    enough = torch.minimum((total.double() * top_p).ceil().long(), total)  # [R, 1]; the product may round above it
     ranked = weight.topk(min(_RANKED, weight.shape[1]), dim=1).values
     if not bool((ranked.sum(dim=1, keepdim=True) >= enough).all()):
         ranked = weight.sort(dim=1, descending=True).values

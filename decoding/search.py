@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from decoding.arrays import Array, count_up, like
 from decoding.beams import Beams
 from decoding.constraint import Constraint
 from decoding.errors import (
@@ -118,12 +119,12 @@ class BeamSearch:
         self, constraint: Constraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None
     ) -> None:
         self._options, self._text_of = options, text_of
-        self._tables, self._eos_ids = constraint.tables, constraint.automaton.eos_ids
-        self._plan = Plan.prepare(constraint.tables, constraint.texts, constraint.estimate, options)
+        self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
+        self._plan = Plan.prepare(self._tables, constraint.texts, constraint.estimate, options)
         self._paper = options.algorithm == "abs"
         self._forced = None if self._paper else constraint.forced  # the paper tries every spelling
         self._device = constraint.tables.distance.device
-        self._beams = Beams.start(constraint.automaton.start if start is None else start, self._device)
+        self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
         self._columns = Columns.of(self._beams, self._tables)
         self._before = self._columns
         self._history = History()
@@ -165,16 +166,14 @@ class BeamSearch:
         """The log-prob that a live row must have more of to become an answer; no step raises a log-prob."""
         if self._paper:
             return NO_FLOOR
-        return float(self._finished.threshold * self._options.max_tokens**self._options.length_penalty)
+        return float(self._finished.threshold * self._options.max_tokens**self._options.length_power)
 
     def _forced_step(self, scores: Scores, place: int) -> Snapshot:
         """One step of a stretch that every live row is in: nothing to choose from, only sums and order."""
         at = self._scored[self._columns.live]
-        fed = self._whole(at)
-        beams = forced_step(
-            self._beams, self._whole(self._chain[place][at]), scores.own[fed, place], scores.peak[fed, place],
-            self._tables, self._plan, self._budget_before, self._floor,
-        )
+        tokens, fed = self._array(self._chain[place][at]), self._array(at)
+        own, peak = (self._array(column[:, place])[fed] for column in (scores.own, scores.peak))
+        beams = forced_step(self._beams, tokens, own, peak, self._tables, self._plan, self._budget_before, self._floor)
         snapshot = self._take(beams)
         self._scored = self._scored[self._columns.parent]
         return snapshot
@@ -200,11 +199,11 @@ class BeamSearch:
         self._before, self._columns = self._columns, columns
         self._history.add(columns)
         kept = columns.rows if self._paper else len(columns.live)  # live ones first, then those that have just finished
-        self._beams = beams if kept == len(beams.token) else beams.select(torch.arange(kept, device=self._device))
+        self._beams = beams if kept == len(beams.token) else beams.select(count_up(beams.token, kept))
         if self._paper:
             self._done = self._settled()
         else:
-            shrunk = columns.log_prob[columns.finished] / len(self._history) ** self._options.length_penalty
+            shrunk = columns.log_prob[columns.finished] / len(self._history) ** self._options.length_power
             self._collect(columns.finished[shrunk >= self._finished.threshold])
             self._done = not columns.live.size
         return self._snapshot()
@@ -215,13 +214,13 @@ class BeamSearch:
         for row, ids in zip(rows.tolist(), self._history.tokens(rows, len(self._history), self._eos_ids), strict=True):
             self._finished.add(Hypothesis(ids, float(columns.score[row]), float(columns.log_prob[row])))
 
-    def _allowed(self) -> Tensor | None:
+    def _allowed(self) -> Array | None:
         """What each live row may only take, FREE where it may choose; None where all may."""
         if self._forced is None:
             return None
         states = self._columns.state[self._columns.live]
         tokens = self._forced.tokens(states, self._budget_before - 1)
-        return self._whole(tokens) if (tokens != FREE).any() else None
+        return self._array(tokens) if (tokens != FREE).any() else None
 
     def _dictated(self) -> list[NDArray[np.int64]]:
         """The tokens that every live row must take next, step by step, as far as all have one; EOS is never fed."""
@@ -250,16 +249,21 @@ class BeamSearch:
             self._collect(columns.finished)
             return True
         sums = columns.score if options.rank_by == "score" else columns.log_prob
-        still_open = sums[columns.live].max() / options.max_tokens**options.length_penalty
+        still_open = sums[columns.live].max() / options.max_tokens**options.length_power
         safe = columns.finished[columns.finished < columns.live[0]]
-        longest = len(self._history) ** options.length_penalty
+        longest = len(self._history) ** options.length_power
         if len(safe) < options.n or sums[safe].max() / longest < still_open:
             return False
         self._collect(columns.finished)
         kept = set(self._history.tokens(safe, len(self._history), self._eos_ids))
         return self._finished.threshold >= still_open and all(one.tokens in kept for one in self._finished.answers())
 
+    def _array(self, numbers: Array) -> Array:
+        """As the step's own arrays."""
+        return like(self._tables.distance, numbers)
+
     def _whole(self, numbers: NDArray[np.int64]) -> Tensor:
+        """On the model's device."""
         return torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
 
     def _snapshot(self) -> Snapshot:

@@ -14,11 +14,13 @@ from transformers import PreTrainedModel
 
 from decoding.attention import Nodes, Pass, Prompt
 from decoding.language_model import Feed, Scores
-from decoding.stretch import Stretch, piece_bytes
+from decoding.packed import activation_bytes, layer_widths
+from decoding.stretch import Stretch, piece_bytes, piece_rows
 from decoding.tree import Tree, slots_at_most
 
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
-_MULTIPLES = (1, 2, 4, 8, 16, 32)
+_MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
+_AT_A_TIME = 32  # numbers of a row that the CPU's loops over elements take at once; what is left over they round anew
 
 
 class SharedReader:
@@ -32,8 +34,10 @@ class SharedReader:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
-        self._vocab_size = int(model.config.get_text_config().vocab_size)
-        self._width = int(model.config.get_text_config().hidden_size)
+        config = model.config.get_text_config()
+        self._vocab_size = int(config.vocab_size)
+        heads = int(getattr(config, "num_attention_heads", 1))
+        self._group = heads // int(getattr(config, "num_key_value_heads", None) or heads)  # heads that share keys
         self.rows_multiple = 1
         self.rows_independent = False
         self._threads = 0
@@ -58,12 +62,15 @@ class SharedReader:
         return [stretch.scores() for stretch in stretches]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
-        """The prompt once, a slot for every token of every row, log-probs in three stages, the prompt's activations."""
+        """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides."""
         layers, token = self._layers_and_token_bytes
-        held = (prompt_tokens + slots_at_most(rows, max_tokens)) * token
+        number = self._model.dtype.itemsize
+        slots, fed = slots_at_most(rows, max_tokens), piece_rows(rows, max_tokens)
+        held = (prompt_tokens + slots) * token + rows * slots
         growing = held // layers  # one layer is held twice while it grows
-        passing = 16 * prompt_tokens * self._width * self._model.dtype.itemsize
-        return held + growing + passing + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
+        activations = activation_bytes(self._model, max(prompt_tokens, fed))
+        sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2)  # the bias, and what it is made of
+        return held + growing + activations + sees + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
 
     @functools.cached_property
     def _layers_and_token_bytes(self) -> tuple[int, int]:
@@ -80,11 +87,22 @@ class SharedReader:
         most = _ROWS_TRIED.get(self._model.device.type, 96)
         ids = torch.arange(most, device=self._model.device)[None] * 7919 % self._vocab_size
         whole = self._forward([], ids, fill=most)
-        for multiple in _MULTIPLES:
+        for multiple in self._multiples():
             sizes = {multiple * times for times in (1, 2, 3, 5, 7)} | {most // 2 - most // 2 % multiple}
-            if all(self._same_bits(ids, whole, rows) for rows in sorted(sizes) if rows < most):
+            if all(self._same_bits(ids, whole, rows) for rows in sorted(sizes) if 0 < rows < most):
                 self.rows_multiple, self.rows_independent = multiple, True
                 return
+
+    def _multiples(self) -> list[int]:
+        """Those to be tried: where there are such, only those that leave nothing over in any thread's share.
+
+        What is left over differs by the number of rows, and its last bit by luck: no trial would find it for certain.
+        """
+        widths = layer_widths(self._model) if self._model.device.type == "cpu" else set()
+        for unit in (_AT_A_TIME * self._threads, _AT_A_TIME):
+            if even := [count for count in _MULTIPLES if all(count * width % unit == 0 for width in widths)]:
+                return even
+        return list(_MULTIPLES)
 
     def _same_bits(self, ids: Tensor, whole: Tensor, rows: int) -> bool:
         begin = ids.shape[1] - rows - 1  # other rows than the first, at other places

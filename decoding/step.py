@@ -1,7 +1,8 @@
-"""One step of the search in tensors: every row extended by every token, and the best kept.
+"""One step of the search in arrays: every row extended by every token, and the best kept.
 
-`algorithm: "abs"` is the paper's Algorithm 1, lines 5-22; `"banked"` is told in `banked`. No Python branch reads a
-tensor. `tests/reference.py` is the slow twin in plain Python.
+`algorithm: "abs"` is the paper's Algorithm 1, lines 5-22; `"banked"` is told in `banked`. No Python branch reads an
+array. `tests/reference.py` is the slow twin in plain Python. The log-probs are the model's tensor; all else is in the
+library of the tables (`arrays`).
 
 Candidates are ranked, and ties broken, by: the score, higher first; the model's own log-prob of the whole row, higher
 first; the token's own log-prob, higher first; a finished row before a live one; the lower token id; the lower row.
@@ -16,10 +17,12 @@ the log-probs once, decides for k x M leaders, and opens N chunks.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
 
-import torch
+import numpy as np
 from torch import Tensor
 
+from decoding.arrays import Array, count_up, library, like, take, take_columns
 from decoding.banked import dead_last, pool_size, share_out
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
@@ -29,7 +32,7 @@ from decoding.ranking import top, top_in_order
 
 
 def step(
-    beams: Beams, log_probs: Tensor, tables: Tables, plan: Plan, budget_before: int, allowed: Tensor | None = None,
+    beams: Beams, log_probs: Tensor, tables: Tables, plan: Plan, budget_before: int, allowed: Array | None = None,
     floor: float = NO_FLOOR,
 ) -> Beams:
     """The next beam, best first; rows of DEAD_SCORE, at its end, only fill places.
@@ -44,21 +47,25 @@ def step(
     All scores are NaN where a row of log_probs holds NaN or has no finite best.
     """
     live, done = _split(beams, tables, len(log_probs))
+    rows = beams.select(live) if len(done) else beams
     leader = tables.best_of_chunks(log_probs)  # [R, M]
-    peak = leader.amax(dim=1)  # [R]
-    moves = moves_of(beams.select(live), live, log_probs, peak, tables, plan, budget_before, allowed, floor)
-    if plan.cost is None:
+    peak = library(leader).amax(leader, 1)  # [R]
+    known = like(leader, log_probs.contiguous())
+    moves = moves_of(rows, live, known, peak, tables, plan, budget_before, allowed, floor)
+    if plan.pushes:
         row, chunk = _best_chunks(moves, leader, tables, plan.beam_count)
         after = _best_tokens(moves, row, chunk, tables, plan.beam_count, replace(beams.select(done), parent=done))
     else:
         row, chunk = _best_chunks(moves, leader, tables, pool_size(plan))
         pool = _best_tokens(moves, row, chunk, tables, pool_size(plan), None)
+        if plan.reserve:
+            pool = _with_reserve(pool, moves, leader, beams, tables, plan)
         after = _shared_out(pool, moves.endings(tables), beams, tables, plan)
     return _told_of(peak, after)
 
 
 def forced_step(
-    beams: Beams, tokens: Tensor, own: Tensor, peak: Tensor, tables: Tables, plan: Plan, budget_before: int,
+    beams: Beams, tokens: Array, own: Array, peak: Array, tables: Tables, plan: Plan, budget_before: int,
     floor: float = NO_FLOOR,
 ) -> Beams:
     """The step in which every live row takes the one token that is dictated to it: `step` where `allowed` says so.
@@ -67,112 +74,141 @@ def forced_step(
     own, peak  float32 [R]  its log-prob, and the best log-prob in its place
     """
     live, done = _split(beams, tables, len(tokens))
-    rows = beams.select(live)
-    before = tables.distance[rows.state]  # [R]
-    state = tables.successors(rows.state).gather(1, tables.token_class[tokens][:, None])[:, 0]  # [R]
-    to_go = tables.distance[state]  # [R]
+    xp, rows = library(tokens), beams.select(live)
+    before = take(tables.distance, rows.state)  # [R]
+    successor = tables.successors(rows.state)  # [R, C]
+    column = take(tables.token_class, tokens)  # [R]
+    state = take(successor, count_up(column, len(column)) * successor.shape[1] + column)  # [R]
+    to_go = take(tables.distance, state)  # [R]
     exact = floored(own)
     log_prob = rows.log_prob + exact
-    if plan.cost is None:
-        alpha = (to_go < before).double() * plan.push_up(before, budget_before)
+    if plan.pushes:
+        alpha = xp.where(to_go < before, plan.push_up(before, budget_before), 0.0)
         score = rows.score + (alpha * floored(peak) + (1.0 - alpha) * exact)
     else:
-        score = log_prob - plan.cost[state]
-    score = score.masked_fill(to_go >= budget_before, DEAD_SCORE)
+        score = log_prob - plan.cost_of(state)
+    score = xp.where(to_go >= budget_before, DEAD_SCORE, score)
     taken = Beams(tokens, live, state, score, log_prob, rows.text_hash)
-    if plan.cost is None:
+    if plan.pushes:
         pool = replace(beams.select(done), parent=done).followed_by(taken)
-        first, size = torch.zeros(len(done), dtype=torch.float64, device=own.device), len(beams.token)
-        rank = torch.cat([done - size, tokens * size + live])  # finished rows first, then by id, then by row
-        keys = [pool.score, pool.log_prob, torch.cat([first, exact])]
+        size = len(beams.token)
+        rank = xp.concatenate([done - size, tokens * size + live])  # finished rows first, then by id, then by row
+        keys = [pool.score, pool.log_prob, xp.concatenate([done * 0.0, exact])]
         return _told_of(peak, pool.select(top_in_order(keys, rank.__getitem__, min(plan.beam_count, len(rank)))))
-    ended = replace(taken, score=score.masked_fill(to_go != 0, DEAD_SCORE))
-    taken = replace(taken, score=score.masked_fill((to_go == 0) | (log_prob <= floor), DEAD_SCORE))
+    ended = replace(taken, score=xp.where(to_go != 0, DEAD_SCORE, score))
+    taken = replace(taken, score=xp.where((to_go == 0) | (log_prob <= floor), DEAD_SCORE, score))
     rank = tokens * len(live) + live
     best = top_in_order([taken.score, log_prob, exact], rank.__getitem__, min(pool_size(plan), len(live)))
     return _told_of(peak, _shared_out(taken.select(best), ended, beams, tables, plan))
 
 
-def _told_of(peak: Tensor, after: Beams) -> Beams:
+def _told_of(peak: Array, after: Beams) -> Beams:
     """The rows, with NaN for scores where some row's best log-prob, float32 [R], is no finite number."""
-    return replace(after, score=after.score.masked_fill(~peak.isfinite().all(), float("nan")))
+    xp = library(peak)
+    return replace(after, score=xp.where(xp.isfinite(peak).all(), after.score, nan))
 
 
-def _split(beams: Beams, tables: Tables, live: int) -> tuple[Tensor, Tensor]:
+def _split(beams: Beams, tables: Tables, live: int) -> tuple[Array, Array]:
     """The numbers of the live rows, and of the others, each ascending; how many there are of each is known."""
     if live == len(beams.state):
-        every = torch.arange(live, device=beams.state.device)
+        every = count_up(beams.state, live)
         return every, every[:0]
-    finished = tables.distance[beams.state] == 0
-    order = finished.to(torch.uint8).argsort(stable=True)
+    xp = library(beams.state)
+    order = xp.argsort(xp.where(take(tables.distance, beams.state) == 0, 1, 0), stable=True)
     return order[:live], order[live:]
 
 
-def _best_chunks(moves: Moves, leader: Tensor, tables: Tables, count: int) -> tuple[Tensor, Tensor]:
+def _best_chunks(moves: Moves, leader: Array, tables: Tables, count: int) -> tuple[Array, Array]:
     """Position among the live rows, and chunk, of the chunks with the best leaders: int64 [N], int64 [N]."""
-    chunks, beam_rows = leader.shape[1], len(moves.number)
+    xp, chunks, beam_rows = library(leader), leader.shape[1], len(moves.number)
     column = tables.chunk_class
     own = floored(leader)  # [R, M]
-    push = moves.push.index_select(1, column)  # [R, M]
-    keep = None if moves.keep is None else moves.keep.index_select(1, column)
+    push = take_columns(moves.push, column)  # [R, M]
+    keep = None if moves.keep is None else take_columns(moves.keep, column)
     if len(tables.eos_ids) > 1:
-        elsewhere = torch.arange(chunks, device=own.device) != tables.token_chunk[moves.best_eos][:, None]
-        push = push.masked_fill((column == tables.eos_class) & elsewhere, DEAD_SCORE)
+        elsewhere = count_up(column, chunks) != take(tables.token_chunk, moves.best_eos)[:, None]
+        push = xp.where((column == tables.eos_class) & elsewhere, DEAD_SCORE, push)
     if moves.only is not None:
-        token = moves.only.clamp(min=0)[:, None]  # [R, 1]
+        token = moves.only.clip(min=0)  # [R]
         forced = (moves.only != FREE)[:, None]
-        here = torch.arange(chunks, device=own.device) == tables.token_chunk[token]  # [R, M]
-        push = push.masked_fill(forced & ~here, DEAD_SCORE)
-        own = torch.where(forced, floored(moves.log_probs.gather(1, token)), own)
+        here = count_up(column, chunks) == take(tables.token_chunk, token)[:, None]  # [R, M]
+        push = xp.where(forced & ~here, DEAD_SCORE, push)
+        own = xp.where(forced, floored(moves.log_probs_of(token))[:, None], own)
 
-    def by_id_and_row(place: Tensor) -> Tensor:
+    def by_id_and_row(place: Array) -> Array:
         line, ids = place // chunks, tables.chunk_id[place % chunks]  # [n], [n, W]
-        z = floored(moves.log_probs[line[:, None], ids])
-        leading = ids.gather(1, z.argmax(dim=1)[:, None])[:, 0]  # the first of equals, hence the lowest id
+        first = floored(moves.log_probs_of(ids, line[:, None])).argmax(1)  # of equals, hence the lowest id
+        leading = take(ids, count_up(ids, len(ids)) * ids.shape[1] + first)
         if moves.only is not None:
-            leading = torch.where(moves.only[line] == FREE, leading, moves.only[line])
+            leading = xp.where(moves.only[line] == FREE, leading, moves.only[line])
         return leading * beam_rows + line
 
     keys = [key.reshape(-1) for key in moves.keys(own, slice(None), push, keep)]
-    best = top(keys, by_id_and_row, min(count, own.numel()))
+    best = top(keys, by_id_and_row, min(count, len(keys[0])))
     return best // chunks, best % chunks
 
 
 def _best_tokens(
-    moves: Moves, row: Tensor, chunk: Tensor, tables: Tables, count: int, finished: Beams | None
+    moves: Moves, row: Array, chunk: Array, tables: Tables, count: int, finished: Beams | None
 ) -> Beams:
     """The best of the finished rows, where they compete, and of all tokens in the chunks named."""
+    xp = library(row)
     ids = tables.chunk_id[chunk]  # [N, W]
-    own = floored(moves.log_probs[row[:, None], ids])  # [N, W]
-    column = tables.chunk_class[chunk]  # [N]
+    own = floored(moves.log_probs_of(ids, row[:, None]))  # [N, W]
+    column = take(tables.chunk_class, chunk)  # [N]
     barred = tables.spare[chunk]
     if len(tables.eos_ids) > 1:
-        barred = barred | (tables.eos[ids] & (ids != moves.best_eos[row, None]))
+        barred = barred | (take(tables.eos, ids) & (ids != moves.best_eos[row, None]))
     if moves.only is not None:
         only = moves.only[row, None]
         barred = barred | ((only != FREE) & (ids != only))
     keep = None if moves.keep is None else moves.keep[row, column, None]
     score, log_prob, own = moves.keys(own, row, moves.push[row, column, None], keep)
-    keys = [key.reshape(-1) for key in (score.masked_fill(barred, DEAD_SCORE), log_prob, own)]
+    keys = [key.reshape(-1) for key in (xp.where(barred, DEAD_SCORE, score), log_prob, own)]
     ended = 0 if finished is None else len(finished.token)
-    if finished is not None:
-        first = (finished.score, finished.log_prob, torch.zeros_like(finished.score))
-        keys = [torch.cat(pair) for pair in zip(first, keys, strict=True)]
+    if finished is not None and ended:
+        first = (finished.score, finished.log_prob, xp.zeros_like(finished.score))
+        keys = [xp.concatenate(pair) for pair in zip(first, keys, strict=True)]
 
-    def by_id_and_row(place: Tensor) -> Tensor:  # the finished rows first
-        opened = (place - ended).clamp(min=0)
-        rank = ids.reshape(-1)[opened] * len(moves.number) + row[opened // ids.shape[1]]
-        return torch.where(place < ended, place - ended, rank)
+    def by_id_and_row(place: Array) -> Array:  # the finished rows first
+        opened = (place - ended).clip(min=0)
+        rank = take(ids, opened) * len(moves.number) + row[opened // ids.shape[1]]
+        return xp.where(place < ended, place - ended, rank)
 
     place = top_in_order(keys, by_id_and_row, min(count, len(keys[0])))
-    opened = (place - ended).clamp(min=0)  # among the opened tokens
-    line, token = row[opened // ids.shape[1]], ids.reshape(-1)[opened]
-    state = moves.successor[line, tables.token_class[token]]
-    score, log_prob = keys[0][place], keys[1][place]
-    found = Beams(token, moves.number[line], state, score, log_prob, moves.rows.text_hash[line])
+    opened = (place - ended).clip(min=0)  # among the opened tokens
+    line, token = row[opened // ids.shape[1]], take(ids, opened)
+    state = take(moves.successor, line * moves.successor.shape[1] + take(tables.token_class, token))
+    score, log_prob = take(keys[0], place), take(keys[1], place)
+    found = Beams(token, take(moves.number, line), state, score, log_prob, take(moves.rows.text_hash, line))
     if finished is None or not ended:
         return found
-    return found.where(place >= ended, finished.select(place.clamp(max=ended - 1)))
+    return found.where(place >= ended, finished.select(place.clip(max=ended - 1)))
+
+
+def _with_reserve(pool: Beams, moves: Moves, leader: Array, beams: Beams, tables: Tables, plan: Plan) -> Beams:
+    """The pool, and after it the best candidates that come closer to acceptance, as far as they are not in it.
+
+    The pool holds the best of all, so what is not in it ranks behind all that is; and where it holds as many of these
+    as are wanted, there are none to look for, which is nearly always so. DEAD_SCORE on those that are in it already.
+    """
+    xp, wanted = library(leader), 2 * plan.reserve
+    gaining = _gains(pool, beams, tables) & (pool.score != DEAD_SCORE)
+    if isinstance(gaining, np.ndarray) and np.count_nonzero(gaining) >= wanted:  # elsewhere it would have to be waited for
+        return pool
+    before = take(tables.distance, moves.rows.state)
+    closer = take(tables.distance, moves.successor) < before[:, None]
+    moves = replace(moves, push=xp.where(closer, moves.push, DEAD_SCORE))
+    row, chunk = _best_chunks(moves, leader, tables, wanted)
+    found = _best_tokens(moves, row, chunk, tables, wanted, None)
+    size = len(tables.token_class)
+    known = xp.isin(found.parent * size + found.token, pool.parent * size + pool.token)
+    return pool.followed_by(replace(found, score=xp.where(known, DEAD_SCORE, found.score)))
+
+
+def _gains(rows: Beams, beams: Beams, tables: Tables) -> Array:
+    """Which rows are closer to acceptance than those of `beams` that they extend: bool [N]."""
+    return take(tables.distance, rows.state) < take(tables.distance, take(beams.state, rows.parent))
 
 
 def _shared_out(pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan: Plan) -> Beams:
@@ -184,5 +220,5 @@ def _shared_out(pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan:
     """
     if plan.texts is not None:
         pool = replace(pool, text_hash=plan.texts.extend(pool.text_hash, pool.token))
-    live = share_out(pool, beams.token[pool.parent], tables, plan)
+    live = share_out(pool, take(beams.token, pool.parent), _gains(pool, beams, tables), tables, plan)
     return dead_last(live.followed_by(endings))

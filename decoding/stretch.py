@@ -11,18 +11,21 @@ from torch import Tensor
 from decoding.language_model import Scores
 
 PIECE_BYTES_MAX = 2**25  # log-probs of one piece, unless one token a row is more
+PIECE_ROWS_MAX = 2**7  # tokens of one piece, all rows together: each is as much to a pass as a row of its own
 
 
 class Stretch:
     """N rows fed m tokens each, W tokens of each row at a time. V ids.
 
-    parents  int64 [N]; tokens int64 [N, m], as in `Feed`
+    parents    int64 [N]; tokens int64 [N, m], as in `Feed`
+    width_max  W is never more
     """
 
-    def __init__(self, parents: Tensor, tokens: Tensor, vocab_size: int) -> None:
+    def __init__(self, parents: Tensor, tokens: Tensor, vocab_size: int, width_max: int = PIECE_ROWS_MAX) -> None:
         self._parents = parents
         self._tokens = tokens
-        self._width = max(1, PIECE_BYTES_MAX // (4 * len(tokens) * vocab_size))
+        self._width = max(1, min(PIECE_BYTES_MAX // (4 * vocab_size), PIECE_ROWS_MAX) // len(tokens))
+        self._width = min(self._width, width_max)
         self._begin = 0
         self._last = torch.empty(0)
         self._own: list[Tensor] = [tokens.new_empty(len(tokens), 0, dtype=torch.float32)]
@@ -55,4 +58,9 @@ class Stretch:
 
 def piece_bytes(rows: int, tokens: int, vocab_size: int) -> int:
     """The most that one piece of so many rows and tokens a row holds."""
-    return max(4 * rows * vocab_size, min(PIECE_BYTES_MAX, 4 * rows * tokens * vocab_size))
+    return max(4 * rows * vocab_size, min(PIECE_BYTES_MAX, 4 * piece_rows(rows, tokens) * vocab_size))
+
+
+def piece_rows(rows: int, tokens: int) -> int:
+    """The most tokens that one piece of so many rows and tokens a row has, all rows together."""
+    return max(rows, min(PIECE_ROWS_MAX, rows * tokens))

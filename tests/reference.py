@@ -19,7 +19,7 @@ from typing import Any
 from compiler.token_automaton import TokenAutomaton
 
 LEAST_LOG_PROB = -1e4
-POOL, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 3.0, 6.0, 2
+POOL, RESERVE_SHARE, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 8, 3.0, 6.0, 2
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Row:
     own: float = field(default=0.0, compare=False)
     parent: int = field(default=0, compare=False)
     text: bytes = field(default=b"", compare=False)
+    gains: bool = field(default=False, compare=False)  # it came closer to acceptance
 
 
 @dataclass(frozen=True)
@@ -106,13 +107,13 @@ def _extensions(
         if distance[state] > settings.budget - t:
             continue
         log_prob = row.log_prob + z[x]
+        closer = bool(distance[state] < distance[row.state])
         if settings.algorithm == "abs":
-            closer = distance[state] < distance[row.state]
             score = row.score + (alpha * max(z) + (1.0 - alpha) * z[x] if closer else z[x])
         else:
             score = log_prob - (_to_come(state, distance, settings) if distance[state] else 0.0)
         text = row.text + settings.pieces[x] if settings.pieces else b""
-        yield Row((*row.ids, x), state, score, log_prob, z[x], number, text)
+        yield Row((*row.ids, x), state, score, log_prob, z[x], number, text, closer)
 
 
 def _to_come(state: int, distance: Any, settings: Settings) -> float:
@@ -142,15 +143,24 @@ def _floor(finished: Sequence[Row], settings: Settings) -> float:
 
 
 def _shared_out(alive: Sequence[Row], floor: float, distance: Sequence[int], settings: Settings) -> list[Row]:
-    """At most k live rows: of 8k by rank one of each kind, the r-th of those equally far off 3 ln(r) worse."""
-    pool = _ranked([], [row for row in alive if row.log_prob > floor])[: POOL * settings.beams]
+    """At most k live rows: of 8k by rank one of each kind, the r-th of those equally far off 3 ln(r) worse.
+
+    And always the best k / 8 of those that came closer to acceptance, which are looked for among all.
+    """
+    ranked = _ranked([], [row for row in alive if row.log_prob > floor])
+    reserve = max(1, settings.beams // RESERVE_SHARE) if settings.beams > 1 else 0
+    pool = ranked[: POOL * settings.beams]
+    pool += [row for row in [row for row in ranked if row.gains][: 2 * reserve] if all(row is not one for one in pool)]
     said, recent, count = set(), set(), Counter[int]()
     keyed = []
     for row in pool:
         text, last = (row.text, row.state), (row.ids[-RECENT:], row.state)
         if last not in recent and (text not in said or settings.pieces is None):
             count[distance[row.state]] += 1
-            keyed.append((row.score - GROUP_COST * math.log(count[distance[row.state]]), row))
+            kept = row.gains and reserve > 0
+            reserve -= kept
+            key = math.inf if kept else row.score - GROUP_COST * math.log(count[distance[row.state]])
+            keyed.append((key, row))
         said.add(text)
         recent.add(last)
     keyed.sort(key=lambda found: -found[0])

@@ -22,9 +22,9 @@ ORDER = {  # inside a package, a module imports only those on its left
         json_blocks json_alphabet json_machine json_values json_texts json_arrays json_keys json_objects json_scalars
         json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled codec
         unspellable phrases conflict pipeline samples explain""",
-    "decoding": """errors options ramp language_model memory packed stretch tree attention plain loading shared probe
-        model texts forced ranking beams plan moves banked step estimate constraint runs finished history search
-        sampling engine exact processor trace""",
+    "decoding": """errors options ramp language_model memory packed stretch tree attention plain loading shared
+        probe model texts forced arrays layout ranking beams plan moves banked step estimate
+        constraint runs finished history search sampling engine exact processor trace""",
     "app": """errors settings keys jobs naming matrix automata model_files spelling generation broker store sandbox
         handlers worker service svg api wiring show client demo cli main""",
 }

@@ -14,6 +14,7 @@ from app.errors import (
     BodyTooLarge,
     ClientGone,
     InternalError,
+    JobCancelled,
     RequestError,
     RequestTimeout,
     UnsupportedMediaType,
@@ -59,6 +60,10 @@ class StrictBody:
         answering = _Answering(send, name)
         try:
             await self._app(scope, receive, answering)
+        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+            if answering.started:
+                raise
+            await _answer(send, problem(JobCancelled("the service is stopping"), name))
         except Exception as error:
             log.error("request %s failed: %s", name, without_message(error))
             if answering.started:  # the server then breaks the connection off

@@ -18,7 +18,7 @@ _BELONGS: dict[str, tuple[Algorithm, ...]] = {  # the algorithms that use a fiel
     "alpha_min": ("abs",),
     "gamma": ("abs",),
     "rank_by": ("abs",),
-    "length_penalty": _SEARCHES,
+    "length_penalty": ("banked",),
     "temperature": ("sample",),
     "top_p": ("sample",),
     "seed": ("sample",),
@@ -42,7 +42,7 @@ class GenerateRequest(Strict):
     gamma: float = Field(1.0, gt=0, le=100, description="Of `abs`: how sharply the push-up grows")
     rank_by: Literal["score", "log_prob"] = Field("log_prob", description="Of `abs`: the last choice")
     length_penalty: float = Field(
-        0.0, ge=0, le=2, description="The last choice divides by the length to this power; not of `sample`"
+        0.5, ge=0, le=2, description="Of `banked`: the last choice divides by the length to this power"
     )
     temperature: float = Field(1.0, ge=0, le=100, description="Of `sample`; 0 takes the most probable token")
     top_p: float = Field(1.0, gt=0, le=1, description="Of `sample`: the nucleus")
@@ -80,7 +80,11 @@ class GenerateRequest(Strict):
 
 
 class Choice(Strict):
-    """One answer. `trace` is null unless asked for."""
+    """One answer. `trace` is null unless asked for.
+
+    `score` is the pushed sum of `abs`; of a sample the log-prob under the distribution that it was drawn from, which the
+    scores in its trace, the model's own log-probs, do not add up to.
+    """
 
     text: str
     finish_reason: str

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from app.api.generation import GenerateResponse, StepEvent, compiled_event
 from app.api.refusals import refusal
+from app.errors import JobCancelled
 from app.generation import GenerateAnswer
 from app.jobs import CompileResult, Step
 
@@ -94,21 +95,25 @@ class GenerationEvents(EventSourceResponse):
     """The answer to a client that reads along. A client that goes away takes the generation with him."""
 
     def __init__(self, generation: Generation, shape: Shape, request_id: str) -> None:
-        super().__init__(_events(generation, shape, request_id), headers=_HEADERS)
-        self._generation = generation
+        self._generation, self._request_id, self._numbers = generation, request_id, itertools.count(1)
+        super().__init__(_events(generation, shape, request_id, self._numbers), headers=_HEADERS)
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
     ) -> None:
         try:
             await super().__call__(scope, receive, send)
+        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+            last = _error_event(JobCancelled("the service is stopping"), self._request_id, self._numbers)
+            await send({"type": "http.response.body", "body": last, "more_body": False})
         finally:  # wherever the iterator was left
             await self._generation.stop()
 
 
-async def _events(generation: Generation, shape: Shape, request_id: str) -> AsyncIterator[bytes]:
+async def _events(
+    generation: Generation, shape: Shape, request_id: str, numbers: itertools.count[int]
+) -> AsyncIterator[bytes]:
     """The events as bytes: `compiled`, `step` as often as the reader keeps up, then `done` or `error`."""
-    numbers = itertools.count(1)
     while True:
         over = generation.task.done()
         for news in generation.mailbox.take():
@@ -128,8 +133,12 @@ def _last_event(generation: Generation, shape: Shape, request_id: str, numbers: 
     try:
         return _event("done", shape(generation.task.result()), numbers)
     except Exception as error:
-        body = refusal(error, request_id).body.decode()
-        return format_sse_event(data_str=body, event="error", id=str(next(numbers)))
+        return _error_event(error, request_id, numbers)
+
+
+def _error_event(error: Exception, request_id: str, numbers: itertools.count[int]) -> bytes:
+    body = refusal(error, request_id).body.decode()
+    return format_sse_event(data_str=body, event="error", id=str(next(numbers)))
 
 
 def _event(name: str, data: BaseModel, numbers: itertools.count[int]) -> bytes:

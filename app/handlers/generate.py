@@ -48,8 +48,8 @@ from decoding.errors import PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.estimate import token_prior
 from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.forced import Pieces
-from decoding.memory import free_bytes
 from decoding.language_model import LanguageModel
+from decoding.memory import free_bytes
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent

@@ -34,9 +34,9 @@ def test_the_api_loads_no_model_code() -> None:
 
 
 @contextmanager
-def listening(settings: Settings) -> Iterator[int]:
+def listening(settings: Settings, drain_s: int = 5) -> Iterator[int]:
     """A real server on a free port."""
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=5))
+    server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=drain_s))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -76,6 +76,26 @@ def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -
         connection.close()
         assert fake_handlers.stopped.wait(S_MAX)
         wait_until_ready(port)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_not_done_when_the_server_stops_is_told_so(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
+    fake_handlers.reset()
+    body = json.dumps({"prompt": "a", "constraint": {"regex": "a+"}, "stream": stream}).encode()
+    kind = f"Host: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    answers: list[bytes] = []
+    with listening(Settings(), drain_s=1) as port:
+        wait_until_ready(port)
+        request = f"POST /generate HTTP/1.1\r\n{kind}\r\n\r\n".encode() + body
+        client = threading.Thread(target=lambda: answers.append(ask(port, request)))
+        client.start()
+        assert fake_handlers.started.wait(S_MAX)
+    client.join(S_MAX)
+    assert fake_handlers.stopped.is_set()
+    assert answers[0].startswith(b"HTTP/1.1 200 " if stream else b"HTTP/1.1 503 ")
+    assert b'"code": "cancelled"' in answers[0]
+    assert (b"event: error" in answers[0] and answers[0].endswith(b"0\r\n\r\n")) == stream
 
 
 def test_a_client_that_sends_too_much_gets_to_read_why() -> None:

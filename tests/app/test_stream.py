@@ -146,7 +146,9 @@ def test_what_goes_wrong_later_is_the_last_event(served_url: str) -> None:
 
 
 def test_a_deadline_ends_a_stream(served_url: str) -> None:
-    with streaming(served_url, max_tokens=200, beams=64, timeout_s=0.3) as response:
+    long = {"min_words": 100}
+    assert httpx2.post(f"{served_url}/compile", json={"constraint": long}, timeout=S_MAX).is_success
+    with streaming(served_url, constraint=long, algorithm="abs", max_tokens=128, beams=128, timeout_s=0.5) as response:
         told = list(events(response.iter_lines()))
     assert (told[-1].name, told[-1].data["code"]) == ("error", "deadline")
 

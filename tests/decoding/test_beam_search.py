@@ -48,7 +48,7 @@ def _options(random: np.random.Generator, automaton: TokenAutomaton, algorithm: 
 def _settings(options: SearchOptions) -> Settings:
     return Settings(
         options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
-        options.length_penalty,
+        options.length_power,
     )
 
 
@@ -90,7 +90,7 @@ def _expected(
     ended = twin[-1] if options.algorithm == "abs" else [row for rows in twin for row in rows]
     finished = [row for row in ended if automaton.distance[row.state] == 0]
     return answers(
-        finished, automaton, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
+        finished, automaton, n=options.n, rank_by=options.rank_by, length_penalty=options.length_power,
         text_of=text_of,
     )
 

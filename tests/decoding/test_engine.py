@@ -234,6 +234,29 @@ def test_a_cancelled_function_that_fails_ends_his_own_generation_alone() -> None
         assert good.result() == order.alone()
 
 
+def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
+    order = _long(max_tokens=40)
+
+    class Broken(BeamSearch):
+        def feed(self) -> tuple[Tensor, Tensor]:
+            if self._columns.rows and len(self._history) == 5:
+                raise ValueError("no idea")
+            return super().feed()
+
+    model = WatchedModel()
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        model.may_step.clear()
+        good = callers.submit(_ask, engine, order)
+        _wait_for(lambda: len(model.opened) == 1)
+        broken = Broken(Constraint.prepare(order.automaton, torch.device("cpu")), order.options)
+        bad = callers.submit(engine.generate, broken, order.prompt, order.options.beams, order.options.max_tokens)
+        _wait_for(lambda: engine.generations == 2)
+        model.may_step.set()
+        with pytest.raises(ValueError, match="no idea"):
+            bad.result()
+        assert good.result() == order.alone()
+
+
 def test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served() -> None:
     model = WatchedModel()
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(3) as callers:

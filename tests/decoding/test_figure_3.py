@@ -123,7 +123,7 @@ def _pushed_logits(text: str) -> dict[str, float]:
         state = automaton.advance(state, token)
     tables = Tables.from_automaton(automaton, device)
     plan = Plan.prepare(tables, None, None, SearchOptions(max_tokens=T, beams=99, algorithm="abs", alpha_min=0.25))
-    after = step(Beams.start(state, device), log_probs[None], tables, plan, T - len(_ids(text)))
+    after = step(Beams.start(state, tables.distance), log_probs[None], tables, plan, T - len(_ids(text)))
     word, logit = next(iter(LOGITS[text].items()))
     normaliser = logit - float(log_probs[ID[word]])
     rows = zip(after.token.tolist(), after.score.tolist(), strict=True)

@@ -234,6 +234,13 @@ def test_a_nucleus_of_any_size_is_that_of_the_sorted_row(levels: int) -> None:
             assert found == wanted
 
 
+@pytest.mark.parametrize("top_p", [1 - 1e-7, 1 - 1e-8, 1 - 1e-12, 1 - 2**-53])
+def test_a_nucleus_of_nearly_everything_is_not_rounded_to_nothing(top_p: float) -> None:
+    weight = torch.tensor(np.random.default_rng(4).integers(2**30, 2**42, (200, 30)))
+    kept = nucleus(weight, top_p).sum(dim=1).double()
+    assert bool((kept >= weight.sum(dim=1).double() * (top_p - 1e-15)).all())
+
+
 def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=6)
     constraint = Constraint.prepare(automaton, CPU)

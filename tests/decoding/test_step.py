@@ -9,20 +9,22 @@ import pytest
 import torch
 from torch import Tensor
 
-import decoding.ranking
-import decoding.step
 from compiler.token_automaton import TokenAutomaton, from_table
+from decoding.arrays import count_up, like
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.options import SearchOptions
 from decoding.plan import Plan
-from decoding.ranking import _top_by_numpy, _top_in_place, place_in_group, repeats, top_in_order
+from decoding.ranking import place_in_group, repeats, top, top_in_order
+from decoding.runs import Hypothesis, StepEvent
+from decoding.search import generate
 from decoding.step import forced_step, step
 from decoding.texts import Texts
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import CPU, MODELS, Case, differences
 
 ALGORITHMS = ("abs", "banked")
+ARRAYS = ("numpy", "torch")
 CASES = {"table": 25, "factored": 20, "wide": 3}
 
 
@@ -35,12 +37,25 @@ def test_every_beam_equals_that_of_the_slow_twin_to_the_last_bit(algorithm: str,
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_way_of_an_accelerator_finds_the_same_beams(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding.step, "top", _top_in_place)
-    monkeypatch.setattr(decoding.ranking, "_top_by_numpy", _top_in_place)
+def test_the_way_of_an_accelerator_finds_the_same_beams(algorithm: str) -> None:
     for kind in MODELS:
         for seed in range(8):
-            assert differences(Case("factored", kind, algorithm, seed)) == []
+            assert differences(Case("factored", kind, algorithm, seed), like_an_accelerator=True) == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_whole_search_comes_to_the_same_answers_in_either_library(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = [Case("factored", kind, algorithm, seed) for kind in MODELS for seed in range(6)]
+
+    def searched(case: Case) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
+        events: list[StepEvent] = []
+        return generate(case.model, (), case.automaton, case.options, on_step=events.append), events
+
+    by_numpy = [searched(case) for case in cases]
+    monkeypatch.setattr(Tables, "for_search", lambda tables: tables)
+    assert [searched(case) for case in cases] == by_numpy
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -61,17 +76,16 @@ def test_the_cases_have_twins_dictated_tokens_ties_and_finished_rows_in_them(alg
 def test_the_choice_is_that_of_a_full_sort_whatever_the_ties() -> None:
     for seed in range(300):
         random = np.random.default_rng(seed)
-        size = int(random.integers(1, 60))
+        size = int(random.integers(1, 60)) * (1 + seed % 9)
         keys = [random.integers(0, 1 + seed % 4, size).astype(float) for _ in range(3)]
         keys[0][random.random(size) < 0.3] = -np.inf
         order = random.permutation(size)
-        count = int(random.integers(1, size + 1))
+        count = int(random.integers(1, size // (1 + seed % 9) + 1))
         expected = sorted(range(size), key=lambda place, k=keys, o=order: ([-key[place] for key in k], o[place]))
-        tensors = [torch.tensor(key) for key in keys]
-        number = torch.tensor(order).__getitem__
-        assert top_in_order(tensors, number, count).tolist() == expected[:count]
-        for choose in (_top_by_numpy, _top_in_place):
-            assert sorted(choose(tensors, number, count).tolist()) == sorted(expected[:count])
+        for kind in (np.array, torch.tensor):
+            rank = kind(order).__getitem__
+            assert top_in_order([kind(key) for key in keys], rank, count).tolist() == expected[:count]
+            assert sorted(top([kind(key) for key in keys], rank, count).tolist()) == sorted(expected[:count])
 
 
 def test_repeats_and_places_in_groups_are_those_of_a_plain_loop() -> None:
@@ -80,13 +94,14 @@ def test_repeats_and_places_in_groups_are_those_of_a_plain_loop() -> None:
         size = int(random.integers(1, 40))
         one, other = (random.integers(0, 4, size) for _ in range(2))
         pairs = list(zip(one.tolist(), other.tolist(), strict=True))
-        assert repeats(torch.tensor(one), torch.tensor(other)).tolist() == [
-            pair in pairs[:place] for place, pair in enumerate(pairs)
-        ]
         group = one.tolist()
-        assert place_in_group(torch.tensor(one)).tolist() == [
-            group[:place].count(number) for place, number in enumerate(group)
-        ]
+        for kind in (np.array, torch.tensor):
+            assert repeats(kind(one), kind(other)).tolist() == [
+                pair in pairs[:place] for place, pair in enumerate(pairs)
+            ]
+            assert place_in_group(kind(one)).tolist() == [
+                group[:place].count(number) for place, number in enumerate(group)
+            ]
 
 
 @pytest.mark.parametrize("maker", [random_table, random_factored])
@@ -120,10 +135,14 @@ def test_every_id_has_one_place_in_a_chunk_of_its_class_and_the_best_of_each_chu
         assert tables.token_chunk[real].tolist() == [chunk] * len(real)
     log_probs = torch.tensor(random.normal(size=(3, size)), dtype=torch.float32)
     assert torch.equal(tables.best_of_chunks(log_probs), log_probs[:, tables.chunk_id].amax(dim=2))
+    assert np.array_equal(tables.for_search().best_of_chunks(log_probs), tables.best_of_chunks(log_probs))
 
 
-def _plan(automaton: TokenAutomaton, algorithm: str, beams: int, texts: Texts | None = None) -> tuple[Tables, Plan]:
+def _plan(
+    automaton: TokenAutomaton, algorithm: str, beams: int, texts: Texts | None = None, *, arrays: str = "torch"
+) -> tuple[Tables, Plan]:
     tables = Tables.from_automaton(automaton, CPU)
+    tables = tables.for_search() if arrays == "numpy" else tables
     return tables, Plan.prepare(tables, texts, None, SearchOptions(max_tokens=9, beams=beams, algorithm=algorithm))
 
 
@@ -136,7 +155,7 @@ def _grown(texts: Texts | None, first: Sequence[float], *later: Tensor, beams: i
     """The live rows of a "banked" search over all texts, after one step for each argument."""
     automaton = _anything(len(first))
     tables, plan = _plan(automaton, "banked", beams, texts)
-    beam, ids = Beams.start(automaton.start, CPU), [()]
+    beam, ids = Beams.start(automaton.start, tables.distance), [()]
     for number, log_probs in enumerate([torch.tensor([first]), *later]):
         after = step(beam, log_probs, tables, plan, 9 - number)
         beam = after.select(((after.score != DEAD_SCORE) & (tables.distance[after.state] != 0)).nonzero()[:, 0])
@@ -163,12 +182,14 @@ def test_of_rows_that_end_in_the_same_two_tokens_only_the_more_probable_is_kept(
     assert (1, 2, 2) not in kept
 
 
-def test_live_rows_at_or_below_the_floor_are_dropped_and_those_that_finish_are_told() -> None:
+@pytest.mark.parametrize("arrays", ARRAYS)
+def test_live_rows_at_or_below_the_floor_are_dropped_and_those_that_finish_are_told(arrays: str) -> None:
     automaton = _anything(4)
-    tables, plan = _plan(automaton, "banked", 3)
+    tables, plan = _plan(automaton, "banked", 3, arrays=arrays)
     log_probs = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
-    after = step(Beams.start(automaton.start, CPU), log_probs, tables, plan, 9, floor=-2.0)
-    kept = after.select((after.score != DEAD_SCORE).nonzero()[:, 0])
+    after = step(Beams.start(automaton.start, tables.distance), log_probs, tables, plan, 9, floor=-2.0)
+    kept = after.select(count_up(after.score, 2))
+    assert (after.score != DEAD_SCORE).tolist() == [True, True, *[False] * (len(after.score) - 2)]
     assert kept.token.tolist() == [0, 3]  # 3 is EOS
     assert tables.distance[kept.state].tolist() == [1, 0]
     assert kept.log_prob.tolist() == [-1.0, -4.0]
@@ -180,7 +201,7 @@ def test_a_stretch_taken_at_once_comes_to_the_same_beam_as_the_step_that_may_tak
         random = np.random.default_rng(seed)
         automaton = random_table(random)
         tables, plan = _plan(automaton, algorithm, 5)
-        beam, budget = Beams.start(automaton.start, CPU), 9 + automaton.min_tokens
+        beam, budget = Beams.start(automaton.start, tables.distance), 9 + automaton.min_tokens
         plan = Plan.prepare(tables, None, None, SearchOptions(max_tokens=budget, beams=5, algorithm=algorithm))
         size = automaton.vocabulary_size
         beam = step(beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), tables, plan, budget)
@@ -201,37 +222,39 @@ def test_a_stretch_taken_at_once_comes_to_the_same_beam_as_the_step_that_may_tak
 def test_a_finished_row_comes_before_a_live_one_that_ties_with_it_in_everything() -> None:
     automaton = _anything(3)
     tables, plan = _plan(automaton, "abs", 2)
-    beam = step(Beams.start(automaton.start, CPU), torch.tensor([[-1.0, -9.0, -1.0]]), tables, plan, 2)
+    beam = step(Beams.start(automaton.start, tables.distance), torch.tensor([[-1.0, -9.0, -1.0]]), tables, plan, 2)
     assert beam.token.tolist() == [0, 2]  # 2 is EOS
     after = step(beam, torch.tensor([[-9.0, -9.0, 0.0]]), tables, plan, 1)
     assert after.score.tolist() == [-1.0, -1.0]
     assert after.parent.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("arrays", ARRAYS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_where_the_model_gives_no_number_every_score_says_so(bad: float, algorithm: str) -> None:
+def test_where_the_model_gives_no_number_every_score_says_so(bad: float, algorithm: str, arrays: str) -> None:
     automaton = _anything(5)
-    tables, plan = _plan(automaton, algorithm, 3)
+    tables, plan = _plan(automaton, algorithm, 3, arrays=arrays)
     log_probs = torch.full((1, 5), -1.0)
     log_probs[0, 2 if bad != float("-inf") else slice(None)] = bad
-    after = step(Beams.start(automaton.start, CPU), log_probs, tables, plan, 9)
+    start = Beams.start(automaton.start, tables.distance)
+    after = step(start, log_probs, tables, plan, 9)
     assert len(after.score) > 0
-    assert after.score.isnan().all()
-    told = forced_step(
-        Beams.start(automaton.start, CPU), torch.tensor([0]), log_probs[:, 0], log_probs.amax(dim=1), tables, plan, 9
-    )
-    assert told.score.isnan().all()
+    assert np.isnan(np.asarray(after.score)).all()
+    token, own, peak = (like(tables.distance, one) for one in (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1)))
+    told = forced_step(start, token, own, peak, tables, plan, 9)
+    assert np.isnan(np.asarray(told.score)).all()
 
 
+@pytest.mark.parametrize("arrays", ARRAYS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_where_no_row_may_go_on_in_time_no_row_is_alive(algorithm: str) -> None:
+def test_where_no_row_may_go_on_in_time_no_row_is_alive(algorithm: str, arrays: str) -> None:
     automaton = _anything(5)
-    tables, plan = _plan(automaton, algorithm, 3)
-    start, log_probs = Beams.start(automaton.start, CPU), torch.full((1, 5), -1.0)
+    tables, plan = _plan(automaton, algorithm, 3, arrays=arrays)
+    start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0)
     after = step(start, log_probs, tables, plan, 1)
     assert after.token[after.score != DEAD_SCORE].tolist() == [4]
-    nothing = step(start, log_probs, tables, plan, 1, torch.tensor([2]))
+    nothing = step(start, log_probs, tables, plan, 1, like(tables.distance, torch.tensor([2])))
     assert (nothing.score == DEAD_SCORE).all()
-    anything = step(start, log_probs, tables, plan, 2, torch.tensor([FREE]))
-    assert torch.equal(anything.token, step(start, log_probs, tables, plan, 2).token)
+    anything = step(start, log_probs, tables, plan, 2, like(tables.distance, torch.tensor([FREE])))
+    assert anything.token.tolist() == step(start, log_probs, tables, plan, 2).token.tolist()

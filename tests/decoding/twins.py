@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from compiler.token_automaton import TokenAutomaton
+from decoding.arrays import count_up, like
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.options import SearchOptions
@@ -81,18 +82,22 @@ class Case:
             ),
         )
 
-    def fast(self) -> list[list[Row]]:
-        """The beams after each step; where all live rows are dictated, by `forced_step` if the dice say so."""
+    def fast(self, *, like_an_accelerator: bool = False) -> list[list[Row]]:
+        """The beams after each step; where all live rows are dictated, by `forced_step` if the dice say so.
+
+        like_an_accelerator  in torch's arrays, in shapes that depend on no data
+        """
         options, eos_ids, distance = self.options, self.automaton.eos_ids, self.automaton.distance
         tables = Tables.from_automaton(self.automaton, CPU)
+        tables = tables if like_an_accelerator else tables.for_search()
         texts = Texts.of(self.pieces, eos_ids, CPU) if self.pieces else None
         estimate = None if self.estimate is None else torch.from_numpy(self.estimate)
         plan = Plan.prepare(tables, texts, estimate, options)
-        beams, ids = Beams.start(self.automaton.start, CPU), [()]
+        beams, ids = Beams.start(self.automaton.start, tables.distance), [()]
         history: list[list[Row]] = []
         sums: list[float] = []  # of what has finished, over length ** length_penalty
         for budget_before in range(options.max_tokens, 0, -1):
-            live = np.flatnonzero(distance[beams.state.numpy()]).tolist()
+            live = np.flatnonzero(distance[np.asarray(beams.state)]).tolist()
             if not live:
                 break
             floor = float("-inf")
@@ -101,7 +106,7 @@ class Case:
             beams = self._step(beams, [ids[row] for row in live], live, tables, plan, budget_before, floor)
             kept = beams.score != DEAD_SCORE
             assert kept.tolist() == sorted(kept.tolist(), reverse=True)  # the dead ones are last
-            beams = beams.select(torch.arange(int(kept.sum())))
+            beams = beams.select(count_up(kept, int(kept.sum())))
             columns = (beams.parent, beams.token, beams.state, beams.score, beams.log_prob)
             rows = list(zip(*(column.tolist() for column in columns), strict=True))
             ids = [ids[parent] + ((token,) if parent in live else ()) for parent, token, *_ in rows]
@@ -110,7 +115,7 @@ class Case:
                 alive = [number for number, row in enumerate(rows) if distance[row[2]] != 0]
                 ended = history[-1][len(alive) :]
                 sums += [row.log_prob / len(row.ids) ** options.length_penalty for row in ended]
-                beams, ids = beams.select(torch.tensor(alive, dtype=torch.int64)), ids[: len(alive)]
+                beams, ids = beams.select(count_up(kept, len(alive))), ids[: len(alive)]
                 assert alive == list(range(len(alive))) and len(alive) <= options.beams
         return history
 
@@ -120,19 +125,21 @@ class Case:
     ) -> Beams:
         only = [self.dictated(state, budget_before - 1) for state in beams.state[live].tolist()]
         allowed = torch.tensor([FREE if token is None else token for token in only], dtype=torch.int64)
+        allowed = like(tables.distance, allowed)
         log_probs = torch.stack([self.model.log_probs(prefix) for prefix in prefixes])
         if None in only or self.random.random() < 0.3:
             free = None if all(token is None for token in only) else allowed
             return step(beams, log_probs, tables, plan, budget_before, free, floor)
-        own = log_probs.gather(1, allowed[:, None])[:, 0]
-        return forced_step(beams, allowed, own, log_probs.amax(dim=1), tables, plan, budget_before, floor)
+        own = like(tables.distance, log_probs)[count_up(allowed, len(allowed)), allowed]
+        peak = like(tables.distance, log_probs.amax(dim=1))
+        return forced_step(beams, allowed, own, peak, tables, plan, budget_before, floor)
 
 
-def differences(case: Case) -> list[str]:
+def differences(case: Case, *, like_an_accelerator: bool = False) -> list[str]:
     """What the fast search does otherwise than the slow one: nothing, by right."""
     eos_ids = case.automaton.eos_ids
     found = []
-    slow, fast = case.slow(), case.fast()
+    slow, fast = case.slow(), case.fast(like_an_accelerator=like_an_accelerator)
     for number, (expected, rows) in enumerate(zip(slow, fast, strict=False), start=1):
         want = [(_cut(row.ids, eos_ids), row.state, row.score, row.log_prob) for row in expected]
         have = [(row.ids, row.state, row.score, row.log_prob) for row in rows]

@@ -1,0 +1,142 @@
+"""Small random models of the library's architectures: those that are read the shared way, and those that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    JambaConfig,
+    JambaForCausalLM,
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+V = 61
+GROUPED = {
+    "vocab_size": V,
+    "hidden_size": 24,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "eos_token_id": 60,
+    "bos_token_id": 0,
+}
+ENDS = {"vocab_size": V, "bos_token_id": 0, "eos_token_id": 60}
+
+
+def gpt2_of(**changes: object) -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2}
+    return GPT2LMHeadModel(GPT2Config(**{**sizes, **ENDS, **changes})).eval()
+
+
+def made(kind: Callable[[Any], PreTrainedModel], config: object) -> PreTrainedModel:
+    torch.manual_seed(1)
+    return kind(config).eval()
+
+
+def neox_of(width: int, inner: int) -> PreTrainedModel:
+    sizes = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return made(GPTNeoXForCausalLM, GPTNeoXConfig(**ENDS, **sizes))
+
+
+def windowed(length: int | None) -> PreTrainedModel:
+    return made(MistralForCausalLM, MistralConfig(**GROUPED, sliding_window=length))
+
+
+SHARED: dict[str, Callable[[], PreTrainedModel]] = {
+    "gpt2": gpt2_of,
+    "gpt2, scaled by layer": lambda: gpt2_of(scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False),
+    "llama, grouped keys": lambda: made(LlamaForCausalLM, LlamaConfig(**GROUPED)),
+    "llama, one key for all": lambda: made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "num_key_value_heads": 1})),
+    "llama, large": lambda: made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "hidden_size": 256})),
+    "mistral, no window": lambda: windowed(None),
+    "qwen3, normed keys": lambda: made(Qwen3ForCausalLM, Qwen3Config(**GROUPED, head_dim=10)),
+    "cohere, scaled logits": lambda: made(CohereForCausalLM, CohereConfig(**GROUPED)),
+    "neox": lambda: made(
+        GPTNeoXForCausalLM,
+        GPTNeoXConfig(**ENDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32),
+    ),
+    "opt": lambda: made(
+        OPTForCausalLM,
+        OPTConfig(
+            **ENDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, ffn_dim=32, word_embed_proj_dim=24
+        ),
+    ),
+    "mixtral, experts": lambda: made(MixtralForCausalLM, MixtralConfig(**GROUPED, num_local_experts=3)),
+}
+ROPE_BY_LENGTH = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
+    "mistral, a window of 5": (lambda: windowed(5), "does not see all"),
+    "mistral, a long window": (lambda: windowed(4096), "does not see all"),
+    "gemma3, windows in some layers": (
+        lambda: made(
+            Gemma3ForCausalLM,
+            Gemma3TextConfig(
+                **GROUPED,
+                head_dim=8,
+                sliding_window=4,
+                layer_types=["full_attention", "sliding_attention"],
+                pad_token_id=0,
+            ),
+        ),
+        "does not see all",
+    ),
+    "llama, positions by length": (
+        lambda: made(LlamaForCausalLM, LlamaConfig(**GROUPED, rope_parameters=ROPE_BY_LENGTH)),
+        "longest row",
+    ),
+    "bloom, biases by distance": (
+        lambda: made(BloomForCausalLM, BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2)),
+        "cannot be exchanged",
+    ),
+    "lfm2, convolutions": (
+        lambda: made(Lfm2ForCausalLM, Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
+        "more than keys",
+    ),
+    "jamba, states": (
+        lambda: made(
+            JambaForCausalLM,
+            JambaConfig(
+                **GROUPED,
+                pad_token_id=0,
+                attn_layer_period=2,
+                attn_layer_offset=1,
+                num_experts=1,
+                mamba_dt_rank=4,
+                initializer_range=0.3,
+            ),
+        ),
+        "cannot be exchanged",
+    ),
+    "gpt2 with eager attention": (lambda: gpt2_of(attn_implementation="eager"), "cannot be exchanged"),
+}
+ODD: dict[str, Callable[[], PreTrainedModel]] = {  # what the processor takes at a time does not divide their rows
+    "llama, 37": lambda: made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "intermediate_size": 37})),
+    "neox, 530": lambda: neox_of(200, 530),
+}
