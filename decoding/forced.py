@@ -51,21 +51,26 @@ class Forced:
 
     def __init__(self, automaton: TokenAutomaton, pieces: Pieces) -> None:
         self._automaton, self._pieces = automaton, pieces
-        self._token = np.full(automaton.states, _UNKNOWN, dtype=np.int64)
-        self._after = np.zeros(automaton.states, dtype=np.int64)
+        self._token = np.full(automaton.states, _UNKNOWN, dtype=np.int32)
+        self._after = np.zeros(automaton.states, dtype=np.int32)
         starts = np.zeros((automaton.classes, _END + 1), dtype=bool)
         starts[automaton.token_class, pieces.first_byte] = True
         self._starts = starts  # bool [C, 258]: with which bytes the tokens of a class begin
+
+    @property
+    def nbytes(self) -> int:
+        """Of what is kept for each state, on the host."""
+        return int(self._token.nbytes + self._after.nbytes)
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
         """For each state int64 [N] the token it dictates, FREE where there is none or it could not finish in time.
 
         budget_after  the tokens left once this one is written
         """
-        found = self._token[states]
+        found = self._token[states].astype(np.int64)
         for state in set(states[found == _UNKNOWN].tolist()):
             self._learn(state)
-            found = self._token[states]
+            found = self._token[states].astype(np.int64)
         late = self._automaton.distance[self._after[states]] > budget_after
         return np.where(late, FREE, found)
 
@@ -75,7 +80,7 @@ class Forced:
 
     def after(self, states: NDArray[np.int64]) -> NDArray[np.int64]:
         """The states after the tokens that these dictate, int64 [N]; only for states that dictate one."""
-        return self._after[states]
+        return self._after[states].astype(np.int64)
 
     def _learn(self, state: int) -> None:
         token = self._dictated(state)

@@ -190,11 +190,12 @@ def _with_reserve(pool: Beams, moves: Moves, leader: Array, beams: Beams, tables
     """The pool, and after it the best candidates that come closer to acceptance, as far as they are not in it.
 
     The pool holds the best of all, so what is not in it ranks behind all that is; and where it holds as many of these
-    as are wanted, there are none to look for, which is nearly always so. DEAD_SCORE on those that are in it already.
+    as are wanted, which is nearly always so, there are none to look for (an accelerator looks all the same: to ask it
+    would be to wait for it). DEAD_SCORE on those that are in the pool already.
     """
     xp, wanted = library(leader), 2 * plan.reserve
     gaining = _gains(pool, beams, tables) & (pool.score != DEAD_SCORE)
-    if isinstance(gaining, np.ndarray) and np.count_nonzero(gaining) >= wanted:  # elsewhere it would have to be waited for
+    if isinstance(gaining, np.ndarray) and np.count_nonzero(gaining) >= wanted:
         return pool
     before = take(tables.distance, moves.rows.state)
     closer = take(tables.distance, moves.successor) < before[:, None]

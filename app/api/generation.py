@@ -82,8 +82,8 @@ class GenerateRequest(Strict):
 class Choice(Strict):
     """One answer. `trace` is null unless asked for.
 
-    `score` is the pushed sum of `abs`; of a sample the log-prob under the distribution that it was drawn from, which the
-    scores in its trace, the model's own log-probs, do not add up to.
+    `score` is the pushed sum of `abs`; of a sample the log-prob under the distribution that it was drawn from, to
+    which the scores in its trace, the model's own log-probs, do not add up.
     """
 
     text: str
