@@ -118,25 +118,31 @@ def _split(beams: Beams, tables: Tables, live: int) -> tuple[Array, Array]:
     return order[:live], order[live:]
 
 
-def _best_chunks(moves: Moves, leader: Array, tables: Tables, count: int) -> tuple[Array, Array]:
-    """Position among the live rows, and chunk, of the chunks with the best leaders: int64 [N], int64 [N]."""
-    xp, chunks, beam_rows = library(leader), leader.shape[1], len(moves.number)
-    column = tables.chunk_class
+def _best_chunks(
+    moves: Moves, leader: Array, tables: Tables, count: int, chunks: Array | None = None
+) -> tuple[Array, Array]:
+    """Position among the live rows, and chunk, of the chunks with the best leaders: int64 [N], int64 [N].
+
+    leader  float32 [R, M]  of all chunks, or of `chunks` alone, int64 [M], where only these are looked at
+    """
+    xp, width, beam_rows = library(leader), leader.shape[1], len(moves.number)
+    chunk = count_up(tables.chunk_class, width) if chunks is None else chunks
+    column = tables.chunk_class if chunks is None else take(tables.chunk_class, chunks)
     own = floored(leader)  # [R, M]
     push = take_columns(moves.push, column)  # [R, M]
     keep = None if moves.keep is None else take_columns(moves.keep, column)
     if len(tables.eos_ids) > 1:
-        elsewhere = count_up(column, chunks) != take(tables.token_chunk, moves.best_eos)[:, None]
+        elsewhere = chunk != take(tables.token_chunk, moves.best_eos)[:, None]
         push = xp.where((column == tables.eos_class) & elsewhere, DEAD_SCORE, push)
     if moves.only is not None:
         token = moves.only.clip(min=0)  # [R]
         forced = (moves.only != FREE)[:, None]
-        here = count_up(column, chunks) == take(tables.token_chunk, token)[:, None]  # [R, M]
+        here = chunk == take(tables.token_chunk, token)[:, None]  # [R, M]
         push = xp.where(forced & ~here, DEAD_SCORE, push)
         own = xp.where(forced, floored(moves.log_probs_of(token))[:, None], own)
 
     def by_id_and_row(place: Array) -> Array:
-        line, ids = place // chunks, tables.chunk_id[place % chunks]  # [n], [n, W]
+        line, ids = place // width, tables.chunk_id[take(chunk, place % width)]  # [n], [n, W]
         first = floored(moves.log_probs_of(ids, line[:, None])).argmax(1)  # of equals, hence the lowest id
         leading = take(ids, count_up(ids, len(ids)) * ids.shape[1] + first)
         if moves.only is not None:
@@ -145,7 +151,7 @@ def _best_chunks(moves: Moves, leader: Array, tables: Tables, count: int) -> tup
 
     keys = [key.reshape(-1) for key in moves.keys(own, slice(None), push, keep)]
     best = top(keys, by_id_and_row, min(count, len(keys[0])))
-    return best // chunks, best % chunks
+    return best // width, take(chunk, best % width)
 
 
 def _best_tokens(
@@ -200,7 +206,11 @@ def _with_reserve(pool: Beams, moves: Moves, leader: Array, beams: Beams, tables
     before = take(tables.distance, moves.rows.state)
     closer = take(tables.distance, moves.successor) < before[:, None]
     moves = replace(moves, push=xp.where(closer, moves.push, DEAD_SCORE))
-    row, chunk = _best_chunks(moves, leader, tables, wanted)
+    some = None
+    if isinstance(closer, np.ndarray):  # on an accelerator all chunks are looked at, in shapes that depend on no data
+        some = np.flatnonzero(take(np.any(closer, axis=0), tables.chunk_class))
+        leader = leader[:, some]
+    row, chunk = _best_chunks(moves, leader, tables, wanted, some)
     found = _best_tokens(moves, row, chunk, tables, wanted, None)
     size = len(tables.token_class)
     known = xp.isin(found.parent * size + found.token, pool.parent * size + pool.token)
