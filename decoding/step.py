@@ -209,6 +209,8 @@ def _with_reserve(pool: Beams, moves: Moves, leader: Array, beams: Beams, tables
     some = None
     if isinstance(closer, np.ndarray):  # on an accelerator all chunks are looked at, in shapes that depend on no data
         some = np.flatnonzero(take(np.any(closer, axis=0), tables.chunk_class))
+        if not len(some):
+            return pool
         leader = leader[:, some]
     row, chunk = _best_chunks(moves, leader, tables, wanted, some)
     found = _best_tokens(moves, row, chunk, tables, wanted, None)
