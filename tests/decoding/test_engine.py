@@ -117,6 +117,7 @@ def test_generations_join_and_leave_between_two_passes() -> None:
         first = callers.submit(_ask, engine, _long(max_tokens=20))
         _wait_for(lambda: len(model.opened) == 1)
         second = callers.submit(_ask, engine, _long(max_tokens=6))
+        _wait_for(lambda: engine.generations == 2)
         model.may_step.set()
         assert first.result() == _long(max_tokens=20).alone()
         assert second.result() == _long(max_tokens=6).alone()
@@ -130,7 +131,10 @@ def test_no_more_are_admitted_than_the_memory_holds_and_all_are_served_in_turn()
     model = WatchedModel()
     each = model.bytes_for(1, 3, 8)
     with Engine(model, 2 * each + each // 2) as engine, ThreadPoolExecutor(7) as callers:
+        model.may_step.clear()
         answers = [callers.submit(_ask, engine, order) for _ in range(7)]
+        _wait_for(lambda: engine.generations == 7)
+        model.may_step.set()
         assert all(answer.result() == order.alone() for answer in answers)
     assert max(map(len, model.crowds)) == 2
 
