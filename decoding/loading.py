@@ -14,6 +14,8 @@ from transformers.utils import logging
 from decoding.errors import ModelUnavailable
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
 
 def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
@@ -56,12 +58,39 @@ def eos_ids_of(model: PreTrainedModel) -> tuple[int, ...]:
 
 
 def context_length_of(config: Any) -> int | None:
-    """The longest input in tokens, by whichever name the architecture gives it."""
-    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
-        length = getattr(config, name, None)
-        if isinstance(length, int) and length > 0:
-            return length
-    return None
+    """The longest input in tokens, by whichever name the architecture gives it.
+
+    Where positions turn otherwise once a text is longer than what the model was first trained on, it ends there: what
+    is kept of the tokens before would no longer be what one pass over the whole text computes.
+    """
+    lengths = [getattr(config, name, None) for name in _LENGTHS]
+    longest = next((length for length in lengths if isinstance(length, int) and length > 0), None)
+    original = _original_length(config)
+    return longest if original is None else min(original, longest or original)
+
+
+def rope_types(parameters: Any) -> Iterator[str]:
+    """The kinds of rotary positions named, at whatever depth: one for all layers, or one for each kind of layer."""
+    if isinstance(parameters, dict):
+        yield from (str(parameters[name]) for name in ("rope_type", "type") if name in parameters)
+        for inner in parameters.values():
+            yield from rope_types(inner)
+
+
+def _original_length(config: Any) -> int | None:
+    """The length past which rotary positions change for all tokens, None where there is none."""
+    parameters = getattr(config, "rope_parameters", None)
+    if not ROPE_BY_LENGTH & set(rope_types(parameters)):
+        return None
+    named = (getattr(config, "original_max_position_embeddings", None), *_originals(parameters))
+    return min((length for length in named if isinstance(length, int) and length > 0), default=None)
+
+
+def _originals(parameters: Any) -> Iterator[object]:
+    if isinstance(parameters, dict):
+        yield parameters.get("original_max_position_embeddings")
+        for inner in parameters.values():
+            yield from _originals(inner)
 
 
 @contextlib.contextmanager

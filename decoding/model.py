@@ -54,10 +54,11 @@ class HuggingFaceModel:
     def load(cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto") -> HuggingFaceModel:
         """Loads a model; see `loading.load_model` for the arguments.
 
-        Raises ModelUnavailable where it cannot be loaded, names no token that ends a text, or keeps no cache.
+        Raises ModelUnavailable where it cannot be loaded, names no token that ends a text, keeps no cache, or none
+        whose rows can be reordered.
         """
         adapter = cls(load_model(path_or_name, device, dtype))
-        adapter.score(adapter.eos_ids[:1], adapter.eos_ids[:1])  # a model without a cache fails here, not in a request
+        adapter._plain.try_out(adapter.eos_ids[0])
         return adapter
 
     @property

@@ -59,6 +59,17 @@ class PlainReader:
         passing = activation_bytes(self._model, max(prompt_tokens, fed))
         return held + masks + passing + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
 
+    def try_out(self, token: int) -> None:
+        """Raise ModelUnavailable where a search would fail: a model says so when it is loaded, not in a request."""
+        session, _ = self.prefill([token])
+        try:
+            for parents in ((0, 0), (1, 0, 1)):
+                rows = torch.tensor(parents, device=self._model.device)
+                self.step([Feed(session, rows, torch.full_like(rows, token)[:, None])])
+        except Exception as error:  # whatever a foreign cache raises
+            name = self._model.name_or_path
+            raise ModelUnavailable(f"the rows that the model {name!r} keeps cannot be reordered: {error}") from error
+
     @property
     def _scores_written(self) -> int:
         """How many tables of tokens by tokens a pass writes out: the mask, and with eager attention the heads'."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +11,10 @@ from transformers.cache_utils import DynamicLayer
 
 from decoding.attention import SHARED_PREFIX, SHARED_PREFIX_CHECKED, NotShareable
 from decoding.language_model import Feed
+from decoding.loading import ROPE_BY_LENGTH, rope_types
 from decoding.plain import PlainReader
 from decoding.shared import SharedReader
 
-_ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
 _OFF_HALVED = 0.125  # of the spread of log-probs: rounding costs some 0.03 of it, a model read wrongly all of it
 _PROMPT_TOKENS = 6
 _STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a row
@@ -49,16 +47,8 @@ def _require_plain_softmax(model: PreTrainedModel) -> None:
         raise NotShareable("its attention cannot be exchanged")
     if "logits_to_keep" not in inspect.signature(model.forward).parameters:
         raise NotShareable("it gives the log-probs of all tokens or none")
-    if kinds := _ROPE_BY_LENGTH & set(_rope_types(getattr(config, "rope_parameters", None))):
+    if kinds := ROPE_BY_LENGTH & set(rope_types(getattr(config, "rope_parameters", None))):
         raise NotShareable(f"its positions are stretched by the longest row ({', '.join(kinds)})")
-
-
-def _rope_types(parameters: Any) -> Iterator[str]:
-    """The kinds of rotary positions named, at whatever depth: one for all layers, or one for each kind of layer."""
-    if isinstance(parameters, dict):
-        yield from (str(parameters[name]) for name in ("rope_type", "type") if name in parameters)
-        for inner in parameters.values():
-            yield from _rope_types(inner)
 
 
 def _require_plain_memory(model: PreTrainedModel, plain: PlainReader) -> None:

@@ -10,11 +10,14 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
+    DynamicCache,
     GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
     MambaConfig,
     MambaForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedModel,
 )
 
@@ -80,6 +83,36 @@ def test_a_model_that_keeps_no_rows_that_can_be_reordered_is_refused(tmp_path: P
     MambaForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ModelUnavailable, match="reordered"):
         HuggingFaceModel.load(str(tmp_path))
+
+
+def test_a_model_whose_rows_fail_to_be_reordered_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(cache: object, rows: torch.Tensor) -> None:
+        raise IndexError("out of range")
+
+    _gpt2().save_pretrained(tmp_path)
+    monkeypatch.setattr(DynamicCache, "reorder_cache", fails)
+    with pytest.raises(ModelUnavailable, match="reordered: out of range"):
+        HuggingFaceModel.load(str(tmp_path))
+
+
+def test_positions_that_change_past_a_length_end_the_context_there() -> None:
+    config = Phi3Config(
+        vocab_size=61, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, eos_token_id=60, pad_token_id=0, max_position_embeddings=128,
+        original_max_position_embeddings=32, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 6, "long_factor": [2.0] * 6,
+            "original_max_position_embeddings": 32, "factor": 4.0,
+        },
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = Phi3ForCausalLM(config).eval()
+    adapter = HuggingFaceModel(model)
+    assert adapter.context_length == 32
+    ids = list(range(1, 33))
+    with torch.inference_mode():
+        whole = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+    expected = whole[15:31].gather(1, torch.tensor(ids[16:])[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(adapter.score(ids[:16], ids[16:]).log_probs), expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("wrong", [{"device": "abacus"}, {"dtype": "int8"}])
