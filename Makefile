@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve check test reference bench fuzz lock clean
+.PHONY: help setup demo serve up check test image-check chaos reference bench load fuzz lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 N ?= 2000
-EXTRAS := compile,inference,dev
+EXTRAS := compile,inference,redis,up,otel,dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -21,8 +21,12 @@ help:
 	@echo "make check   lint and types"
 	@echo "make test    check, then all tests"
 	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
-	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance"
+	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance, guidance"
 	@echo "make bench   the benchmarks, which write benchmarks/RESULTS.md"
+	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
+	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
+	@echo "make image-check  the Dockerfile's steps in an empty environment (minutes)"
+	@echo "make chaos   500 requests while workers are killed every second"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
 
 setup: $(INSTALLED)
@@ -46,6 +50,9 @@ PORT ?= 8000
 serve: $(INSTALLED)
 	$(BIN)/abs serve --host $(HOST) --port $(PORT)
 
+up: $(INSTALLED)
+	$(BIN)/abs up --host $(HOST) --port $(PORT)
+
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -61,6 +68,8 @@ fuzz: $(INSTALLED)
 reference: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),reference]' --constraint constraints.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
+	test -x .cache/guidance/bin/python || $(PYTHON) -m venv .cache/guidance
+	.cache/guidance/bin/python -m pip install --quiet --requirement benchmarks/requirements-guidance.txt
 
 bench: reference
 	$(BIN)/python -m benchmarks.compile
@@ -70,6 +79,16 @@ bench: reference
 	$(BIN)/python -m benchmarks.batch
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.search_quality
+
+# The service's processes and server under 200 clients for five minutes.
+load: $(INSTALLED)
+	$(BIN)/python -m benchmarks.load
+
+image-check: $(INSTALLED)
+	$(BIN)/python -m tests.image
+
+chaos: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos
 
 lock:
 	rm -rf .cache/lock
