@@ -6,22 +6,35 @@
     |   |-- InvalidRequest        a field is missing, unknown, of the wrong type or out of its range
     |   |-- RequestOverLimit      a field is over a limit of ours; names the limit and its cap
     |   |-- BodyTooLarge          more bytes than we read
-    |   |-- RequestTimeout        the body did not arrive in time
-    |   |-- UnsupportedMediaType  the body is not declared as JSON
+    |   |-- RequestTimeout        the header or the body did not arrive in time
+    |   |-- UnsupportedMediaType  the body is not declared as JSON, or is compressed
+    |   |-- MalformedRequest      not HTTP as it is written
+    |   |-- HeadersTooLarge       more, or longer, header fields than we read
+    |   |-- HostRefused           addressed to a name that is not ours
+    |   |-- OriginRefused         sent by a page of another origin
+    |   |-- Unauthorized          no key, or one that opens nothing
+    |   |-- Forbidden             the key lacks a scope; says which
     |   |-- UnknownAutomaton      no stored constraint has this hash
     |   |-- UnknownModel          another model is served here
     |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; says how many
     |   |-- PromptViolates        no continuation of the prompt satisfies the constraint; says from which character on
+    |   |-- KeyReused             an Idempotency-Key that came with another request before
+    |   |-- UnknownJob            no job of the caller's has this id
     |   |-- RouteNotFound         no such path
     |   |-- MethodNotAllowed      no such method on this path
     |   `-- ClientGone            the caller closed the connection
     |-- Busy                    us, for the moment; carries `retry_after_s`
     |   |-- QueueFull             as many requests wait as may
+    |   |-- RateLimited           the key has used its share; names the limit
+    |   |-- TooManyConnections    as many connections are open as may be
+    |   |-- StorageDown           the server that holds jobs and automata cannot be reached
+    |   |-- Draining              this process is about to stop, and takes nothing new
     |   `-- NotReady              a worker is missing or still loading; carries the reasons
     |-- DeadlineExceeded        the request's time ran out
     |-- JobFailed               a worker's error, carried by name across a process boundary
     |-- JobCancelled            the job was called off
     |-- JobUnknown              a job that nobody submitted, or that is long over
+    |-- WorkerLost              every worker that took the job died of it
     |-- AutomatonMissing        the store dropped an automaton between two steps of one request
     |-- MessageInvalid          bytes that are not a message of this version
     |-- InternalError           a bug of ours; the log has the rest
@@ -75,15 +88,48 @@ class BodyTooLarge(RequestError):
 
 
 class RequestTimeout(RequestError):
-    """The body did not arrive whole within `timeout_s` seconds."""
+    """A part of the request, usually its body, did not arrive whole within `timeout_s` seconds."""
 
-    def __init__(self, timeout_s: float) -> None:
-        super().__init__(f"the body did not arrive within {timeout_s:g} s")
+    def __init__(self, timeout_s: float, part: str = "the body") -> None:
+        super().__init__(f"{part} did not arrive within {timeout_s:g} s")
         self.timeout_s = timeout_s
 
 
 class UnsupportedMediaType(RequestError):
     """The body is declared as something other than JSON."""
+
+
+class MalformedRequest(RequestError):
+    """The bytes are not an HTTP request, or one that two readers could read differently."""
+
+
+class HeadersTooLarge(RequestError):
+    """The header fields are over a limit. `limit` is the name of the setting, `cap` its value."""
+
+    def __init__(self, limit: str, cap: int) -> None:
+        super().__init__(f"the header is over the limit {limit} = {cap}")
+        self.limit = limit
+        self.cap = cap
+
+
+class HostRefused(RequestError):
+    """The Host header names another host than this one."""
+
+
+class OriginRefused(RequestError):
+    """A page of another origin sent the request."""
+
+
+class Unauthorized(RequestError):
+    """No key came with the request, or one that opens nothing."""
+
+
+class Forbidden(RequestError):
+    """The key does not open this path. `scope` is what it lacks."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"the key lacks the scope {scope}")
+        self.scope = scope
 
 
 class UnknownAutomaton(RequestError):
@@ -118,12 +164,24 @@ class PromptViolates(RequestError):
         self.position = position
 
 
+class KeyReused(RequestError):
+    """The Idempotency-Key belongs to an earlier request that was not the same."""
+
+
+class UnknownJob(RequestError):
+    """No job of this caller's has the id: there never was one, it is someone else's, or it is long over."""
+
+
 class RouteNotFound(RequestError):
     """The path does not exist."""
 
 
 class MethodNotAllowed(RequestError):
-    """The path exists, but not for this method."""
+    """The path exists, but not for this method. `allow` lists those that it takes, where known."""
+
+    def __init__(self, message: str, allow: str = "") -> None:
+        super().__init__(message)
+        self.allow = allow
 
 
 class ClientGone(RequestError):
@@ -141,10 +199,43 @@ class Busy(AppError):
 class QueueFull(Busy):
     """The queue holds as many jobs as it may."""
 
-    def __init__(self, cap: int) -> None:
-        super().__init__(f"the queue is full: queue_jobs_max = {cap}", retry_after_s=2)
-        self.limit = "queue_jobs_max"
+    def __init__(self, cap: int, limit: str = "queue_jobs_max") -> None:
+        super().__init__(f"the queue is full: {limit} = {cap}", retry_after_s=2)
+        self.limit = limit
         self.cap = cap
+
+
+class RateLimited(Busy):
+    """A key has used up what it may. `limit` names the limit, `cap` is its value."""
+
+    def __init__(self, limit: str, cap: int, retry_after_s: int) -> None:
+        super().__init__(f"this key is over its limit {limit} = {cap}", retry_after_s)
+        self.limit = limit
+        self.cap = cap
+
+
+class TooManyConnections(Busy):
+    """As many connections are open as may be."""
+
+    def __init__(self, cap: int) -> None:
+        super().__init__(f"as many connections are open as may be: connections_max = {cap}", retry_after_s=1)
+        self.limit = "connections_max"
+        self.cap = cap
+
+
+class StorageDown(Busy):
+    """The server that holds jobs and automata does not do its part. `reason` says why."""
+
+    def __init__(self, reason: str = "cannot be reached") -> None:
+        super().__init__(f"the storage of jobs and automata {reason}", retry_after_s=5)
+        self.reason = reason
+
+
+class Draining(Busy):
+    """This process is about to stop. Another one, or the one that comes after it, takes the request."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is about to stop and takes no new requests", retry_after_s=1)
 
 
 class NotReady(Busy):
@@ -178,6 +269,14 @@ class JobCancelled(AppError):
 
 class JobUnknown(AppError):
     """No job has this id."""
+
+
+class WorkerLost(AppError):
+    """As many workers as may try took the job, and none lived to answer. `attempts` says how many."""
+
+    def __init__(self, attempts: int) -> None:
+        super().__init__(f"the job was tried {attempts} times, and each time the worker was lost")
+        self.attempts = attempts
 
 
 class AutomatonMissing(AppError):

@@ -17,11 +17,17 @@ PREFIX = "ABS_"
 BUILT_IN_MODEL = str(Path(__file__).parent / "models" / "captions")
 QUEUES = ("compile", "generate")
 LTLF_ENGINES = ("native", "mona")
+LOG_FORMATS = ("text", "json")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 REGEX_ENGINES = ("native", "fado")
 SECRET_BYTES_MIN = 16
+LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
 MEASURED = 0  # of decode_memory_bytes: a share of what is free when the worker starts
-_MAY_BE_ZERO = ("port", "decode_memory_bytes")
+_MAY_BE_ZERO = ("port", "metrics_port", "decode_memory_bytes", "stream_grace_s", "drain_s")
+KEY_LIMITS = ("key_requests_per_minute", "key_at_once_max", "key_beam_tokens_per_minute")  # 0 is without limit
+MAY_BE_PUBLIC = ("/ready", "/metrics", "/version")
+_TRUTHS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
+_FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +41,35 @@ class Settings:
     dtype                precision of the model; "auto" is float32 on a CPU, else the checkpoint's own
     ltlf_engine          what turns formulas into automata: our own translation, or MONA, which must then be installed
     regex_engine         what turns patterns into automata: our own translation, or FAdo, from the extra `reference`
+    log_format           lines of text, or of JSON, on standard error
+    metrics_host, metrics_port  where a worker process shows its metrics and how it is; at port 0 it does not
+    otlp_endpoint        a URL to send traces to, by OTLP over HTTP; needs the extra `otel`; empty: no traces
+    stuck_s              for how long a worker may have work and get nowhere before it counts as stuck
     decode_rows_max      rows of a matrix to be decoded, which are the labels of the answer
     decode_cells_max     rows times labels of such a matrix
     decode_paths_max     rows of the matrix times states of its constraint's automaton, 8 bytes each while it is decoded
     decode_memory_bytes  what all generations together may hold on the model's device; MEASURED takes a quarter of
                          what is free there once the model is loaded
     tables_bytes_max     what the tables of constraints may take there that are kept for further requests
+    keys_file            the keys that open the API, as `abs keys new` writes them; without it anyone is let in
+    open                 serve beyond this machine without keys, on a network where everyone is trusted
+    public_paths         what is answered without a key although there are keys, besides /health
+    hosts, origins       names that a Host header may hold, and pages that may send requests; see app/api/origins.py
+    key_...              per minute, and at once, for keys that say nothing else; 0 is without limit
+    header_s_max, idle_s_max, body_s_max, blocked_s_max
+                         for how long a connection may send its header, lie idle, send a body, not take its answer
+    data_dir             where `abs up` keeps its server's data, its secret and its logs
+    api_key              what the command `abs` sends to a service that it is pointed to
+    queue_weight_max     rows times tokens, beams times max_tokens say, of all requests that wait
+    job_lease_s, job_tries_max
+                         after how long without a sign of life another worker takes a job, and how often at most
+    storage_wait_s       for how long a request waits for a server of jobs and automata that is away
+    store_value_bytes_max
+                         the longest automaton that is kept on a server
+    redis_volatile       take a server that keeps nothing on disk, and so loses all jobs when it ends
+    stream_grace_s       how long a request goes on after the last who read its events has gone, before it is called off
+    drain_s              how long a process that is told to stop goes on with what it has begun
+    idempotency_ttl_s    how long an answer is kept that was asked for with an Idempotency-Key
 
     Raises SettingsInvalid, naming the variable, where a value is out of range.
     """
@@ -55,8 +84,30 @@ class Settings:
     device: str = "auto"
     dtype: str = "auto"
     log_level: str = "info"
+    log_format: str = "text"
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    otlp_endpoint: str = ""
+    stuck_s: float = 60.0
     ltlf_engine: str = "native"
     regex_engine: str = "native"
+    keys_file: str = ""
+    open: bool = False
+    public_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    data_dir: str = "~/.local/state/abs"
+    api_key: str = field(default="", repr=False)
+    key_requests_per_minute: int = 60
+    key_at_once_max: int = 8
+    key_beam_tokens_per_minute: int = 50_000
+    connections_max: int = 1_000
+    header_bytes_max: int = 16 * 2**10
+    header_fields_max: int = 64
+    header_s_max: float = 10.0
+    idle_s_max: float = 30.0
+    body_s_max: float = 30.0
+    blocked_s_max: float = 30.0
     body_bytes_max: int = 2**20
     prompt_chars_max: int = 32_768
     text_chars_max: int = 32_768
@@ -74,6 +125,15 @@ class Settings:
     deadline_s_max: float = 300.0
     picture_cells_max: int = 200_000
     queue_jobs_max: int = 256
+    queue_weight_max: int = 1_000_000
+    stream_grace_s: float = 10.0
+    drain_s: float = 30.0
+    idempotency_ttl_s: float = 86_400.0
+    job_lease_s: float = 30.0
+    job_tries_max: int = 3
+    storage_wait_s: float = 5.0
+    store_value_bytes_max: int = 16 * 2**20
+    redis_volatile: bool = False
     store_bytes_max: int = 512 * 2**20
     decoded_bytes_max: int = 256 * 2**20
     automaton_ttl_s: float = 7 * 86_400.0
@@ -82,20 +142,28 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("model", "host", "store", "broker", "device"):
+        for name in ("model", "host", "metrics_host", "store", "broker", "device", "data_dir"):
             _require(bool(getattr(self, name)), name, "must not be empty")
-        _require(0 <= self.port <= 65_535, "port", "must lie between 0 and 65535")
+        for name in ("port", "metrics_port"):
+            _require(0 <= getattr(self, name) <= 65_535, name, "must lie between 0 and 65535")
+        traced = not self.otlp_endpoint or self.otlp_endpoint.startswith(("http://", "https://"))
+        _require(traced, "otlp_endpoint", "must be a URL that begins with http:// or https://")
         for worker in self.embedded_workers:
             _require(worker in QUEUES, "embedded_workers", f"lists workers, each one of {', '.join(QUEUES)}")
         _require(len(self.secret) >= SECRET_BYTES_MIN, "secret", f"needs at least {SECRET_BYTES_MIN} characters")
         levels = ("debug", "info", "warning", "error")
         _require(self.log_level in levels, "log_level", f"must be one of {', '.join(levels)}")
-        for name, known in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES), ("dtype", DTYPES)):
+        for name, known in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES), ("dtype", DTYPES),
+                            ("log_format", LOG_FORMATS)):
             _require(getattr(self, name) in known, name, f"must be one of {', '.join(known)}")
         for holder in (self, self.limits):
             for name, value in _numbers(holder):
-                _require(value >= 0 if name in _MAY_BE_ZERO else value > 0, name, "must be greater than 0")
+                holds = value >= 0 if name in (*_MAY_BE_ZERO, *KEY_LIMITS) else value > 0
+                _require(holds, name, "must be greater than 0")
                 _require(math.isfinite(value), name, "must be finite")
+        _require(self.job_lease_s >= LEASE_S_MIN, "job_lease_s", f"must be at least {LEASE_S_MIN:g}")
+        for path in self.public_paths:
+            _require(path in MAY_BE_PUBLIC, "public_paths", f"lists paths, each one of {', '.join(MAY_BE_PUBLIC)}")
         _require(self.deadline_s_default <= self.deadline_s_max, "deadline_s_default", "is over deadline_s_max")
 
     @property
@@ -108,7 +176,7 @@ class Settings:
 def _numbers(holder: object) -> list[tuple[str, float]]:
     """The numeric fields of a dataclass instance."""
     pairs = [(item.name, getattr(holder, item.name)) for item in dataclasses.fields(holder)]  # type: ignore[arg-type]
-    return [(name, value) for name, value in pairs if isinstance(value, int | float)]
+    return [(name, value) for name, value in pairs if isinstance(value, int | float) and not isinstance(value, bool)]
 
 
 def _require(holds: bool, name: str, message: str) -> None:
@@ -120,6 +188,8 @@ def _parse(name: str, text: str, default: object) -> object:
     """The value of a variable, of the type of its default."""
     try:
         match default:
+            case bool():
+                return _TRUTHS[text.strip().lower()]
             case bytes():
                 return text.encode()
             case int():
@@ -130,6 +200,8 @@ def _parse(name: str, text: str, default: object) -> object:
                 return tuple(part.strip() for part in text.split(",") if part.strip())
             case _:
                 return text
+    except KeyError:
+        raise SettingsInvalid(f"{PREFIX}{name.upper()} must be yes or no") from None
     except ValueError:
         wanted = "a whole number" if isinstance(default, int) else "a number"
         raise SettingsInvalid(f"{PREFIX}{name.upper()} must be {wanted}") from None
@@ -138,10 +210,25 @@ def _parse(name: str, text: str, default: object) -> object:
 def _given(environment: Mapping[str, str], defaults: object) -> dict[str, object]:
     """The fields of a dataclass instance that the environment names, parsed."""
     names = [item.name for item in dataclasses.fields(defaults)]  # type: ignore[arg-type]
-    variables = {name: environment.get(PREFIX + name.upper()) for name in names if name != "limits"}
+    variables = {name: _said(environment, name) for name in names if name != "limits"}
     return {
         name: _parse(name, text, getattr(defaults, name)) for name, text in variables.items() if text is not None
     }
+
+
+def _said(environment: Mapping[str, str], name: str) -> str | None:
+    """The text of a variable, or of the file that its neighbour ABS_..._FILE names."""
+    variable = PREFIX + name.upper()
+    file = environment.get(f"{variable}_FILE") if name in _FROM_FILES else None
+    if file is None:
+        return environment.get(variable)
+    if variable in environment:
+        raise SettingsInvalid(f"{variable} and {variable}_FILE are both set: take one away")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SettingsInvalid(f"{variable}_FILE names a file that cannot be read: {file} ({reason})") from None
 
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
@@ -158,6 +245,11 @@ def let_idle_threads_sleep() -> None:
     Asleep they cost a few per cent at rest. A deployment that sets OMP_WAIT_POLICY itself is left alone.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def environment_with(given: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's environment with some variables given, and some taken away."""
+    return {name: text for name, text in os.environ.items() if name not in without} | dict(given)
 
 
 def child_environment() -> dict[str, str]:

@@ -24,9 +24,10 @@ ORDER = {  # inside a package, a module imports only those on its left
         unspellable phrases conflict pipeline samples explain""",
     "decoding": """errors options ramp language_model memory packed stretch tree attention plain loading shared
         probe model texts forced arrays layout ranking beams plan moves banked step estimate
-        constraint runs finished history search sampling engine exact processor trace""",
-    "app": """errors settings keys jobs naming matrix automata model_files spelling generation broker store sandbox
-        handlers worker service svg api wiring show client demo cli main""",
+        lessons constraint runs finished history search sampling engine exact processor trace""",
+    "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files
+        spelling generation redis broker store catalogue sandbox handlers worker pace desk constraints access
+        service svg api wiring show client serving working demo local doctor cli main""",
 }
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.token_automaton"},
@@ -36,7 +37,11 @@ ONLY = {  # who may name a library: a module, or everything below it
     "transformers": ("decoding",),
     "fastapi": ("app.api", "app.main"),
     "starlette": ("app.api", "app.main"),
-    "redis": ("app.broker.redis", "app.store.redis"),
+    "coredis": ("app.redis", "app.broker.redis", "app.store.redis"),
+    "streaq": ("app.redis", "app.broker.redis"),
+    "prometheus_client": ("app.metrics",),
+    "opentelemetry": ("app.tracing",),
+    "limits": ("app.access",),
     "decoding": ("decoding", "app.handlers.generate"),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),
@@ -46,8 +51,13 @@ ONLY = {  # who may name a library: a module, or everything below it
 }
 NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 COMPILER_LIBRARIES = {"numpy", "zstandard", "safetensors", "lemminflect", "ltlf2dfa", "FAdo"}
-BY_HAND = {"FAdo", "outlines", "xgrammar"}  # `make reference` installs them without what they declare
-DISTRIBUTION = {"outlines_core": "outlines-core"}  # where the import name is not the distribution's
+BY_HAND = {"FAdo", "guidance", "outlines", "xgrammar"}  # `make reference` installs them without what they declare
+DISTRIBUTION = {  # where the import name is not the distribution's; the first that fits
+    "outlines_core": "outlines-core",
+    "yaml": "pyyaml",
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry": "opentelemetry-sdk",  # with the API and the protocol that it brings along
+}
 LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40
 
 
@@ -162,13 +172,18 @@ def foreign(packages: tuple[str, ...]) -> set[str]:
     """Distribution names that the packages import."""
     own = {*PACKAGES, "tests", "benchmarks", *sys.stdlib_module_names}
     paths = [path for package in packages for path in modules(package).values()]
-    tops = {name.partition(".")[0] for path in paths for name in imports(path)}
-    return {DISTRIBUTION.get(top, top).replace("_", "-") for top in tops - own}
+    names = {name for path in paths for name in imports(path) if name.partition(".")[0] not in own}
+    return {_distribution(name) for name in names}
+
+
+def _distribution(name: str) -> str:
+    known = (distribution for imported, distribution in DISTRIBUTION.items() if below(name, imported))
+    return next(known, name.partition(".")[0].replace("_", "-"))
 
 
 def test_every_import_is_declared_and_every_declaration_imported() -> None:
     used = foreign(PACKAGES) - {"starlette"} - BY_HAND  # starlette is fastapi's own floor
-    assert used == declared("compile", "inference")
+    assert used == declared("compile", "inference", "redis", "up", "otel")
     assert foreign(("tests",)) - used <= declared("dev") | {"starlette"}
     assert foreign(("benchmarks",)) - used - BY_HAND <= declared("reference")
 
