@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hmac
 import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
@@ -47,6 +48,11 @@ class Kept(Generic[K, V]):
                 self._bytes -= self._entries.popitem(last=False)[1][1]
 
 
+def automaton_secret(secret: bytes, automaton: str) -> bytes:
+    """What signs the automaton of this hash, and no other: whoever can write to the store can put none in its place."""
+    return hmac.digest(secret, f"automaton {automaton}".encode(), "sha256")
+
+
 class Decoder:
     """Decodes automata for one vocabulary, and remembers the last few. May be used from several threads.
 
@@ -56,17 +62,17 @@ class Decoder:
     def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
-        self._kept: Kept[bytes | str, Compiled | TextAutomaton] = Kept(bytes_max)
+        self._kept: Kept[tuple[str, bytes] | str, Compiled | TextAutomaton] = Kept(bytes_max)
         self._lock = threading.Lock()
 
-    def __call__(self, data: bytes) -> Compiled:
-        """The constraint in some bytes. Raises ArtefactInvalid where they are not one of ours."""
+    def __call__(self, automaton: str, data: bytes) -> Compiled:
+        """The constraint of this hash, in the bytes stored for it. Raises ArtefactInvalid where they are not ours."""
         with self._lock:
-            compiled = self._kept.get(data)
+            compiled = self._kept.get((automaton, data))
             if not isinstance(compiled, Compiled):
-                compiled = decode(data, self._secret, self._fingerprint)
+                compiled = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
                 size = len(data) + array_bytes(compiled.tokens) + _text_bytes(compiled.text)
-                self._kept.put(data, compiled, size)
+                self._kept.put((automaton, data), compiled, size)
             return compiled
 
     def text(self, automaton: str) -> TextAutomaton | None:

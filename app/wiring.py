@@ -9,12 +9,20 @@ from app.errors import SettingsInvalid
 from app.settings import PREFIX, Settings, let_idle_threads_sleep
 
 if TYPE_CHECKING:
+    from app.access.limits import Limiter
     from app.broker.base import Broker
     from app.handlers.base import OpenHandler
     from app.store.base import Store
 
-BROKERS = {"memory": "app.broker.memory:MemoryBroker"}
-STORES = {"memory": "app.store.memory:MemoryStore"}
+SERVERS = ("redis", "rediss", "unix")
+BROKERS = {"memory": "app.broker.memory:MemoryBroker"} | dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
+STORES = {"memory": "app.store.memory:MemoryStore"} | dict.fromkeys(SERVERS, "app.store.redis:RedisStore")
+LIMITERS = {
+    "memory": "app.access.limits:Limiter",
+    **dict.fromkeys(SERVERS, "app.access.server:SharedLimiter"),
+}
+CHECK = "app.redis.checks:check_server"
+DEVICE = "app.handlers.generate:device_of"
 HANDLERS = {"compile": "app.handlers.compile:open_handler", "generate": "app.handlers.generate:open_handler"}
 
 
@@ -28,6 +36,27 @@ def open_store(settings: Settings) -> Store:
     return cast("Store", _by_url("store", settings.store, STORES, settings))
 
 
+def open_limiter(settings: Settings) -> Limiter:
+    """What counts the requests of keys: where the broker is, so that all replicas count together."""
+    return cast("Limiter", _by_url("broker", settings.broker, LIMITERS, settings))
+
+
+async def check_storage(settings: Settings) -> dict[str, str]:
+    """What there is to say of the server that holds jobs and automata, by name; nothing where there is none.
+
+    Raises SettingsInvalid where a server will not do, StorageDown where it does not answer.
+    """
+    facts: dict[str, str] = {}
+    for name, url in (("store", settings.store), ("broker", settings.broker)):
+        jobs = name == "broker"
+        if url.partition("://")[0] in SERVERS and (jobs or settings.store != settings.broker):
+            check = _named(CHECK)
+            facts |= await check(  # type: ignore[operator]
+                url, f"{PREFIX}{name.upper()}", jobs, settings.redis_volatile, settings.storage_wait_s
+            )
+    return facts
+
+
 def handler_opener(queue: str) -> OpenHandler:
     """What opens a queue's handler. It imports nothing until it runs, in the worker: an API loads no model code."""
 
@@ -38,12 +67,20 @@ def handler_opener(queue: str) -> OpenHandler:
     return cast("OpenHandler", open_handler)
 
 
+def describe_device(settings: Settings) -> str:
+    """What the generate worker's model would be loaded on, in words. Loads the model code."""
+    return str(_named(DEVICE)(settings))  # type: ignore[operator]
+
+
 def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> object:
     scheme = url.partition("://")[0]
     if scheme not in table:
         known = ", ".join(f"{one}://" for one in table)
         raise SettingsInvalid(f"{PREFIX}{name.upper()} must be a URL that begins with {known}")
-    return _named(table[scheme]).from_url(url, settings)  # type: ignore[attr-defined]
+    try:
+        return _named(table[scheme]).from_url(url, settings)  # type: ignore[attr-defined]
+    except SettingsInvalid as error:
+        raise SettingsInvalid(f"{PREFIX}{name.upper()}: {error}") from None
 
 
 def _named(path: str) -> object:

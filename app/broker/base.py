@@ -4,16 +4,79 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
+
+from app.pieces import Priority as Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a job is submitted.
+
+    owner       who may see it; the broker only remembers it
+    kind        what people call it, empty for a job that is nobody's own; the broker only remembers it
+    digest      of the request that asked for it; a job of the same key and another digest is not joined
+    priority    all waiting interactive jobs of a queue go before the batch ones
+    weight      what it counts against `queue_weight_max` while it waits
+    after       a job that must be over first, however it ended; until then this one waits outside its queue
+    detached    it runs though nobody has a share in it; submitting it gives none
+    remember_s  for how long after its end its key still leads to it
+    """
+
+    owner: str = ""
+    kind: str = ""
+    digest: str = ""
+    priority: Priority = "interactive"
+    weight: int = 0
+    after: str | None = None
+    detached: bool = False
+    remember_s: float = 0.0
+
+
+PLAIN = Terms()
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A job handed to a worker, and how many seconds it waited."""
+    """A job handed to a worker, how many seconds it waited, and the how-manieth try this is, from 1."""
 
     job_id: str
     body: bytes
     waited_s: float
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of a job. A reader who comes back names the id of the last one that he saw."""
+
+    id: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Where a job is, and what it was submitted with. `submitted` is Unix time in s; `attempt` is 0 until it is taken.
+
+    ahead  how many jobs of its queue go before it, while it waits
+    """
+
+    state: Literal["waiting", "running", "done", "cancelled"]
+    owner: str
+    queue: str
+    submitted: float
+    attempt: int
+    ahead: int = 0
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in a queue: jobs by priority, and the weight of all. Those that wait for another job do not count."""
+
+    interactive: int
+    batch: int
+    weight: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +94,33 @@ class Broker(Protocol):
     result of one that someone still has a share in is not dropped for want of space.
 
     Bodies, events and results are bytes that the broker never reads.
+
+    A broker whose server cannot be reached waits for it for a while, and then raises StorageDown: from any method but
+    those of workers, which wait for ever.
     """
 
-    async def submit(self, queue: str, key: str, body: bytes) -> str:
+    @property
+    def outlives(self) -> bool:
+        """Whether jobs are still there when this process is gone."""
+
+    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
-        Raises QueueFull where the queue holds as many waiting jobs as it may.
+        Raises QueueFull where the queue holds as many waiting jobs, or as much weight, as it may; KeyReused where the
+        key leads to a job of another digest.
         """
 
-    def events(self, job_id: str) -> AsyncIterator[bytes]:
-        """The job's events from its first on, as far as they are kept, until it is finished. Raises JobUnknown."""
+    async def join(self, job_id: str) -> None:
+        """One share more in a job, finished or not. Raises JobUnknown."""
+
+    async def state(self, job_id: str) -> JobState:
+        """Where the job is. Raises JobUnknown."""
+
+    def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+        """The job's events after that id, as far as they are kept, until it is over. Raises JobUnknown.
+
+        An `after` that is no id of its events is as good as none: all are told.
+        """
 
     async def result(self, job_id: str) -> bytes:
         """Waits for the result. Raises JobCancelled where the job was called off, JobUnknown."""
@@ -51,8 +131,17 @@ class Broker(Protocol):
     async def leave(self, job_id: str) -> None:
         """Give one share up; the last one to leave a job that is not finished calls it off."""
 
-    async def take(self, queue: str) -> Delivery:
-        """Worker: waits for the next job, oldest first."""
+    async def take(self, queue: str, slots: int = 1) -> Delivery:
+        """Worker: waits for the next job: interactive before batch, oldest first.
+
+        A job whose worker died is taken again by another, up to `job_tries_max` times; then it is finished with the
+        failure WorkerLost. Between two processes nothing that a worker says of a job counts once another has taken it.
+
+        slots  how many jobs of the queue this worker runs at once, the same at every call: it claims no more
+        """
+
+    async def give_back(self, job_id: str) -> None:
+        """Worker: hand a running job back, unfinished. Whoever takes it next takes it at once; it was no try."""
 
     async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
         """Worker: add an event to a job. Ignored once the job is finished, or has as many as may be.
@@ -71,6 +160,9 @@ class Broker(Protocol):
 
     async def workers(self, queue: str) -> tuple[Presence, ...]:
         """The workers of a queue that are alive."""
+
+    async def backlog(self, queue: str) -> Backlog:
+        """What waits in a queue now."""
 
     async def close(self) -> None:
         """Give up connections; the broker is not used after."""

@@ -2,89 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import bisect
-import secrets
+import heapq
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
 
-from app.broker.base import PRESENCE_TTL_S, Delivery, Presence
-from app.errors import JobCancelled, JobUnknown, QueueFull
+from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Presence, Terms
+from app.broker.memory_parts import Job, Queue
+from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
 from app.settings import Settings
-
-EVENTS_MAX = 1_024  # that last, of a job
-PASSING_BYTES_MAX = 2**20  # that pass, of a job; one is kept whatever its size
-JOB_BYTES = 4_096  # what a job takes beside its result and events
-
-
-class _Event(NamedTuple):
-    """An event with its number in the order of all, from 1."""
-
-    number: int
-    data: bytes
-    passing: bool
-
-
-class _Events:
-    """The events of one job that are kept, in order."""
-
-    def __init__(self) -> None:
-        self._kept: list[_Event] = []
-        self._count = 0
-        self._lasting = 0
-        self._passing_bytes = 0
-        self.size = 0
-
-    def add(self, data: bytes, passing: bool) -> bool:
-        """Keep an event, in place of the oldest passing ones where they are too many. False where it is ignored."""
-        if not passing and self._lasting == EVENTS_MAX:
-            return False
-        self._count += 1
-        self._lasting += not passing
-        self._passing_bytes += len(data) if passing else 0
-        self.size += len(data)
-        self._kept.append(_Event(self._count, data, passing))
-        while passing and self._passing_bytes > PASSING_BYTES_MAX and self._passing_bytes > len(data):
-            oldest = next(place for place, event in enumerate(self._kept) if event.passing)
-            gone = len(self._kept.pop(oldest).data)
-            self._passing_bytes -= gone
-            self.size -= gone
-        return True
-
-    def after(self, number: int) -> _Event | None:
-        """The first event that is kept of those after this number."""
-        place = bisect.bisect_right(self._kept, number, key=lambda event: event.number)
-        return self._kept[place] if place < len(self._kept) else None
-
-
-class _Job:
-    """One job from submit to the end of its time."""
-
-    def __init__(self, queue: str, key: str, body: bytes, now: float) -> None:
-        self.id = secrets.token_hex(8)
-        self.queue, self.key, self.body, self.submitted = queue, key, body, now
-        self.shares = 1
-        self.events = _Events()
-        self.changed = asyncio.Event()
-        self.called_off = asyncio.Event()
-        self.done = asyncio.Event()
-        self.result: bytes | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes that the job takes once its body is gone."""
-        return JOB_BYTES + len(self.result or b"") + self.events.size
-
-    def tell(self) -> None:
-        """Wake everyone who waits for news of this job."""
-        waiting, self.changed = self.changed, asyncio.Event()
-        waiting.set()
 
 
 class MemoryBroker:
-    """Obeys app.broker.base.Broker. Used from one event loop, so no method needs a lock."""
+    """Obeys app.broker.base.Broker. Used from one event loop, so no method needs a lock.
+
+    A worker of this process is lost only with the broker itself, so no job is ever taken again but one given back.
+    """
+
+    outlives = False
 
     def __init__(
         self,
@@ -92,44 +27,63 @@ class MemoryBroker:
         result_ttl_s: float = 600.0,
         result_bytes_max: int = 64 * 2**20,
         now: Callable[[], float] = time.monotonic,
+        queue_weight_max: int = 1_000_000,
     ) -> None:
         self._queue_jobs_max = queue_jobs_max
+        self._queue_weight_max = queue_weight_max
         self._result_ttl_s = result_ttl_s
         self._result_bytes_max = result_bytes_max
         self._now = now
-        self._jobs: dict[str, _Job] = {}
-        self._open: dict[str, _Job] = {}  # by key: waiting or running
-        self._waiting: defaultdict[str, deque[_Job]] = defaultdict(deque)
-        self._arrival: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self._finished: OrderedDict[str, float] = OrderedDict()  # by id, oldest first: when it is forgotten
+        self._jobs: dict[str, Job] = {}
+        self._by_key: dict[str, Job] = {}  # waiting, running or remembered
+        self._queues: defaultdict[str, Queue] = defaultdict(Queue)
+        self._finished: dict[str, None] = {}  # ids, oldest first
+        self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
         self._finished_bytes = 0
         self._presence: defaultdict[str, dict[str, tuple[Presence, float]]] = defaultdict(dict)
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> MemoryBroker:
         """The broker of a `memory://` URL."""
-        return cls(settings.queue_jobs_max, settings.result_ttl_s, settings.result_bytes_max)
+        return cls(
+            settings.queue_jobs_max, settings.result_ttl_s, settings.result_bytes_max,
+            queue_weight_max=settings.queue_weight_max,
+        )
 
-    async def submit(self, queue: str, key: str, body: bytes) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
         self._forget_old()
-        known = self._open.get(key)
-        if known is not None:
-            known.shares += 1
+        known = self._by_key.get(key)
+        if known is not None and (not known.done.is_set() or self._now() < known.key_ends):
+            if known.terms.digest != terms.digest:
+                raise KeyReused("this key came with another request before")
+            known.share(terms.detached)
             return known.id
-        if len(self._waiting[queue]) >= self._queue_jobs_max:
-            raise QueueFull(self._queue_jobs_max)
-        job = _Job(queue, key, body, self._now())
-        self._jobs[job.id] = self._open[key] = job
-        self._waiting[queue].append(job)
-        self._arrival[queue].set()
+        self._require_room(self._queues[queue], terms.weight)
+        job = Job(queue, key, body, terms)
+        job.share(terms.detached)
+        self._jobs[job.id] = self._by_key[key] = job
+        first = self._jobs.get(terms.after) if terms.after else None
+        if first is None or first.done.is_set():
+            self._enqueue(job)
+        else:
+            first.followers.append(job)
+            self._queues[queue].hold(job)
         return job.id
 
-    async def events(self, job_id: str) -> AsyncIterator[bytes]:
-        job, seen = self._job(job_id), 0
+    async def join(self, job_id: str) -> None:
+        self._job(job_id).share(detached=False)
+
+    async def state(self, job_id: str) -> JobState:
+        job = self._job(job_id)
+        return job.state(self._queues[job.queue].ahead(job))
+
+    async def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+        job = self._job(job_id)
+        seen = job.events.place(after)
         while True:
-            while (event := job.events.after(seen)) is not None:
-                seen = event.number
-                yield event.data
+            while (found := job.events.after(seen)) is not None:
+                seen, event = found
+                yield event
             if job.done.is_set():
                 return
             await job.changed.wait()
@@ -146,9 +100,8 @@ class MemoryBroker:
         if job is None or job.done.is_set():
             return
         job.called_off.set()
-        self._open.pop(job.key, None)  # whoever asks for the same from now on gets a job of its own
-        if job in self._waiting[job.queue]:
-            self._waiting[job.queue].remove(job)
+        self._forget_key(job)  # whoever asks for the same from now on gets a job of its own
+        if self._queues[job.queue].remove(job):
             self._end(job, None)
 
     async def leave(self, job_id: str) -> None:
@@ -157,16 +110,30 @@ class MemoryBroker:
             return
         job.shares -= 1
         if not job.shares:
-            await self.cancel(job_id)
+            if not job.detached:
+                await self.cancel(job_id)
             self._forget_old()
 
-    async def take(self, queue: str) -> Delivery:
-        while not self._waiting[queue]:
-            self._arrival[queue].clear()
-            await self._arrival[queue].wait()
-        job = self._waiting[queue].popleft()
-        body, job.body = job.body, b""  # it is the worker's now
-        return Delivery(job.id, body, self._now() - job.submitted)
+    async def take(self, queue: str, slots: int = 1) -> Delivery:
+        line = self._queues[queue]
+        while (job := line.next()) is None:
+            line.arrival.clear()
+            await line.arrival.wait()
+        job.running = True
+        job.attempt += 1
+        assert job.queued is not None  # it came by way of the queue
+        return Delivery(job.id, job.body, self._now() - job.queued, job.attempt)
+
+    async def give_back(self, job_id: str) -> None:
+        job = self._jobs.get(job_id)
+        if job is None or job.done.is_set() or not job.running:
+            return
+        if job.called_off.is_set():
+            self._end(job, None)
+            return
+        job.running = False
+        job.attempt -= 1
+        self._queues[job.queue].add(job, first=True)
 
     async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
         job = self._jobs.get(job_id)
@@ -185,35 +152,57 @@ class MemoryBroker:
         self._presence[queue][presence.worker] = (presence, self._now() + PRESENCE_TTL_S)
 
     async def workers(self, queue: str) -> tuple[Presence, ...]:
-        now = self._now()
-        return tuple(presence for presence, ends in self._presence[queue].values() if now < ends)
+        now, seen = self._now(), self._presence[queue]
+        for name in [name for name, (_, ends) in seen.items() if now >= ends]:
+            del seen[name]
+        return tuple(presence for presence, _ in seen.values())
+
+    async def backlog(self, queue: str) -> Backlog:
+        return self._queues[queue].backlog()
 
     async def close(self) -> None:
-        for job in list(self._open.values()):
+        for job in [job for job in self._jobs.values() if not job.done.is_set()]:
             await self.cancel(job.id)
 
-    def _job(self, job_id: str) -> _Job:
+    def _require_room(self, queue: Queue, weight: int) -> None:
+        """Raise QueueFull where no more may wait. What is over the weight all by itself waits alone."""
+        if len(queue) >= self._queue_jobs_max:
+            raise QueueFull(self._queue_jobs_max)
+        if weight and queue.weight and queue.weight + weight > self._queue_weight_max:
+            raise QueueFull(self._queue_weight_max, "queue_weight_max")
+
+    def _enqueue(self, job: Job) -> None:
+        job.queued = self._now()
+        self._queues[job.queue].add(job)
+
+    def _job(self, job_id: str) -> Job:
         try:
             return self._jobs[job_id]
         except KeyError:
             raise JobUnknown("no such job, or its result is too old") from None
 
-    def _end(self, job: _Job, result: bytes | None) -> None:
-        job.result = result
-        if self._open.get(job.key) is job:
-            del self._open[job.key]
-        job.body = b""
-        self._finished[job.id] = self._now() + self._result_ttl_s
+    def _end(self, job: Job, result: bytes | None) -> None:
+        job.result, job.running, job.body = result, False, b""
+        remember_s = 0.0 if result is None else job.terms.remember_s
+        job.key_ends = self._now() + remember_s
+        if not remember_s:
+            self._forget_key(job)
+        self._finished[job.id] = None
+        heapq.heappush(self._expiry, (self._now() + max(self._result_ttl_s, remember_s), job.id))
         self._finished_bytes += job.size
         job.done.set()
         job.tell()
+        for follower in job.followers:
+            if self._queues[follower.queue].remove(follower):
+                self._enqueue(follower)
+        job.followers.clear()
         self._forget_old()
 
     def _forget_old(self) -> None:
         """Forget what is past its time; then, oldest first, what nobody has a share in, until the rest fits."""
         now = self._now()
-        while self._finished and next(iter(self._finished.values())) <= now:
-            self._forget(next(iter(self._finished)))
+        while self._expiry and self._expiry[0][0] <= now:
+            self._forget(heapq.heappop(self._expiry)[1])
         while self._finished_bytes > self._result_bytes_max:
             oldest = next((job_id for job_id in self._finished if not self._jobs[job_id].shares), None)
             if oldest is None:
@@ -221,5 +210,12 @@ class MemoryBroker:
             self._forget(oldest)
 
     def _forget(self, job_id: str) -> None:
-        del self._finished[job_id]
-        self._finished_bytes -= self._jobs.pop(job_id).size
+        if job_id in self._finished:  # else it had to go before its time
+            del self._finished[job_id]
+            job = self._jobs.pop(job_id)
+            self._finished_bytes -= job.size
+            self._forget_key(job)
+
+    def _forget_key(self, job: Job) -> None:
+        if self._by_key.get(job.key) is job:
+            del self._by_key[job.key]

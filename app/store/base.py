@@ -6,16 +6,22 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """Bytes by key, each with a time to live. A store may forget anything at any time, and never alters a value."""
+    """Bytes by key, each with a time to live. A store may forget anything at any time, and never alters a value.
 
-    async def get(self, key: str) -> bytes | None:
-        """The value, or None where there is none or its time ran out."""
+    A store whose server cannot be reached, or takes nothing, waits for a while and then raises StorageDown.
+    """
+
+    async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
+        """The value, or None where there is none or its time ran out. It lives on for `renew_s`, if that is more."""
 
     async def put(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Keep `value` for `ttl_s` seconds, in place of what was there."""
+        """Keep `value` for `ttl_s` seconds, in place of what was there. Values that are too long are not kept."""
 
     async def delete(self, key: str, value: bytes) -> None:
         """Forget the key if it still holds `value`: whoever replaced a faulty value since is left alone."""
+
+    async def used_bytes(self) -> int:
+        """What the store holds, as far as it can tell: its values, or all that its server does."""
 
     async def close(self) -> None:
         """Give up connections; the store is not used after."""

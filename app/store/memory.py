@@ -23,7 +23,7 @@ class MemoryStore:
         """The store of a `memory://` URL."""
         return cls(settings.store_bytes_max)
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -31,6 +31,7 @@ class MemoryStore:
         if self._now() >= ends:
             self._drop(key)
             return None
+        self._entries[key] = (value, max(ends, self._now() + renew_s))
         self._entries.move_to_end(key)
         return value
 
@@ -46,6 +47,9 @@ class MemoryStore:
     async def delete(self, key: str, value: bytes) -> None:
         if self._entries.get(key, (None, 0.0))[0] == value:
             self._drop(key)
+
+    async def used_bytes(self) -> int:
+        return self._bytes
 
     async def close(self) -> None:
         self._entries.clear()

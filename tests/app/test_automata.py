@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from app.automata import Decoder, open_decoder
+from app.automata import Decoder, automaton_secret, open_decoder
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec, compile_text
@@ -13,8 +13,11 @@ SECRET = b"s" * 16
 VOCABULARY = byte_vocabulary()
 
 
-def blob(pattern: str) -> bytes:
-    return encode(compile_spec(RegexSpec(pattern), VOCABULARY), SECRET)
+HASH = "a" * 64
+
+
+def blob(pattern: str, automaton: str = HASH) -> bytes:
+    return encode(compile_spec(RegexSpec(pattern), VOCABULARY), automaton_secret(SECRET, automaton))
 
 
 def decoder(bytes_max: int) -> Decoder:
@@ -23,14 +26,14 @@ def decoder(bytes_max: int) -> Decoder:
 
 def test_what_is_in_demand_is_decoded_once() -> None:
     decode, data = decoder(2**28), blob("abc")
-    assert decode(data) is decode(data)
+    assert decode(HASH, data) is decode(HASH, data)
 
 
 def test_decoded_automata_take_no_more_bytes_than_they_may() -> None:
     blobs = [blob(f"[a-z]{{1,{number}}}") for number in range(60, 70)]
     decode = decoder(200_000)
-    first = [decode(data) for data in blobs]
-    again = [decode(data) for data in reversed(blobs)]
+    first = [decode(HASH, data) for data in blobs]
+    again = [decode(HASH, data) for data in reversed(blobs)]
     same = [old is new for old, new in zip(reversed(first), again, strict=True)]
     assert same[0], "the last used is kept"
     assert not same[-1], "the first is not"
@@ -38,7 +41,7 @@ def test_decoded_automata_take_no_more_bytes_than_they_may() -> None:
 
 def test_an_automaton_larger_than_the_space_is_decoded_and_not_kept() -> None:
     decode, data = decoder(10), blob("abc")
-    assert decode(data) is not decode(data)
+    assert decode(HASH, data) is not decode(HASH, data)
 
 
 def test_what_a_check_makes_an_automaton_grow_by_is_counted() -> None:

@@ -3,28 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from app.store.base import Store
 from app.store.memory import MemoryStore
+from app.store.redis import RedisStore
+from tests.app.brokers import RealTime, Time, TurnedTime
 from tests.app.clock import Clock
+from tests.app.redis_server import RedisServer
 
-STORES: dict[str, Callable[[int, Clock], Store]] = {"memory": MemoryStore}
+VALUE_BYTES_MAX = 1_000
+STORY_S_MAX = 60.0
+Story = Callable[[Store, Time], Awaitable[None]]
+Tell = Callable[[Story], None]
+
+
+def in_memory(url: str) -> tuple[Store, Time]:
+    time = TurnedTime()
+    return MemoryStore(VALUE_BYTES_MAX, time.clock), time
+
+
+def on_redis(url: str) -> tuple[Store, Time]:
+    return RedisStore(url, VALUE_BYTES_MAX, 20.0), RealTime()
+
+
+STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "redis": on_redis}
 
 
 @pytest.fixture(params=STORES)
-def open_store(request: pytest.FixtureRequest) -> Callable[[int, Clock], Store]:
-    return STORES[request.param]
+def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+    """Runs a story with a fresh store that keeps values of up to 1,000 bytes."""
+
+    def run(story: Story) -> None:
+        async def whole() -> None:
+            store, time = STORES[request.param](redis_server.url)
+            try:
+                async with asyncio.timeout(STORY_S_MAX):
+                    await story(store, time)
+            finally:
+                await store.close()
+
+        asyncio.run(whole())
+
+    return run
 
 
-OpenStore = Callable[[int, Clock], Store]
-
-
-def test_what_was_put_is_got_unchanged(open_store: OpenStore) -> None:
-    async def story() -> None:
-        store = open_store(1000, Clock())
+def test_what_was_put_is_got_unchanged(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
         assert await store.get("a") is None
         await store.put("a", b"\x00\xff", 10)
         await store.put("b", b"", 10)
@@ -32,26 +59,66 @@ def test_what_was_put_is_got_unchanged(open_store: OpenStore) -> None:
         await store.put("a", b"new", 10)
         assert await store.get("a") == b"new"
 
-    asyncio.run(story())
+    tell(story)
 
 
-def test_a_value_is_gone_after_its_time(open_store: OpenStore) -> None:
-    async def story() -> None:
-        clock = Clock()
-        store = open_store(1000, clock)
-        await store.put("short", b"1", 5)
-        await store.put("long", b"2", 50)
-        clock.now = 4.9
+def test_a_value_is_gone_after_its_time(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("short", b"1", time.real(5))
+        await store.put("long", b"2", time.real(500))
+        await time.passes(2)
         assert await store.get("short") == b"1"
-        clock.now = 5.0
+        await time.passes(3.1)
         assert (await store.get("short"), await store.get("long")) == (None, b"2")
 
-    asyncio.run(story())
+    tell(story)
 
 
-def test_the_least_recently_used_goes_first_when_space_runs_out(open_store: OpenStore) -> None:
+def test_a_value_that_is_renewed_lives_on_and_none_lives_shorter_for_it(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("used", b"1", time.real(5))
+        await store.put("long", b"2", time.real(500))
+        assert await store.get("used", renew_s=time.real(500)) == b"1"
+        assert await store.get("long", renew_s=time.real(1)) == b"2"
+        await time.passes(6)
+        assert (await store.get("used"), await store.get("long")) == (b"1", b"2")
+
+    tell(story)
+
+
+def test_a_value_that_is_too_long_is_not_kept_and_evicts_nothing(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("a", bytes(10), 100)
+        await store.put("huge", bytes(VALUE_BYTES_MAX + 1), 100)
+        assert (await store.get("huge"), await store.get("a")) == (None, bytes(10))
+
+    tell(story)
+
+
+def test_deleting_leaves_a_value_that_someone_replaced(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("a", b"new", 100)
+        await store.delete("a", b"damaged")
+        assert await store.get("a") == b"new"
+        await store.delete("a", b"new")
+        await store.delete("absent", b"x")
+        assert await store.get("a") is None
+
+    tell(story)
+
+
+def test_a_store_says_how_much_it_holds(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        before = await store.used_bytes()
+        await store.put("a", bytes(VALUE_BYTES_MAX), 100)
+        assert await store.used_bytes() >= before + VALUE_BYTES_MAX
+
+    tell(story)
+
+
+def test_in_memory_the_least_recently_used_goes_first_when_space_runs_out() -> None:
     async def story() -> None:
-        store = open_store(30, Clock())
+        store = MemoryStore(30, Clock())
         for key in "abc":
             await store.put(key, bytes(10), 100)
         await store.get("a")
@@ -61,32 +128,9 @@ def test_the_least_recently_used_goes_first_when_space_runs_out(open_store: Open
     asyncio.run(story())
 
 
-def test_a_value_larger_than_the_store_is_not_kept_and_evicts_nothing(open_store: OpenStore) -> None:
+def test_in_memory_replacing_and_deleting_give_their_space_back() -> None:
     async def story() -> None:
-        store = open_store(30, Clock())
-        await store.put("a", bytes(10), 100)
-        await store.put("huge", bytes(31), 100)
-        assert (await store.get("huge"), await store.get("a")) == (None, bytes(10))
-
-    asyncio.run(story())
-
-
-def test_deleting_leaves_a_value_that_someone_replaced(open_store: OpenStore) -> None:
-    async def story() -> None:
-        store = open_store(1000, Clock())
-        await store.put("a", b"new", 100)
-        await store.delete("a", b"damaged")
-        assert await store.get("a") == b"new"
-        await store.delete("a", b"new")
-        await store.delete("absent", b"x")
-        assert await store.get("a") is None
-
-    asyncio.run(story())
-
-
-def test_replacing_and_deleting_give_their_space_back(open_store: OpenStore) -> None:
-    async def story() -> None:
-        store = open_store(30, Clock())
+        store = MemoryStore(30, Clock())
         for _ in range(10):
             await store.put("a", bytes(20), 100)
             await store.delete("a", bytes(20))

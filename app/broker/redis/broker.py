@@ -1,0 +1,174 @@
+"""A broker on a Redis server, for processes that may each die at any moment. Nothing of a job is only here."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+
+from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Presence, Terms
+from app.broker.redis.desk import Desk, Lease
+from app.broker.redis.ears import Ears, heard
+from app.broker.redis.engine import Tickets
+from app.broker.redis.records import Records
+from app.errors import JobCancelled, JobUnknown, MessageInvalid, WorkerLost
+from app.jobs import dump, failure_of
+from app.redis.connection import Connection
+from app.settings import Settings
+
+LOOK_S = 5.0  # how often who waits looks for himself: news are lost while the server is away
+_UNKNOWN = "no such job, or its result is too old"
+
+
+class RedisBroker:
+    """Obeys app.broker.base.Broker. Used from one event loop."""
+
+    outlives = True
+
+    def __init__(self, url: str, settings: Settings, presence_ttl_s: float = PRESENCE_TTL_S) -> None:
+        self._link = Connection(url)
+        self._presence_ttl_s = presence_ttl_s
+        self._close_s = settings.storage_wait_s
+        self._records = Records(
+            url=url,
+            link=self._link,
+            process=secrets.token_hex(8),
+            secret=settings.secret,
+            queue_jobs_max=settings.queue_jobs_max,
+            queue_weight_max=settings.queue_weight_max,
+            result_ttl_s=settings.result_ttl_s,
+            result_bytes_max=settings.result_bytes_max,
+            wait_s=settings.storage_wait_s,
+            lease_s=settings.job_lease_s,
+            tries_max=settings.job_tries_max,
+            lost=dump(failure_of(WorkerLost(settings.job_tries_max))),
+            forged=dump(failure_of(MessageInvalid("the job was not submitted by this service"))),
+        )
+        self._ears = Ears(self._link, self._records.process)
+        self._tickets = Tickets(settings.secret)
+        self._desks: dict[str, Desk] = {}
+
+    @classmethod
+    def from_url(cls, url: str, settings: Settings) -> RedisBroker:
+        """The broker of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
+        return cls(url, settings)
+
+    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
+        job_id = secrets.token_hex(16)
+        return await self._records.submit(job_id, queue, key, body, terms, await self._tickets.write(job_id))
+
+    async def join(self, job_id: str) -> None:
+        if not await self._records.share(job_id, 1):
+            raise JobUnknown(_UNKNOWN)
+
+    async def state(self, job_id: str) -> JobState:
+        return await self._records.state(job_id)
+
+    async def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+        with self._ears.news(job_id) as news:
+            while True:
+                over, found = await self._records.read(job_id, after)
+                for event in found:
+                    after = event.id
+                    yield event
+                if over and not found:
+                    return
+                if not found:
+                    await heard(news, LOOK_S)
+
+    async def result(self, job_id: str) -> bytes:
+        with self._ears.news(job_id) as news:
+            while True:
+                job = await self._records.look(job_id)
+                if job is None:
+                    raise JobUnknown(_UNKNOWN)
+                if job.state == "done":
+                    return job.result
+                if job.state == "cancelled":
+                    raise JobCancelled("the job was called off before it was done")
+                await heard(news, LOOK_S)
+
+    async def cancel(self, job_id: str) -> None:
+        await self._records.cancel(job_id)
+
+    async def leave(self, job_id: str) -> None:
+        await self._records.share(job_id, -1)
+
+    async def take(self, queue: str, slots: int = 1) -> Delivery:
+        desk = self._desks.get(queue)
+        if desk is None:
+            desk = self._desks[queue] = Desk(queue, slots, self._records, self._ears)
+        return await desk.take()
+
+    async def give_back(self, job_id: str) -> None:
+        for desk in self._desks.values():
+            await desk.give_back(job_id)
+
+    async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
+        held = self._held(job_id)
+        if held is None:
+            return
+        _, lease = held
+        async with lease.writing:
+            if lease.over.is_set() or lease.lost.is_set():
+                return
+            lease.events += 1
+            if not await self._records.publish(job_id, lease.fence, lease.events, event, passing):
+                lease.lost.set()
+
+    async def finish(self, job_id: str, result: bytes) -> None:
+        held = self._held(job_id)
+        if held is None:
+            return
+        desk, lease = held
+        async with lease.writing:
+            if not lease.over.is_set():
+                await self._records.finish(job_id, lease.fence, result)
+        desk.end(lease)
+
+    async def cancelled(self, job_id: str) -> None:
+        held = self._held(job_id)
+        lost = asyncio.create_task(held[1].lost.wait()) if held else None
+        off = asyncio.create_task(self._called_off(job_id))
+        tasks = [task for task in (lost, off) if task is not None]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def announce(self, queue: str, presence: Presence) -> None:
+        await self._records.announce(queue, presence, self._presence_ttl_s)
+
+    async def workers(self, queue: str) -> tuple[Presence, ...]:
+        return await self._records.workers(queue)
+
+    async def backlog(self, queue: str) -> Backlog:
+        return await self._records.backlog(queue)
+
+    async def close(self) -> None:
+        for desk in self._desks.values():
+            await desk.hand_back(self._close_s)
+        self._link.hurry()
+        for desk in self._desks.values():
+            await desk.close()
+        await self._ears.close()
+        await self._link.close()
+
+    async def _called_off(self, job_id: str) -> None:
+        """Returns once the job is called off, or its record is gone: nobody wants its result then."""
+        with self._ears.news(job_id) as news:
+            while True:
+                job = await self._records.look(job_id, worker=True)
+                if job is None or job.called_off:
+                    return
+                await heard(news, LOOK_S)
+
+    def _held(self, job_id: str) -> tuple[Desk, Lease] | None:
+        """A job that this process has in hand."""
+        for desk in self._desks.values():
+            lease = desk.leases.get(job_id)
+            if lease is not None:
+                return desk, lease
+        return None

@@ -1,0 +1,89 @@
+"""Who waits for news of jobs and queues: one subscription for each process, however many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+
+from app.redis.connection import PAUSE_S_MAX, Connection
+
+ARRIVALS = "abs:arrivals"  # a message names the queue
+log = logging.getLogger(__name__)
+
+
+def queue_news(queue: str) -> str:
+    """What to wait for to hear of a queue; for a job it is the job's id."""
+    return f"queue {queue}"
+
+
+class Ears:
+    """Wakes those who wait. News may be missed while the server is away: who waits looks for himself now and then."""
+
+    def __init__(self, link: Connection, process: str) -> None:
+        self._link = link
+        self._process = process
+        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._listener: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def news(self, of: str) -> Iterator[asyncio.Event]:
+        """An event that is set at each news of a job or a queue, from now on. Whoever saw it clears it."""
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen_forever())
+        event = asyncio.Event()
+        self._waiting[of].add(event)
+        try:
+            yield event
+        finally:
+            self._waiting[of].discard(event)
+            if not self._waiting[of]:
+                del self._waiting[of]
+
+    async def close(self) -> None:
+        """Hear nothing more."""
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+
+    async def _listen_forever(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except Exception as error:
+                log.debug("the subscription broke: %s", type(error).__name__)
+            await asyncio.sleep(PAUSE_S_MAX / 4)
+
+    async def _listen(self) -> None:
+        client = await self._link.client()
+        own = f"abs:news:{self._process}"
+        async with client.pubsub(channels=[own, ARRIVALS], retry_policy=None, subscription_timeout=5) as subscription:
+            async for message in subscription:
+                if message["type"] != "message":
+                    self._wake_all()  # we are subscribed only now: what was said before, we missed
+                    continue
+                said = _text(message["data"])
+                self._wake(said if _text(message["channel"]) == own else queue_news(said))
+
+    def _wake(self, of: str) -> None:
+        for event in self._waiting.get(of, ()):
+            event.set()
+
+    def _wake_all(self) -> None:
+        for of in list(self._waiting):
+            self._wake(of)
+
+
+async def heard(event: asyncio.Event, within_s: float) -> None:
+    """Returns at the next news, or after so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    event.clear()
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

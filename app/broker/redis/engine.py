@@ -1,0 +1,194 @@
+"""streaQ's worker, made to outlive its server's absences and to claim no more than somebody waits for.
+
+What is streaQ's own: streams by priority, the group of workers, redelivery of what a dead one held, signed tickets.
+What is ours: when it reads (somebody must be waiting), what it does while the server is away (wait), and how a job
+ends: our scripts end it together with its message, in one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from coredis.retry import NoRetryPolicy
+from streaq import Worker
+from streaq.constants import REDIS_GROUP
+from streaq.types import Entries, StreamMessage
+
+from app.redis.connection import CONNECT_S_MAX, PAUSE_S, PAUSE_S_MAX, REPLY_S_MAX, is_away
+
+PRIORITIES = ("interactive", "batch")  # from the highest
+TASK = "job"
+GIVEN_BACK_MS = 3_600_000  # what was idle for so long was given back; see give_back.lua
+_NOT_TEXT = b"\xff"  # begins every ticket, so that no client takes its signature for text
+T = TypeVar("T")
+_message: ContextVar[StreamMessage] = ContextVar("_message")
+log = logging.getLogger(__name__)
+
+
+class Desk(Protocol):
+    """Who has the jobs of a queue delivered."""
+
+    async def wanted(self) -> int:
+        """Waits until a job is wanted that is not on its way, or for a while. How many are."""
+
+    def coming(self, messages: Iterable[str]) -> None:
+        """These are on their way."""
+
+    def arrived(self, message: str) -> None:
+        """This one is so no more."""
+
+    async def deliver(self, job_id: str, message: str) -> None:
+        """Have the job run, and return when it is over here."""
+
+    async def refuse(self, job_id: str, priority: str, message: str) -> None:
+        """Do away with a message that streaQ cannot make out."""
+
+    async def renew(self, stream: str, consumer: str, messages: list[str]) -> None:
+        """Say that these messages are still in hand."""
+
+
+def signing_key(secret: bytes) -> str:
+    """What tickets are signed with: not the secret itself, which signs automata."""
+    return hmac.digest(secret, b"abs tickets", "sha256").hex()
+
+
+def pack(data: Any) -> bytes:
+    """A ticket's bytes."""
+    return _NOT_TEXT + json.dumps(data, default=str).encode()
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` packed."""
+    return json.loads(data[len(_NOT_TEXT) :])
+
+
+class Tickets:
+    """Writes what streaQ's workers read of a job: its id, signed."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._worker: Worker[None] = Worker(serializer=pack, deserializer=unpack, signing_secret=signing_key(secret))
+
+    async def write(self, job_id: str) -> bytes:
+        """The signed ticket of a job."""
+        ticket = await self._worker.enqueue_unsafe(TASK, job_id).serialize(int(time.time() * 1000))
+        assert isinstance(ticket, bytes)
+        return ticket
+
+
+class Engine(Worker[None]):
+    """The worker of one queue in this process. `run_async` runs until it is cancelled and nothing is in hand."""
+
+    def __init__(self, url: str, queue: str, slots: int, lease_s: float, secret: bytes, desk: Desk) -> None:
+        connection = {
+            "decode_components": True, "max_connections": 4, "connect_timeout": CONNECT_S_MAX,
+            "stream_timeout": REPLY_S_MAX, "retry_policy": NoRetryPolicy(),
+        }
+        super().__init__(
+            redis_url=url, redis_kwargs=connection, concurrency=slots, queue_name=f"abs:{queue}",
+            priorities=list(reversed(PRIORITIES)), serializer=pack, deserializer=unpack,
+            signing_secret=signing_key(secret), idle_timeout=lease_s,
+        )
+        self.prefetch = slots  # its own least is twice that
+        self._lease_s = lease_s
+        self._desk = desk
+        self._claims_from = time.monotonic() + lease_s / 2  # until then nothing is taken from workers that seem dead
+        self.task(name=TASK, max_tries=None, ttl=0, silent=True)(self._deliver)
+
+    async def _deliver(self, job_id: str) -> None:
+        message = _message.get()
+        if message.task_id != job_id:  # a ticket that was signed for another job
+            return await self._desk.refuse(message.task_id, message.priority, message.message_id)
+        await self._desk.deliver(job_id, message.message_id)
+
+    async def run_task(self, msg: StreamMessage) -> None:
+        """Ends when the job is over here, whatever became of it."""
+        _message.set(msg)
+        try:
+            await self._patiently(lambda: super(Engine, self).run_task(msg))
+        except Exception:
+            log.exception("a message of %s cannot be run", self.queue_name)
+        finally:
+            self._desk.arrived(msg.message_id)
+
+    async def run_consumers(self, receive: Any, *args: Any, **kwargs: Any) -> None:
+        """As it is, but that its end of the line is closed after it."""
+        with receive:
+            await super().run_consumers(receive, *args, **kwargs)
+
+    async def finish_task(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is left to do: whoever ended the job has ended its message."""
+
+    async def finish_failed_task(self, msg: StreamMessage, exc: BaseException, *args: Any, **kwargs: Any) -> None:
+        """What streaQ would drop: a ticket that is gone, or not signed by us."""
+        await self._desk.refuse(msg.task_id, msg.priority, msg.message_id)
+
+    async def renew_idle_timeouts(self, scope: Any) -> None:
+        """Three times in a lease, not once shortly before its end: a busy machine is late."""
+        with scope:
+            while True:
+                await self._patiently(self._renew)
+                await asyncio.sleep(self._lease_s / 3)
+
+    async def _read_streams_legacy(self, count: int, block: bool = False) -> Entries:
+        """Read as many as somebody waits for, and only when somebody does."""
+        if not block:
+            return None
+        while True:
+            wanted = min(count, await self._desk.wanted())
+            if wanted <= 0:
+                continue
+            entries = await self._patiently(partial(self._claim, wanted))
+            if entries:
+                self._desk.coming(str(entry.identifier) for found in entries.values() for entry in found)
+                return entries
+
+    async def _claim(self, count: int) -> Entries:
+        lease_ms = self.idle_timeout if time.monotonic() >= self._claims_from else GIVEN_BACK_MS
+        found: Entries = await self._lib.read_streams(
+            self.stream_key, REDIS_GROUP, self.id, count, lease_ms, *self.priorities
+        )
+        return found
+
+    async def _renew(self) -> None:
+        for priority, messages in list(self._running_tasks.items()):
+            if messages:
+                await self._desk.renew(self.stream_key + priority, self.id, sorted(messages))
+
+    async def schedule_delayed_tasks(self) -> None:
+        """Nothing is delayed, periodic or aborted by way of streaQ."""
+
+    async def signal_handler(self, scope: Any) -> None:
+        """Signals are the process's own affair."""
+
+    async def _check_xreadgroup_compatibility(self) -> None:
+        """One way to read, whatever the server can do: the one that is tested."""
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
+        """The outcome of a step, which is done again while the server is away.
+
+        Once it is back, those who hold jobs get time to say so before anyone takes their jobs for a dead worker's.
+        """
+        pause, away = PAUSE_S, False
+        while True:
+            try:
+                outcome = await step()
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                away = True
+                log.debug("%s waits for the server: %s", self.queue_name, type(error).__name__)
+            else:
+                return outcome
+            finally:
+                if away:
+                    self._claims_from = time.monotonic() + self._lease_s / 2
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_S_MAX)

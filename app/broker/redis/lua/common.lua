@@ -1,0 +1,171 @@
+-- What all scripts of the broker share: the names of keys, and what is done to a job whatever the reason.
+--
+-- key                              type    holds                                      lives
+-- abs:job:<id>                     hash    the job                                    open; then result_ttl_s or remember_s,
+--                                                                                     by TTL once nobody has a share in it
+-- abs:job:<id>:events              stream  its events                                 as the job
+-- abs:job:<id>:passing             list    ids and sizes of events that only pass     as the job
+-- abs:job:<id>:followers           set     jobs that wait for it                      until it is over
+-- abs:job:<id>:ears                set     processes that want news of it             as the job
+-- abs:key:<sha256 of the key>      string  the id of the job that the key leads to    open; then remember_s
+-- abs:queue:<queue>                hash    weight, outside_weight of those that wait  for ever
+-- abs:queue:<queue>:waiting        zset    jobs that wait, in order                   for ever
+-- abs:queue:<queue>:outside        set     jobs that wait for others                  for ever
+-- abs:queue:<queue>:running        zset    jobs that were taken                       for ever
+-- abs:place                        string  counts the places given out in queues      for ever
+-- abs:finished, :sizes, :bytes     zset..  what finished jobs take, by their ends     for ever, pruned by time
+-- abs:workers:<queue>, :reasons    zset..  who said that he lives                     until he says no more
+-- abs:seen:<token>                 string  a change that must not be made twice       a minute
+-- abs:secret                       string  a fingerprint of the secret in use         two minutes after the last worker
+-- abs:arrivals, abs:news:<process> channels
+-- streaq:abs:<queue>:queues:<priority>, :task:data:<id>, :task:retry:<id>, :index:running   streaQ's
+
+local STREAQ_GROUP = 'workers'
+local BATCH_PLACE = 2 ^ 51
+local JOB_BYTES = 4096
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function job_key(id) return 'abs:job:' .. id end
+local function queue_key(queue) return 'abs:queue:' .. queue end
+local function streaq(queue, rest) return 'streaq:abs:' .. queue .. rest end
+local function number(text) return tonumber(text or '0') or 0 end
+
+local function whole(value) return value == 0 and '0' or string.format('%.0f', value) end
+local function minus(text) return whole(-number(text)) end
+
+-- Whether a change with this token is made for the first time: a caller who saw no reply asks again.
+local function first_time(token)
+  return redis.call('SET', 'abs:seen:' .. token, '1', 'NX', 'EX', '60') and true or false
+end
+
+local function is_over(state) return state == 'done' or state == 'cancelled' end
+
+local function tell(id)
+  for _, process in ipairs(redis.call('SMEMBERS', job_key(id) .. ':ears')) do
+    redis.call('PUBLISH', 'abs:news:' .. process, id)
+  end
+end
+
+local function listen(id, process)
+  redis.call('SADD', job_key(id) .. ':ears', process)
+end
+
+-- Let a job wait to be taken: for streaQ to deliver, for us to count.
+local function enqueue(id)
+  local job = job_key(id)
+  local field = redis.call('HMGET', job, 'queue', 'priority', 'weight', 'ticket')
+  local queue, priority, now = field[1], field[2], now_ms()
+  local place = redis.call('INCR', 'abs:place')
+  if priority == 'batch' then place = place + BATCH_PLACE end
+  redis.call('SET', streaq(queue, ':task:data:' .. id), field[4])
+  local stream = streaq(queue, ':queues:' .. priority)
+  local message = redis.call('XADD', stream, '*', 'task_id', id, 'enqueue_time', whole(now))
+  redis.call('HSET', job, 'state', 'waiting', 'queued', whole(now), 'message', message, 'place', whole(place))
+  redis.call('ZADD', queue_key(queue) .. ':waiting', whole(place), id)
+  redis.call('HINCRBY', queue_key(queue), 'weight', field[3])
+  redis.call('PUBLISH', 'abs:arrivals', queue)
+end
+
+-- A job is no longer among those that wait, or that run.
+local function leave_queue(id, queue, weight)
+  local base = queue_key(queue)
+  if redis.call('ZREM', base .. ':waiting', id) == 1 then
+    redis.call('HINCRBY', base, 'weight', minus(weight))
+  elseif redis.call('SREM', base .. ':outside', id) == 1 then
+    redis.call('HINCRBY', base, 'outside_weight', minus(weight))
+  end
+  redis.call('ZREM', base .. ':running', id)
+end
+
+-- streaQ is to deliver this job no more.
+local function drop_message(id, queue, priority, message)
+  if message then
+    local stream = streaq(queue, ':queues:' .. priority)
+    redis.call('XACK', stream, STREAQ_GROUP, message)
+    redis.call('XDEL', stream, message)
+  end
+  redis.call('DEL', streaq(queue, ':task:data:' .. id), streaq(queue, ':task:retry:' .. id))
+  redis.call('SREM', streaq(queue, ':index:running'), id)
+end
+
+local function forget_key(id, key)
+  if redis.call('GET', 'abs:key:' .. key) == id then redis.call('DEL', 'abs:key:' .. key) end
+end
+
+-- A finished job lives as long as it was promised. Where nobody has a share in it, it may go when memory is short.
+local function set_ttl(id, ttl)
+  local job = job_key(id)
+  for _, rest in ipairs({'', ':events', ':passing', ':ears'}) do
+    if ttl then redis.call('PEXPIRE', job .. rest, whole(ttl)) else redis.call('PERSIST', job .. rest) end
+  end
+end
+
+local function forget(id)
+  local job = job_key(id)
+  local key = redis.call('HGET', job, 'key')
+  if key then forget_key(id, key) end
+  redis.call('DEL', job, job .. ':events', job .. ':passing', job .. ':ears')
+  redis.call('DECRBY', 'abs:finished:bytes', redis.call('HGET', 'abs:finished:sizes', id) or '0')
+  redis.call('HDEL', 'abs:finished:sizes', id)
+  redis.call('ZREM', 'abs:finished', id)
+end
+
+-- Forget what is past its time; then, soonest to go first, what nobody has a share in, until the rest fits.
+local function forget_old(bytes_max)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', 'abs:finished', '-inf', whole(now_ms()), 'LIMIT', 0, 100)) do
+    forget(id)
+  end
+  if number(redis.call('GET', 'abs:finished:bytes')) <= bytes_max then return end
+  for _, id in ipairs(redis.call('ZRANGE', 'abs:finished', 0, 199)) do
+    if number(redis.call('HGET', job_key(id), 'shares')) <= 0 then forget(id) end
+    if number(redis.call('GET', 'abs:finished:bytes')) <= bytes_max then return end
+  end
+end
+
+-- The end of a job. `result` is nil where it was called off; `limits` are result_ttl_ms and result_bytes_max.
+local function finish(id, result, limits)
+  local job = job_key(id)
+  local field = redis.call('HMGET', job, 'queue', 'priority', 'weight', 'message', 'key', 'remember', 'bytes',
+    'shares', 'detached')
+  local queue, key, remember = field[1], field[5], number(field[6])
+  leave_queue(id, queue, field[3])
+  drop_message(id, queue, field[2], field[4])
+  redis.call('HSET', job, 'state', result and 'done' or 'cancelled')
+  if result then redis.call('HSET', job, 'result', result) end
+  redis.call('HDEL', job, 'body', 'ticket', 'message')
+  if result and remember > 0 and redis.call('GET', 'abs:key:' .. key) == id then
+    redis.call('PEXPIRE', 'abs:key:' .. key, whole(remember))
+  else
+    forget_key(id, key)
+    remember = 0
+  end
+  tell(id)
+  for _, follower in ipairs(redis.call('SMEMBERS', job .. ':followers')) do
+    local waits = redis.call('HMGET', job_key(follower), 'queue', 'weight', 'state')
+    if waits[3] == 'outside' then
+      leave_queue(follower, waits[1], waits[2])
+      enqueue(follower)
+    end
+  end
+  redis.call('DEL', job .. ':followers')
+  local ttl = math.max(limits.ttl, remember)
+  if number(field[8]) <= 0 and field[9] ~= '1' then set_ttl(id, ttl) end
+  local size = JOB_BYTES + number(field[7]) + (result and #result or 0)
+  redis.call('ZADD', 'abs:finished', whole(now_ms() + ttl), id)
+  redis.call('HSET', 'abs:finished:sizes', id, whole(size))
+  redis.call('INCRBY', 'abs:finished:bytes', whole(size))
+  forget_old(limits.bytes)
+end
+
+-- Call a job off, for all. One that runs goes on until its worker has heard of it.
+local function cancel(id, limits)
+  local field = redis.call('HMGET', job_key(id), 'state', 'key')
+  if not field[1] or is_over(field[1]) then return end
+  redis.call('HSET', job_key(id), 'called_off', '1')
+  forget_key(id, field[2]) -- whoever asks for the same from now on gets a job of its own
+  if field[1] == 'running' then tell(id) else finish(id, nil, limits) end
+end

@@ -1,0 +1,18 @@
+-- id fence result_ttl_ms result_bytes_max
+local id, fence = ARGV[1], ARGV[2]
+local job = job_key(id)
+local field = redis.call('HMGET', job, 'state', 'fence', 'called_off', 'queue', 'priority', 'message', 'weight',
+  'place', 'attempt')
+if field[1] ~= 'running' or field[2] ~= fence then return end
+if field[3] then return finish(id, nil, {ttl = number(ARGV[3]), bytes = number(ARGV[4])}) end
+local base = queue_key(field[4])
+redis.call('ZREM', base .. ':running', id)
+redis.call('ZADD', base .. ':waiting', field[8], id) -- where it was before
+redis.call('HINCRBY', base, 'weight', field[7])
+redis.call('HSET', job, 'state', 'waiting', 'attempt', whole(number(field[9]) - 1), 'token', '')
+redis.call('HINCRBY', job, 'fence', 1)
+redis.call('SREM', streaq(field[4], ':index:running'), id)
+-- A message that nobody has touched for a day is what streaQ delivers before all others.
+redis.call('XCLAIM', streaq(field[4], ':queues:' .. field[5]), STREAQ_GROUP, 'given-back', '0', field[6],
+  'IDLE', '86400000', 'JUSTID')
+redis.call('PUBLISH', 'abs:arrivals', field[4])

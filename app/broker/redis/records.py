@@ -1,0 +1,168 @@
+"""What the broker's scripts say and are told: numbers and bytes of theirs, values of ours."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from coredis import Redis
+from coredis.commands.script import Script
+
+from app.broker.base import Backlog, Event, JobState, Presence, Terms
+from app.broker.redis import scripts
+from app.errors import JobUnknown, KeyReused, QueueFull, SettingsInvalid
+from app.redis.connection import Connection
+
+EVENTS_MAX = 1_024  # that last, of a job
+PASSING_BYTES_MAX = 2**20  # that pass, of a job; one is kept whatever its size
+EVENTS_AT_ONCE = 64  # that are read in one reply
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job stands. `result` is bytes once the state is done."""
+
+    state: str
+    called_off: bool
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The jobs on the server.
+
+    process           names us to those who tell the news
+    lost, forged      the results of a job whose workers all died, and of one that was not submitted by us
+    wait_s            for how long calls that are no worker's wait for the server
+    lease_s           for how long a worker may be silent
+    """
+
+    url: str
+    link: Connection
+    process: str
+    secret: bytes
+    queue_jobs_max: int
+    queue_weight_max: int
+    result_ttl_s: float
+    result_bytes_max: int
+    wait_s: float
+    lease_s: float
+    tries_max: int
+    lost: bytes
+    forged: bytes
+
+    async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: Terms, ticket: bytes) -> str:
+        caps = {"queue_jobs_max": self.queue_jobs_max, "queue_weight_max": self.queue_weight_max}
+        word, said = await self._ask(
+            "submit", scripts.SUBMIT, job_id, secrets.token_hex(8), queue, hashlib.sha256(key.encode()).hexdigest(),
+            body, terms.owner, terms.digest, terms.kind, terms.priority, terms.weight, terms.after or "",
+            int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max,
+        )
+        match word:
+            case b"full":
+                raise QueueFull(caps[said.decode()], said.decode())
+            case b"reused":
+                raise KeyReused("this key came with another request before")
+            case _:
+                return cast(str, said.decode())
+
+    async def share(self, job_id: str, change: int) -> bool:
+        """One share more, or less. False where the job is unknown."""
+        token = secrets.token_hex(8)
+        return bool(await self._ask("share", scripts.SHARE, job_id, token, change, *self._limits))
+
+    async def cancel(self, job_id: str) -> None:
+        await self._ask("cancel", scripts.CANCEL, job_id, *self._limits)
+
+    async def state(self, job_id: str) -> JobState:
+        said = _known(await self._ask("state", scripts.STATE, job_id))
+        state, owner, queue, submitted, attempt, ahead, kind = (field.decode() for field in said)
+        return JobState(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
+
+    async def look(self, job_id: str, worker: bool = False) -> Look | None:
+        """How a job stands; from now on its news are told to us. None where it is unknown."""
+        said = await self._ask("look", scripts.LOOK, job_id, self.process, patient=worker)
+        return None if said is None else Look(said[0].decode(), bool(said[1]), said[2])
+
+    async def read(self, job_id: str, after: str) -> tuple[bool, list[Event]]:
+        """Whether the job is over, and the next of its events; from now on its news are told to us."""
+        over, said = _known(await self._ask("read", scripts.READ, job_id, self.process, after, EVENTS_AT_ONCE))
+        return bool(over), [Event(number.decode(), data) for number, data in said]
+
+    async def take(self, job_id: str, token: str) -> tuple[bytes, float, int, str] | None:
+        """The body, how long the job waited in s, the try, and its fence. None where there is nothing to run."""
+        said = await self._ask(
+            "take", scripts.TAKE, job_id, token, self.process, self.tries_max, self.lost, *self._limits, patient=True
+        )
+        return None if said is None else (said[0], int(said[1]) / 1000, int(said[2]), said[3].decode())
+
+    async def give_back(self, job_id: str, fence: str) -> None:
+        await self._ask("give_back", scripts.GIVE_BACK, job_id, fence, *self._limits, patient=True)
+
+    async def publish(self, job_id: str, fence: str, number: int, event: bytes, passing: bool) -> bool:
+        """False where another worker has the job."""
+        said = await self._ask(
+            "publish", scripts.PUBLISH, job_id, fence, number, int(passing), event, EVENTS_MAX, PASSING_BYTES_MAX,
+            patient=True,
+        )
+        return bool(said >= 0)
+
+    async def finish(self, job_id: str, fence: str, result: bytes) -> None:
+        await self._ask("finish", scripts.FINISH, job_id, fence, result, *self._limits, patient=True)
+
+    async def refuse(self, job_id: str, queue: str, priority: str, message: str) -> None:
+        await self._ask(
+            "refuse", scripts.REFUSE, job_id, queue, priority, message, self.forged, *self._limits, patient=True
+        )
+
+    async def renew(self, stream: str, consumer: str, messages: list[str]) -> set[str]:
+        """Those of the messages that others have now."""
+        said = await self._ask("renew", scripts.RENEW, stream, consumer, *messages, patient=True)
+        return {message.decode() for message in said}
+
+    async def sweep(self, queue: str) -> int:
+        return int(await self._ask("sweep", scripts.SWEEP, queue, self.result_bytes_max, patient=True))
+
+    async def announce(self, queue: str, presence: Presence, ttl_s: float) -> None:
+        fingerprint = hmac.digest(self.secret, b"abs secret", "sha256").hex()
+        same = await self._ask(
+            "announce", scripts.ANNOUNCE, queue, presence.worker, presence.reason, _ms(ttl_s), fingerprint,
+            patient=True,
+        )
+        if not same:
+            raise SettingsInvalid("ABS_SECRET is not the one of the other workers on this server: set the same for all")
+
+    async def workers(self, queue: str) -> tuple[Presence, ...]:
+        said = await self._ask("workers", scripts.WORKERS, queue)
+        return tuple(Presence(worker.decode(), reason.decode()) for worker, reason in said)
+
+    async def backlog(self, queue: str) -> Backlog:
+        return Backlog(*map(int, await self._ask("backlog", scripts.BACKLOG, queue)))
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        return _ms(self.result_ttl_s), self.result_bytes_max
+
+    async def _ask(
+        self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False
+    ) -> Any:
+        """Run a script. Who is patient waits for the server for ever."""
+
+        def command(client: Redis[bytes]) -> Awaitable[Any]:
+            return script(args=arguments, client=client)
+
+        return await self.link.call(op, command, None if patient else self.wait_s, keep_full=patient)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _known(said: Any) -> Any:
+    if said is None:
+        raise JobUnknown("no such job, or its result is too old")
+    return said

@@ -1,0 +1,34 @@
+"""The Lua scripts of the broker. Each is one step that happens whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.redis.connection import script
+
+_FOLDER = Path(__file__).parent / "lua"
+_COMMON = (_FOLDER / "common.lua").read_text(encoding="utf-8")
+
+
+def _read(name: str, when_full: bool = True) -> str:
+    """A script's whole text. Where the server is full, what takes no more room in the end must still run."""
+    flags = " flags=allow-oom" if when_full else ""
+    return f"#!lua{flags}\n" + _COMMON + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+
+
+SUBMIT = script(_read("submit", when_full=False))
+SHARE = script(_read("share"))
+CANCEL = script(_read("cancel"))
+STATE = script(_read("state"))
+LOOK = script(_read("look"))
+READ = script(_read("read"))
+TAKE = script(_read("take"))
+GIVE_BACK = script(_read("give_back"))
+PUBLISH = script(_read("publish"))
+FINISH = script(_read("finish"))
+REFUSE = script(_read("refuse"))
+RENEW = script(_read("renew"))
+SWEEP = script(_read("sweep"))
+ANNOUNCE = script(_read("announce"))
+WORKERS = script(_read("workers"))
+BACKLOG = script(_read("backlog"))

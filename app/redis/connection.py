@@ -1,0 +1,190 @@
+"""A connection to a Redis server that outlives the server's absences. Knows nothing of jobs or automata.
+
+Commands share few sockets: a reply is waited for after the socket has been handed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from coredis import Redis
+from coredis.commands.script import Script
+from coredis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from coredis.retry import NoRetryPolicy
+
+from app import metrics
+from app.errors import SettingsInvalid, StorageDown
+
+CONNECT_S_MAX = 2.0
+REPLY_S_MAX = 5.0
+ONCE_S_MIN = 1.0  # for which even who will not wait gives the server to answer
+PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two tries, doubled each time
+FULL = "OOM"
+_AWAY = (FULL, "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY")  # what replies begin with that time may change
+_CUT = {"ClosedResourceError", "BrokenResourceError", "EndOfStream"}  # of anyio, from under the client
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+def without_password(url: str) -> str:
+    """A server's URL as it may be shown, whatever its password holds."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a server that comes back, or gets room, may do what it did not do now."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_away(one) for one in error.exceptions)
+    if isinstance(error, ResponseError):
+        return isinstance(error, AuthenticationError | ReadOnlyError | NoScriptError) or str(error).startswith(_AWAY)
+    return isinstance(error, ConnectionError | TimeoutError | OSError) or type(error).__name__ in _CUT
+
+
+def storage_down(error: BaseException) -> StorageDown:
+    """What to tell a caller of ours."""
+    if str(error).startswith(FULL):
+        return StorageDown("is full")
+    if isinstance(error, ReadOnlyError) or str(error).startswith("MISCONF"):
+        return StorageDown("cannot be written to")
+    if isinstance(error, AuthenticationError):
+        return StorageDown("refuses our name or password")
+    return StorageDown()
+
+
+class Connection:
+    """A client of one server, opened on first use. Used from one event loop.
+
+    Raises SettingsInvalid for what is no URL of a server.
+    """
+
+    def __init__(self, url: str, connections_max: int = 8) -> None:
+        open_client(url, connections_max)
+        self._url = url
+        self._connections_max = connections_max
+        self._client: Redis[bytes] | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._hurried = self._away = False
+        self._ready = asyncio.Event()
+        self._running: set[asyncio.Future[object]] = set()
+
+    async def client(self) -> Redis[bytes]:
+        """The client, which connects when it is used."""
+        if self._owner is None:
+            self._owner = asyncio.create_task(self._own())
+        while self._client is None:
+            await self._ready.wait()
+        return self._client
+
+    async def call(
+        self, op: str, command: Callable[[Redis[bytes]], Awaitable[T]], wait_s: float | None, keep_full: bool = True
+    ) -> T:
+        """The reply to a command, which is sent again while the server is away.
+
+        op         names the call in metrics
+        wait_s     for how long it may be sent again; None is for ever, 0 is once
+        keep_full  whether a server that is full is waited for too
+        Raises StorageDown when the time is over; what the server objects to, as coredis does.
+        """
+        ends = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
+        pause = PAUSE_S
+        while True:
+            try:
+                reply = await self._once(command, ends)
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                metrics.redis_failed(op)
+                self._note(error)
+                hopeless = self._hurried or (not keep_full and str(error).startswith(FULL))
+                if hopeless or wait_s == 0 or (ends is not None and time.monotonic() + pause > ends):
+                    raise storage_down(error) from error
+            else:
+                self._note(None)
+                return reply
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, PAUSE_S_MAX)
+
+    def hurry(self) -> None:
+        """From now on nobody waits for a server that is away, for we are about to close."""
+        self._hurried = True
+
+    async def close(self) -> None:
+        """Give the sockets up."""
+        self._closing.set()
+        if self._owner is not None:
+            self._owner.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._owner
+
+    def _note(self, trouble: Exception | None) -> None:
+        """Say once that the server is away, and once that it is back."""
+        if trouble is not None and not self._away:
+            log.warning("the server %s is away: %s", without_password(self._url), type(trouble).__name__)
+        elif trouble is None and self._away:
+            log.warning("the server %s is back", without_password(self._url))
+        self._away = trouble is not None
+
+    async def _once(self, command: Callable[[Redis[bytes]], Awaitable[T]], ends: float | None) -> T:
+        """One try. It runs on when nobody waits any more, for coredis loses a place of its pool to cancellations."""
+        client = await self.client()
+
+        async def run() -> T:
+            return await command(client)
+
+        task = asyncio.create_task(run())
+        self._running.add(task)  # type: ignore[arg-type]
+        task.add_done_callback(self._ran)
+        async with asyncio.timeout(None if ends is None else max(0.0, ends - time.monotonic())):
+            return await asyncio.shield(task)
+
+    def _ran(self, task: asyncio.Future[T]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # it may be that nobody waits for it any more
+
+    async def _own(self) -> None:
+        """Hold the client open: it must be entered and left by one task."""
+        while not self._closing.is_set():
+            client = open_client(self._url, self._connections_max)
+            try:
+                async with client:
+                    self._client = client
+                    self._ready.set()
+                    await self._closing.wait()
+            except Exception as error:
+                log.warning("the connections to %s broke: %s", without_password(self._url), type(error).__name__)
+            finally:
+                self._client = None
+                self._ready.clear()
+            await asyncio.sleep(PAUSE_S)
+
+
+def open_client(url: str, connections_max: int) -> Redis[bytes]:
+    """A client that is yet to be entered. Raises SettingsInvalid for what is no URL of a server."""
+    try:
+        return Redis.from_url(
+            url, decode_components=True, max_connections=connections_max, connect_timeout=CONNECT_S_MAX,
+            stream_timeout=REPLY_S_MAX, retry_policy=NoRetryPolicy(),
+        )
+    except (RedisError, ValueError, RuntimeError, TypeError):
+        raise SettingsInvalid(f"{without_password(url)} is not the URL of a Redis server") from None
+
+
+def script(text: str) -> Script[bytes]:
+    """A Lua script, sent once to each server and called by its hash from then on."""
+    return Script(None, text)

