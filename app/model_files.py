@@ -31,6 +31,11 @@ class ModelFiles:
     bos_id: int | None
 
     @property
+    def revision(self) -> str:
+        """The commit of a model of the hub, as its folder is called; "local" for any other folder."""
+        return self.folder.name if self.folder.parent.name == "snapshots" else "local"
+
+    @property
     def tokenizer_file(self) -> Path:
         return self.folder / "tokenizer.json"
 

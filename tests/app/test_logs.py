@@ -1,0 +1,106 @@
+"""What the log says of requests and jobs, and what it never says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from app import logs
+from app.settings import Settings
+
+SECRETS = ("MARKERPROMPT", "MARKERWORD", "MARKERQUERY", "MARKERHEADER")
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, put back as it was."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield root
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def test_every_line_of_json_is_one_object_with_its_fields(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.set_up(Settings(log_format="json", log_level="debug"))
+    log = logging.getLogger("app.a")
+    with logs.bound(request_id="r-1", worker=""):
+        log.warning("two\nlines of “text”")
+        logs.event(log, logging.INFO, "job_done", ms=1.5, odd=object)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("it failed")
+    said, done, failed = map(json.loads, capsys.readouterr().err.splitlines())
+    assert said["message"] == "two\nlines of “text”" and said["level"] == "warning" and said["logger"] == "app.a"
+    assert said["request_id"] == "r-1" and "worker" not in said
+    assert str(said["time"]).endswith("+00:00")
+    assert done["event"] == "job_done" and done["ms"] == 1.5 and "message" not in done
+    assert failed["message"] == "it failed" and "ValueError: broken" in str(failed["traceback"])
+    assert "request_id" not in failed
+
+
+def test_lines_of_text_end_in_the_fields(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(Settings())
+    with logs.bound(request_id="r-1"):
+        logs.event(logging.getLogger("app.a"), logging.INFO, "request", ms=12.345, why="two words")
+        logging.getLogger("app.a").debug("hidden")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith('INFO app.a: request request_id=r-1 ms=12.3 why="two words"')
+
+
+def test_a_field_that_is_bound_stays_in_its_thread() -> None:
+    seen: list[str] = []
+    with logs.bound(request_id="r-1"):
+        thread = threading.Thread(target=lambda: seen.append(logs.current_request()))
+        thread.start()
+        thread.join()
+        assert logs.current_request() == "r-1"
+        with logs.bound(request_id="r-2"):
+            assert logs.current_request() == "r-2"
+        assert logs.current_request() == "r-1"
+    assert [*seen, logs.current_request()] == ["", ""]
+
+
+def test_a_request_is_followed_into_its_jobs_by_its_id_and_nothing_of_it_is_told(
+    client: TestClient, root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.set_up(Settings(log_format="json", log_level="debug"))
+    body = {"prompt": "MARKERPROMPT", "constraint": {"regex": "MARKERWORD (dog|cat)"}, "max_tokens": 40, "beams": 2}
+    headers = {"x-request-id": "r-7", "x-other": "MARKERHEADER"}
+    assert client.post("/generate?a=MARKERQUERY", json=body, headers=headers).status_code == 200
+    assert client.post("/compile", json={"constraint": {"regex": "(MARKERWORD"}}).status_code == 422
+    text = capsys.readouterr().err
+    assert not [secret for secret in SECRETS if secret in text]
+    told = [line for line in map(json.loads, text.splitlines()) if "event" in line]
+    of_it = [line for line in told if line.get("request_id") == "r-7"]
+    requests, jobs = ([line for line in of_it if line["event"] == event] for event in ("request", "job_done"))
+    assert [line["route"] for line in requests] == ["/generate"]
+    assert requests[0]["status"] == 200 and requests[0]["method"] == "POST"
+    assert requests[0]["bytes"] > 100 and requests[0]["ms"] > 0
+    assert {line["kind"] for line in jobs} == {"compile", "generate"}
+    assert all(line["outcome"] == "ok" and line["job_id"] and line["worker"] for line in jobs)
+    refused = [line for line in told if line.get("code") == "constraint_syntax"]
+    assert [(line["status"], line["route"]) for line in refused] == [(422, "/compile")]
+
+
+def test_a_probe_that_goes_well_is_worth_no_line(client: TestClient, root: logging.Logger,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(Settings(log_format="json"))
+    client.get("/health")
+    client.get("/no/such/path/MARKERQUERY")
+    (line,) = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert line["route"] == "other" and line["status"] == 404 and line["code"] == "not_found"
+
+
+def test_uvicorn_and_the_libraries_below_us_tell_no_requests(root: logging.Logger) -> None:
+    logs.set_up(Settings(log_level="debug"))
+    for name in logs.QUIET:
+        assert not logging.getLogger(name).isEnabledFor(logging.INFO), name

@@ -1,0 +1,126 @@
+"""Spans, sent to a collector that listens here, by the protocol that real ones speak."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from starlette.testclient import TestClient
+
+from app import tracing
+from app.errors import SettingsInvalid
+from app.main import create_app
+from app.settings import Settings
+from tests.app.conftest import wait_until_ready
+
+CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@dataclass
+class Collector:
+    """What was sent. `url` is where to."""
+
+    url: str = ""
+    spans: list[Span] = field(default_factory=list)
+    raw: bytes = b""
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    got = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+            assert self.path == "/v1/traces" and self.headers["content-type"] == "application/x-protobuf"
+            got.raw += body
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                got.spans += [span for scope in resource.scope_spans for span in scope.spans]
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        got.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield got
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def attributes(span: Span) -> dict[str, str]:
+    return {item.key: item.value.string_value or str(item.value.int_value) for item in span.attributes}
+
+
+def test_a_request_and_its_jobs_are_one_trace_that_continues_the_callers(collector: Collector) -> None:
+    body = {"prompt": "MARKERPROMPT", "constraint": {"regex": "MARKERWORD a+"}, "max_tokens": 40, "beams": 2}
+    with TestClient(create_app(Settings(otlp_endpoint=collector.url)), raise_server_exceptions=False) as client:
+        wait_until_ready(client)
+        headers = {"traceparent": CALLER, "x-request-id": "r-9"}
+        assert client.post("/generate", json=body, headers=headers).status_code == 200
+    spans = {span.name: span for span in collector.spans if span.trace_id.hex() == CALLER.split("-")[1]}
+    request, compiled, generated, decode = (spans[name] for name in ("POST /generate", "compile", "generate", "decode"))
+    assert request.parent_span_id.hex() == CALLER.split("-")[2]
+    assert {compiled.parent_span_id, generated.parent_span_id} == {request.span_id}
+    assert decode.parent_span_id == generated.span_id
+    assert attributes(request)["abs.request_id"] == "r-9" and attributes(request)["abs.status"] == "200"
+    assert attributes(generated)["abs.outcome"] == "ok" and attributes(decode)["abs.rows"] == "2"
+    assert b"MARKER" not in collector.raw
+
+
+def test_what_fails_is_marked_by_its_name_and_its_message_is_not_sent(collector: Collector) -> None:
+    with tracing.exporting(Settings(otlp_endpoint=collector.url)):
+        with pytest.raises(ValueError), tracing.span("a", size=1):
+            raise ValueError("MARKER of a prompt")
+        with tracing.span("b") as span:
+            assert tracing.traceparent().startswith("00-")
+            span.fail("LimitExceeded")
+    failed = {span.name: span.status for span in collector.spans}
+    assert failed["a"] == Status(code=Status.STATUS_CODE_ERROR, message="ValueError")
+    assert failed["b"] == Status(code=Status.STATUS_CODE_ERROR, message="LimitExceeded")
+    assert b"MARKER" not in collector.raw
+    assert tracing.traceparent() == ""
+
+
+def test_a_collector_that_is_away_delays_nobody() -> None:
+    with tracing.exporting(Settings(otlp_endpoint="http://127.0.0.1:1")):
+        for _ in range(100):
+            with tracing.span("a"):
+                pass
+
+
+def test_off_nothing_is_imported_and_nothing_is_carried() -> None:
+    code = (
+        "import sys\n"
+        "from app import tracing\n"
+        "from app.main import create_app\n"
+        "from app.settings import Settings\n"
+        "with tracing.exporting(Settings()), tracing.span('a') as span:\n"
+        "    span.note(a=1); span.fail('x'); span.rename('b')\n"
+        "    assert tracing.traceparent() == ''\n"
+        "costly = ('opentelemetry.sdk', 'opentelemetry.exporter')\n"
+        "assert not [name for name in sys.modules if name.startswith(costly)]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_without_the_packages_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    asked = Settings(otlp_endpoint="http://127.0.0.1:1")
+    with pytest.raises(SettingsInvalid, match=r"ABS_OTLP_ENDPOINT.*abs-server\[otel\]"), tracing.exporting(asked):
+        raise AssertionError
