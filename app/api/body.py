@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import AsyncIterator
 
-from app.api.errors import Problem, problem
+from app.api.asgi import App, Message, Receive, Send, header, id_of_request, send_problem
+from app.api.errors import problem
 from app.api.strict_json import read_json
 from app.errors import (
     BodyTooLarge,
@@ -20,38 +19,31 @@ from app.errors import (
     UnsupportedMediaType,
     without_message,
 )
-from app.keys import request_id
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
-
-BODY_S_MAX = 30.0  # how long a body may take to arrive
+BODY_S_MAX = 30.0  # how long a body may take to arrive, unless it is said otherwise
 DRAIN_BYTES_MAX, DRAIN_S_MAX = 64 * 2**20, 10.0  # how much of a body over the limit is still read
 log = logging.getLogger(__name__)
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class StrictBody:
     """ASGI middleware: an id for every request, and a strict reading of every body before anyone else sees it."""
 
-    def __init__(self, app: App, body_bytes_max: int) -> None:
+    def __init__(self, app: App, body_bytes_max: int, body_s_max: float = BODY_S_MAX) -> None:
         self._app = app
         self._body_bytes_max = body_bytes_max
+        self._body_s_max = body_s_max
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        name = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = name
+        name = id_of_request(scope)
         try:
             body = await self._read(scope, receive)
         except ClientGone:
             return
         except RequestError as error:
-            await _answer(send, problem(error, name, {"connection": "close"}))
+            await send_problem(send, problem(error, name, {"connection": "close"}))
             return
         await self._run(scope, _replay(body, receive), send, name)
 
@@ -63,12 +55,12 @@ class StrictBody:
         except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
             if answering.started:
                 raise
-            await _answer(send, problem(JobCancelled("the service is stopping"), name))
+            await send_problem(send, problem(JobCancelled("the service is stopping"), name))
         except Exception as error:
             log.error("request %s failed: %s", name, without_message(error))
             if answering.started:  # the server then breaks the connection off
                 raise InternalError("an answer broke off") from None
-            await _answer(send, problem(error, name))
+            await send_problem(send, problem(error, name))
 
     async def _read(self, scope: Message, receive: Receive) -> bytes:
         """The whole body, counted and checked.
@@ -79,7 +71,7 @@ class StrictBody:
         chunks: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(BODY_S_MAX) as clock:
+            async with asyncio.timeout(self._body_s_max) as clock:
                 async for chunk in _chunks(receive):
                     within = size <= self._body_bytes_max
                     size += len(chunk)
@@ -91,12 +83,12 @@ class StrictBody:
                         break
         except TimeoutError:
             if size <= self._body_bytes_max:
-                raise RequestTimeout(BODY_S_MAX) from None
+                raise RequestTimeout(self._body_s_max) from None
         if size > self._body_bytes_max:
             raise BodyTooLarge(self._body_bytes_max)
         body = b"".join(chunks)
         if body:
-            _require_json(_header(scope, b"content-type"))
+            _require_json(header(scope, b"content-type"), header(scope, b"content-encoding"))
             read_json(body)
         return body
 
@@ -112,20 +104,12 @@ async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
         yield message.get("body", b"")
 
 
-def _require_json(content_type: str) -> None:
+def _require_json(content_type: str, content_encoding: str) -> None:
+    if content_encoding.strip().lower() not in ("", "identity"):  # a small one may unpack to any size
+        raise UnsupportedMediaType("send the body as it is, without Content-Encoding")
     kind = content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise UnsupportedMediaType("send the body with Content-Type: application/json")
-
-
-def _header(scope: Message, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
-
-
-def _request_id(scope: Message) -> str:
-    """The caller's own id of the request where it is a plain one, else a fresh one."""
-    given = _header(scope, b"x-request-id")
-    return given if _REQUEST_ID.fullmatch(given) else request_id()
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -156,10 +140,3 @@ class _Answering:
             headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"x-request-id"]
             message["headers"] = [*headers, (b"x-request-id", self._name.encode())]
         await self._send(message)
-
-
-async def _answer(send: Send, answer: Problem) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-    headers.append((b"content-length", str(len(answer.body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})

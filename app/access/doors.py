@@ -1,0 +1,92 @@
+"""Which key opens which path: one table. What is not in it stays shut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.access.keys import SCOPES, Key
+from app.errors import Forbidden, MethodNotAllowed, RouteNotFound
+
+_COMPILE, _EITHER, _ANY = ("compile",), ("generate", "compile"), SCOPES
+HEALTH = ("GET", "/health")  # the one that needs no key
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A path and its method.
+
+    scopes  a key with any of these opens it
+    works   it takes a place among the requests that a key may have at once, and counts as one of those per minute;
+            what only looks something up takes none, and counts a tenth
+    """
+
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    works: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a key stands after a request: so many it may send, so many are left, and in how many seconds it has more."""
+
+    cap: int
+    left: int
+    reset_s: int
+
+
+DOORS = (
+    Door("POST", "/generate", ("generate",), works=True),
+    Door("POST", "/decode", ("generate",), works=True),
+    Door("POST", "/compile", _COMPILE, works=True),
+    Door("POST", "/check", _COMPILE, works=True),
+    Door("GET", "/automata/{automaton}", _EITHER, works=True),  # may make an explanation
+    Door("GET", "/automata/{automaton}.dot", _EITHER, works=True),
+    Door("GET", "/automata/{automaton}.svg", _EITHER, works=True),
+    Door("GET", "/jobs/{job_id}", _EITHER),
+    Door("DELETE", "/jobs/{job_id}", _EITHER),
+    Door("GET", "/jobs/{job_id}/events", _EITHER, works=True),
+    Door("GET", "/v1/models", _EITHER),
+    Door(*HEALTH, _ANY),
+    Door("GET", "/ready", _ANY),
+    Door("GET", "/version", _ANY),
+    Door("GET", "/openapi.json", _ANY),
+    Door("GET", "/metrics", ("admin",)),
+)
+_PLACE = re.compile(r"\\\{[a-z_]+\\\}")
+
+
+def _shape(path: str) -> re.Pattern[str]:
+    return re.compile(_PLACE.sub("[^/]+", re.escape(path)))
+
+
+_SHAPES = tuple((door, _shape(door.path)) for door in DOORS)
+
+
+def door_to(method: str, path: str) -> Door:
+    """The row of a request. Raises RouteNotFound, and MethodNotAllowed where the path has rows of other methods."""
+    found = [door for door, shape in _SHAPES if shape.fullmatch(path)]
+    if not found:
+        raise RouteNotFound("there is no such path")
+    for door in found:
+        if door.method == method:
+            return door
+    raise MethodNotAllowed("this path does not take that method", ", ".join(door.method for door in found))
+
+
+def template_of(path: str) -> str:
+    """The path of the first row that fits, with names in place of what differs; empty where none does."""
+    return next((door.path for door, shape in _SHAPES if shape.fullmatch(path)), "")
+
+
+def is_public(method: str, path: str, public_paths: Iterable[str]) -> bool:
+    """Whether a request is answered without a key."""
+    return (method, path) == HEALTH or (method == "GET" and path in public_paths)
+
+
+def require_scope(key: Key, door: Door) -> None:
+    """Raises Forbidden, naming the scope, where the key does not open the door."""
+    if not set(key.scopes) & set(door.scopes):
+        raise Forbidden(" or ".join(door.scopes))

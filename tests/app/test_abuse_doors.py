@@ -1,0 +1,165 @@
+"""A walk over all routes: none but /health answers without a key, none is left out of the table of scopes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.testclient import TestClient
+
+from app.access.doors import DOORS
+from app.access.keys import add_key, new_key
+from app.main import create_app
+from app.settings import MAY_BE_PUBLIC, Settings
+from tests.app.conftest import wait_until_ready
+
+CONSTRAINT = {"regex": "a{2,3}"}
+HASH, JOB = "0" * 64, "0" * 32
+
+
+def routes(app: FastAPI) -> set[tuple[str, str]]:
+    """Method and path of every route, whatever kind of route it is."""
+    found = set()
+    for route in iter_route_contexts(app.routes):
+        assert route.path and route.methods, f"a route of a kind that this walk does not know: {route}"
+        found |= {(method, route.path) for method in route.methods}
+    return found
+
+
+def filled(path: str) -> str:
+    return re.sub(r"\{automaton\}", HASH, re.sub(r"\{job_id\}", JOB, path))
+
+
+class Keys:
+    """A file with keys of two owners, one that has expired, and the texts of all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.anna = self.add("anna", "generate", "compile")
+        self.ben = self.add("ben", "generate", "compile")
+        self.reader = self.add("reader", "compile")
+        self.admin = self.add("root", "admin")
+        self.expired = self.add("anna", "generate", "compile", "admin", expires=time.time() - 1)
+
+    def add(self, name: str, *scopes: str, expires: float | None = None) -> str:
+        text, key = new_key(name, scopes, expires, requests_per_minute=0)
+        add_key(self.path, key)
+        return text
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys(tmp_path_factory.mktemp("keys") / "keys")
+
+
+@pytest.fixture(scope="module")
+def locked(keys: Keys) -> Iterator[TestClient]:
+    """The whole service, with keys."""
+    settings = Settings(keys_file=str(keys.path))
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        client.headers["authorization"] = f"Bearer {keys.anna}"
+        wait_until_ready(client)
+        del client.headers["authorization"]
+        yield client
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def test_every_route_is_in_the_table_and_every_row_is_a_route() -> None:
+    found = routes(create_app(Settings(embedded_workers=())))
+    rows = {(door.method, door.path) for door in DOORS}
+    assert rows <= found, rows - found
+    assert found - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
+
+
+def test_the_document_says_which_scopes_a_path_needs() -> None:
+    paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
+    for door in DOORS:
+        if door.path not in ("/health", "/openapi.json"):
+            operation = paths[door.path][door.method.lower()]
+            assert operation["x-scopes"] == list(door.scopes) and operation["security"] == [{"key": []}]
+    assert "security" not in paths["/health"]["get"]
+
+
+@pytest.mark.parametrize("key", ["", "wrong", "expired"])
+def test_no_route_but_health_answers_without_a_key_that_is_in_force(key: str, locked: TestClient, keys: Keys) -> None:
+    given = {"": {}, "wrong": bearer(keys.anna[:-1] + "x"), "expired": bearer(keys.expired)}[key]
+    for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
+        response = locked.request(method, filled(path), headers=given)
+        if path == "/health":
+            assert response.status_code == 200
+            continue
+        assert response.status_code == 401, (method, path)
+        assert response.headers["www-authenticate"] == 'Bearer realm="abs"'
+        if method != "HEAD":
+            assert response.json()["code"] == "unauthorized"
+    for path in ("/docs", "/redoc", "/nowhere", "/health/", "//health", "/HEALTH", "/openapi.json/"):
+        assert locked.get(path, headers=given).status_code == 401, path
+
+
+def test_a_key_opens_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) -> None:
+    owned = {keys.reader: ("compile",), keys.admin: ("admin",)}
+    for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
+        door = next((door for door in DOORS if (door.method, door.path) == (method, path)), None)
+        for key, scopes in owned.items():
+            status = locked.request(method, filled(path), headers=bearer(key)).status_code
+            refused = door is not None and path != "/health" and not set(scopes) & set(door.scopes)
+            assert (status == 403) == refused, (method, path, scopes, status)
+            assert status != 401
+
+
+def test_paths_that_a_setting_opens_are_open_and_no_others(keys: Keys) -> None:
+    settings = Settings(keys_file=str(keys.path), embedded_workers=(), public_paths=MAY_BE_PUBLIC)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        answered = {path for method, path in routes(client.app)  # type: ignore[arg-type]
+                    if client.request(method, filled(path)).status_code != 401}
+    assert answered == {"/health", *MAY_BE_PUBLIC}
+
+
+def test_a_job_is_its_owner_s_alone(locked: TestClient, keys: Keys) -> None:
+    body = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 2}
+    made = locked.post("/generate", json=body, headers={**bearer(keys.anna), "prefer": "respond-async"})
+    assert made.status_code == 202, made.text
+    job = made.headers["location"]
+    for method, path in (("GET", job), ("GET", f"{job}/events"), ("DELETE", job)):
+        response = locked.request(method, path, headers=bearer(keys.ben))
+        assert (response.status_code, response.json()["code"]) == (404, "unknown_job"), (method, path)
+        unknown = locked.request(method, path.replace(job, f"/jobs/{JOB}"), headers=bearer(keys.ben))
+        assert unknown.json() | {"request_id": ""} == response.json() | {"request_id": ""}, "no telling whose it is"
+    ends = time.monotonic() + 60
+    while (shown := locked.get(job, headers=bearer(keys.anna)).json())["state"] in ("waiting", "running"):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert shown["state"] == "done"
+
+
+def test_an_idempotency_key_of_another_owner_is_another_key(locked: TestClient, keys: Keys) -> None:
+    body = {"constraint": CONSTRAINT, "prompt": "b", "max_tokens": 8, "beams": 2}
+    ids = [
+        locked.post("/generate", json=body, headers={**bearer(key), "idempotency-key": "same"}).json()["id"]
+        for key in (keys.anna, keys.ben, keys.anna)
+    ]
+    assert ids[0] == ids[2] != ids[1]
+
+
+def test_a_key_that_asks_for_too_many_tokens_is_told_so(keys: Keys) -> None:
+    text, key = new_key("small", ["generate"], beam_tokens_per_minute=100)
+    add_key(keys.path, key)
+    with TestClient(create_app(Settings(keys_file=str(keys.path))), raise_server_exceptions=False) as client:
+        client.headers |= bearer(text)
+        wait_until_ready(client)
+        body = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 8}
+        assert client.post("/generate", json=body).status_code == 200
+        again = client.post("/generate", json=body)
+        assert (again.status_code, again.json()["code"]) == (429, "rate_limited")
+        assert (again.json()["limit"], again.json()["cap"]) == ("beam_tokens_per_minute", 100)
+        assert int(again.headers["retry-after"]) >= 1
+        never = client.post("/generate", json={**body, "max_tokens": 64})
+        assert (never.status_code, never.json()["limit"]) == (422, "beam_tokens_per_minute")

@@ -1,0 +1,197 @@
+"""The file of keys: made by the command, read strictly, read again when it changes, and never holding a key."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.access import keys as keys_module
+from app.access.commands import key_commands
+from app.access.doors import DOORS, door_to, is_public, require_scope
+from app.access.keys import Key, KeyRing, add_key, line_of, new_key, read_keys, remove_key, when
+from app.errors import Forbidden, MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
+
+
+@pytest.fixture(autouse=True)
+def always_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(keys_module, "LOOK_EVERY_S", 0.0)
+    yield
+
+
+def filled(path: Path, *names: str) -> list[str]:
+    """The texts of fresh keys that stand in the file."""
+    texts = []
+    for name in names:
+        text, key = new_key(name, ["generate"])
+        add_key(path, key)
+        texts.append(text)
+    return texts
+
+
+def test_a_key_is_found_by_its_text_and_the_file_does_not_hold_it(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    anna, ben = filled(path, "anna", "ben")
+    ring = KeyRing(path)
+    assert (ring.find(anna).name, ring.find(ben).name) == ("anna", "ben")
+    secret = anna.rpartition("_")[2]
+    assert secret not in path.read_text() and secret not in repr(ring.find(anna))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda text: text[:-1] + ("0" if text[-1] != "0" else "1"), lambda text: text[:-1], lambda text: text + "0",
+     lambda text: "abs_" + "0" * 12 + text[16:], lambda text: text.upper(), lambda text: "", lambda text: "abs_",
+     lambda text: text + "\n", lambda text: "\ud800", lambda text: "x" * 100_000],
+)
+def test_what_is_nearly_a_key_opens_nothing(change: Any, tmp_path: Path) -> None:
+    text, = filled(tmp_path / "keys", "anna")
+    with pytest.raises(Unauthorized, match="not known"):
+        KeyRing(tmp_path / "keys").find(change(text))
+
+
+def test_a_key_opens_nothing_once_it_has_expired(tmp_path: Path) -> None:
+    text, key = new_key("anna", ["generate"], expires=time.time() - 1)
+    add_key(tmp_path / "keys", key)
+    with pytest.raises(Unauthorized, match="expired"):
+        KeyRing(tmp_path / "keys").find(text)
+
+
+def test_keys_come_and_go_without_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    anna, = filled(path, "anna")
+    ring = KeyRing(path)
+    ben, = filled(path, "ben")
+    assert ring.find(ben).name == "ben"
+    assert remove_key(path, ring.find(anna).id)
+    with pytest.raises(Unauthorized):
+        ring.find(anna)
+    assert ring.find(ben).name == "ben"
+    assert not remove_key(path, "0" * 12)
+
+
+def test_a_file_that_is_spoilt_or_gone_leaves_the_keys_as_they_were(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "keys"
+    anna, = filled(path, "anna")
+    ring = KeyRing(path)
+    path.write_text("abs_MARKER\n")
+    assert ring.find(anna).name == "anna"
+    path.unlink()
+    assert ring.find(anna).name == "anna"
+    assert "left as they were" in caplog.text and "MARKER" not in caplog.text
+
+
+def test_a_key_is_looked_for_in_the_same_way_whether_there_is_one_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, = filled(tmp_path / "keys", "anna")
+    ring, compared = KeyRing(tmp_path / "keys"), []
+    whole = keys_module.hmac.compare_digest
+    monkeypatch.setattr(keys_module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or whole(a, b))
+    for given in (text, text[:-1] + "?", "abs_" + "0" * 12 + text[16:], "", "x" * 5_000):
+        try:
+            ring.find(given)
+        except Unauthorized:
+            continue
+    assert len(compared) == 5
+    assert all(len(ours) == len(theirs) == 64 for ours, theirs in compared)
+
+
+GOOD = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["generate"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id": "x"}, {"id": 3}, {"name": ""}, {"name": "a b"}, {"name": "a" * 65}, {"sha256": "0"}, {"scopes": []},
+     {"scopes": ["root"]}, {"scopes": "generate"}, {"expires": "soon"}, {"expires": 5}, {"requests_per_minute": -1},
+     {"at_once_max": True}, {"beam_tokens_per_minute": "7"}, {"more": 1}, {"name": None}, {"scopes": [["generate"]]}],
+)
+def test_a_line_that_is_no_key_is_refused_with_its_number_and_not_repeated(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"{json.dumps(GOOD)}\n\n{json.dumps(GOOD | change | {'id': change.get('id', '1' * 12)})}\n")
+    with pytest.raises(SettingsInvalid, match="line 3"):
+        read_keys(path)
+
+
+def test_a_file_is_refused_that_is_unreadable_open_to_all_empty_or_names_an_id_twice(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    with pytest.raises(SettingsInvalid, match="cannot be read"):
+        KeyRing(path)
+    path.write_text("")
+    with pytest.raises(SettingsInvalid, match="abs keys new"):
+        KeyRing(path)
+    path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n")
+    with pytest.raises(SettingsInvalid, match="before"):
+        KeyRing(path)
+    path.write_text("{MARKER")
+    with pytest.raises(SettingsInvalid, match="line 1") as caught:
+        KeyRing(path)
+    assert "MARKER" not in str(caught.value)
+    path.chmod(0o666)
+    with pytest.raises(SettingsInvalid, match="chmod"):
+        KeyRing(path)
+
+
+def test_a_line_is_read_as_it_was_written(tmp_path: Path) -> None:
+    key = Key("ab" * 6, "anna@example.org", "0" * 64, ("generate", "admin"), when("2031-01-02T03:04:05+02:00"), 0, 3, 7)
+    (tmp_path / "keys").write_text(line_of(key))
+    assert read_keys(tmp_path / "keys") == (key,)
+    assert when("2031-01-02") == when("2031-01-02T00:00:00Z")
+
+
+def test_the_commands_make_list_and_take_back_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, run = tmp_path / "keys", CliRunner()
+    monkeypatch.setitem(os.environ, "ABS_KEYS_FILE", str(path))
+    scopes = ["--scope", "generate", "--scope", "compile"]
+    made = run.invoke(key_commands(), ["new", "anna", *scopes, "--expires", "2031-01-31"])
+    assert made.exit_code == 0, made.output
+    text = made.stdout.strip()
+    key = KeyRing(path).find(text)
+    assert (key.name, key.scopes, key.expires) == ("anna", ("generate", "compile"), when("2031-01-31"))
+    listed = run.invoke(key_commands(), ["list"]).stdout
+    assert key.id in listed and "2031-01-31" in listed and text.rpartition("_")[2] not in listed
+    assert run.invoke(key_commands(), ["revoke", key.id]).exit_code == 0
+    assert read_keys(path) == ()
+    for arguments in (["new", "a b", "--scope", "generate"], ["new", "a", "--scope", "root"], ["revoke", key.id],
+                      ["new", "a", "--scope", "generate", "--expires", "soon"]):
+        assert run.invoke(key_commands(), arguments).exit_code == 2
+    monkeypatch.delitem(os.environ, "ABS_KEYS_FILE")
+    assert isinstance(run.invoke(key_commands(), ["list"]).exception, SettingsInvalid)
+
+
+def test_a_path_that_is_not_in_the_table_stays_shut() -> None:
+    for path in ("/nowhere", "/health\n", "/jobs/a/b", "//health", ""):
+        with pytest.raises(RouteNotFound):
+            door_to("GET", path)
+    with pytest.raises(MethodNotAllowed):
+        door_to("DELETE", "/generate")
+    assert door_to("GET", "/jobs/abc/events").works and not door_to("GET", "/jobs/abc").works
+
+
+def test_only_health_is_open_unless_a_setting_says_more() -> None:
+    open_doors = [door.path for door in DOORS if is_public(door.method, door.path, ())]
+    assert open_doors == ["/health"]
+    assert is_public("GET", "/ready", ("/ready",)) and not is_public("POST", "/ready", ("/ready",))
+    assert not is_public("GET", "/health/", ()) and not is_public("HEAD", "/health", ())
+
+
+def test_a_key_opens_what_it_has_the_scope_for() -> None:
+    _, key = new_key("anna", ["compile"])
+    require_scope(key, door_to("POST", "/compile"))
+    require_scope(key, door_to("GET", "/jobs/a"))
+    with pytest.raises(Forbidden, match="generate") as caught:
+        require_scope(key, door_to("POST", "/generate"))
+    assert caught.value.scope == "generate"
+    with pytest.raises(Forbidden, match="admin"):
+        require_scope(key, door_to("GET", "/metrics"))

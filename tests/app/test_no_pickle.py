@@ -1,0 +1,96 @@
+"""Requests of every kind are served by processes in which nothing can be unpickled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.app.service_process import serving
+from tests.local import short_folder, up
+
+HOOK = Path(__file__).parents[1] / "no_pickle"
+ROOT = Path(__file__).parents[2]
+S_MAX = 120.0
+KEYWORDS = {"keywords": ["dog", ["catch", "catches"]], "ordered": True}
+CONSTRAINTS: list[dict[str, Any]] = [
+    KEYWORDS, {"keywords": ["dog", "catch"], "inflect": True}, {"regex": "[a-z ]{1,30}"}, {"ltlf": "F(dog)"},
+    {"choice": ["yes", "no"]}, {"json_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+    {"infill": "My day on <|infill_word|> went well."}, {"all": [{"regex": "[a-z ]+"}, {"max_chars": 20}]},
+    {"ltlf": "F(dog) & G(!dog)"},
+]
+MATRIX = {"constraint": {"ltlf": "F(a)", "labels": ["a", "b"]}, "log_probs": [[-1.0, -2.0], [-0.5, -1.5]]}
+
+
+def environment(log: Path) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join((str(HOOK), str(ROOT))), "NO_PICKLE_LOG": str(log), "OMP_NUM_THREADS": "1"}
+
+
+def ask_all(url: str) -> None:
+    """Requests of every kind."""
+    with httpx2.Client(base_url=url, timeout=S_MAX) as http:
+
+        def post(path: str, body: dict[str, Any], status: int = 200, **headers: str) -> httpx2.Response:
+            answer = http.post(path, json=body, headers=headers)
+            assert answer.status_code == status, (path, body, answer.text)
+            return answer
+
+        for constraint in CONSTRAINTS:
+            unmeetable = constraint == CONSTRAINTS[-1]
+            post("/compile", {"constraint": constraint, "explain": True}, 422 if unmeetable else 200)
+        automaton = post("/compile", {"constraint": KEYWORDS}).json()["automaton"]
+        for ending in ("", ".dot", ".svg"):
+            assert http.get(f"/automata/{automaton}{ending}").status_code == 200
+        post("/check", {"constraint": KEYWORDS, "text": "a dog catches"})
+        post("/decode", MATRIX)
+        for options in ({}, {"algorithm": "abs", "beams": 4}, {"algorithm": "sample", "n": 2}):
+            post("/generate", {"prompt": "a", "constraint": KEYWORDS, "max_tokens": 16, **options})
+        body = {"prompt": "a", "automaton": automaton, "max_tokens": 16, "trace": True}
+        assert "event: done" in post("/generate", {**body, "stream": True}).text
+        job = post("/generate", body, 202, prefer="respond-async", **{"idempotency-key": "a"}).headers["location"]
+        assert "event: done" in http.get(f"{job}/events").text
+        assert http.get(job).json()["state"] == "done"
+        assert http.delete(job).status_code == 200
+        for path in ("/health", "/ready", "/metrics", "/version", "/v1/models", "/openapi.json"):
+            assert http.get(path).status_code == 200, path
+
+
+def started(log: Path) -> str:
+    """The processes that came under the rule; fails where one broke it."""
+    lines = log.read_text(encoding="utf-8").splitlines()
+    broken = [line for line in lines if line.startswith("UNPICKLED")]
+    assert not broken, "\n".join(broken)
+    return "\n".join(lines)
+
+
+def test_the_rule_is_kept_by_force_and_by_children_too(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    child = "import pickle; pickle.loads(pickle.dumps(1))"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {child!r}], env={{}})"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | environment(log), check=True, timeout=S_MAX)
+    lines = log.read_text(encoding="utf-8").splitlines()
+    assert [line.split()[0] for line in lines] == ["STARTED", "STARTED", "UNPICKLED"]
+    with pytest.raises(AssertionError, match="UNPICKLED"):
+        started(log)
+
+
+def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> None:
+    log = tmp_path / "pickles"
+    with serving(tmp_path, **environment(log)) as service:
+        service.wait_until_ready()
+        ask_all(service.url)
+    assert "app.main serve" in started(log) and started(log).count("STARTED") >= 2, "the API and its sandbox"
+
+
+def test_nothing_is_unpickled_by_the_processes_of_a_service_on_redis(tmp_path: Path) -> None:
+    log = tmp_path / "pickles"
+    with short_folder() as folder, up(folder, environment=environment(log)) as service:
+        service.wait_until_ready()
+        ask_all(service.url)
+    for role in ("serve", "worker compile", "worker generate"):
+        assert role in started(log), started(log)
