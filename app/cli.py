@@ -16,19 +16,21 @@ from typing import Annotated, Any
 
 import httpx2
 import typer
-import uvicorn
 from rich.console import Console
 from rich.status import Status
 
+from app import logs, serving
+from app.access.commands import key_commands
 from app.api.strict_json import read_json
 from app.client import Client, CreateApp, Refused, Unreachable, in_process, over_http
 from app.demo import LISTENING, ServerFailed, run_demo
-from app.errors import AppError, InvalidJson
+from app.errors import AppError, InvalidJson, StorageDown
 from app.jobs import Progress, Step
+from app.local.commands import add_processes
 from app.model_files import open_model_files
 from app.settings import QUEUES, Settings, read_settings
 from app.show import show_checked, show_compiled, show_generated, show_problem, told_shortly
-from app.wiring import open_broker, open_store
+from app.wiring import check_storage, open_broker, open_store
 
 OK, USAGE, UNMET, TROUBLE = 0, 2, 3, 4
 UNMET_CODES = ("constraint_unsatisfiable", "budget_too_small")
@@ -84,6 +86,8 @@ def _commands(create_app: CreateApp) -> typer.Typer:
     _add_generate(app, create_app)
     _add_requests(app, create_app)
     _add_service(app, create_app)
+    add_processes(app, _settings)
+    app.add_typer(key_commands(), name="keys")
     return app
 
 
@@ -166,6 +170,23 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         _serve(create_app, _settings(host=host, port=port, model=model, log_level=log_level))
 
     @app.command()
+    def doctor(
+        deep: Annotated[bool, Opt("--deep", help="load the model too, compile and generate")] = False,
+        as_json: Annotated[bool, Opt("--json", help="print the findings as JSON")] = False,
+        model: Model = None,
+    ) -> None:
+        """Look at everything the service needs, and say what is wrong and what to do about it."""
+        from app.doctor import examine, show
+
+        findings = examine(lambda: _settings(model=model), create_app, deep)
+        if as_json:
+            print(json.dumps([dataclasses.asdict(finding) for finding in findings]))
+        else:
+            show(Console(highlight=False), findings)
+        if any(finding.state == "failed" for finding in findings):
+            raise typer.Exit(TROUBLE)
+
+    @app.command()
     def demo() -> None:
         """Start the service with the built-in model, send three requests, show the answers, stop."""
         run_demo(Console(highlight=False))
@@ -188,22 +209,26 @@ def _settings(**given: object) -> Settings:
 
 def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serve until told to stop. Faulty settings are found before the port is taken."""
+    serving.require_guarded(settings)
     open_broker(settings), open_store(settings), open_model_files(settings.model)
-    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr, format=line)
+    logs.set_up(settings)
+    _check_storage(settings)
     app = create_app(settings)
     family, host = socket.AF_INET, settings.host
     if ":" in settings.host:
         family, host = socket.AF_INET6, f"[{settings.host}]"
     listener = socket.create_server((settings.host, settings.port), family=family, backlog=512)
     print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(
-        app, log_config=None, log_level=settings.log_level, server_header=False, timeout_graceful_shutdown=10,
-    )
-    server = uvicorn.Server(config)
-    server.run(sockets=[listener])
-    if not server.started:
+    if not serving.serve(app, listener, settings):
         raise typer.Exit(TROUBLE)
+
+
+def _check_storage(settings: Settings) -> None:
+    """Refuse a server that would lose jobs. One that is away is no reason not to start: requests are told so."""
+    try:
+        asyncio.run(check_storage(settings))
+    except StorageDown as down:
+        logging.getLogger(__name__).warning("%s", down)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +249,7 @@ class _Sender:
 
         if self.url is not None:
             status.update(f"waiting for {self.url}")
-            async with over_http(self.url, observe) as client:
+            async with over_http(self.url, observe, _settings().api_key) as client:
                 yield client
         else:
             status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import httpx2
 
 from app.errors import NotReady
-from app.jobs import Progress, Step, StepRow
+from app.jobs import Progress, Step
+from app.pieces import StepRow
 from app.service import Service
 from app.settings import Settings
 from app.worker import LOADING
@@ -21,6 +23,7 @@ CreateApp = Callable[[Settings], Any]
 Observer = Callable[[Progress | Step], None]
 CONNECT_S_MAX = 10.0
 POLL_S = 0.02
+RESUME_S_MAX = 60.0  # how long a client tries to come back to a stream that broke
 
 
 class Refused(Exception):
@@ -52,32 +55,67 @@ class Client:
         return _answer(response)
 
     async def follow(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The same by server-sent events; the observer is told of each step."""
-        try:
-            async with self._http.stream("POST", path, json={**body, "stream": True}) as response:
-                if response.is_error:
-                    await response.aread()
-                    return _answer(response)
-                async for name, data in _events(response):
-                    if name == "error":
-                        raise Refused(data["status"], data)
-                    if name == "done":
-                        return data
-                    if name == "step" and self._observer:
-                        self._observer(_step(data))
-        except httpx2.TransportError as error:
-            raise Unreachable(f"no answer from {self._http.base_url} ({type(error).__name__})") from error
-        raise Unreachable(f"{self._http.base_url} broke its answer off")
+        """The same by server-sent events; the observer is told of each step. Where the connection breaks, or the
+        process that answers stops, it is read on by the job's id."""
+        stream = _Stream(self._observer)
+        request = self._http.stream("POST", path, json={**body, "stream": True})
+        ends = time.monotonic() + RESUME_S_MAX
+        while True:
+            before = stream.last_id
+            try:
+                async with request as response:
+                    if response.is_error:
+                        await response.aread()
+                        return _answer(response)
+                    if (answer := await stream.read(response)) is not None:
+                        return answer
+            except httpx2.TransportError as error:
+                if stream.job is None or time.monotonic() >= ends:
+                    raise Unreachable(f"no answer from {self._http.base_url} ({type(error).__name__})") from error
+            if stream.job is None or time.monotonic() >= ends:
+                raise Unreachable(f"{self._http.base_url} broke its answer off")
+            if stream.last_id != before:  # it moves: patience begins anew
+                ends = time.monotonic() + RESUME_S_MAX
+            await asyncio.sleep(stream.retry_s)
+            headers = {"last-event-id": stream.last_id} if stream.last_id else {}
+            request = self._http.stream("GET", f"/jobs/{stream.job}/events", headers=headers)
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-    """The name and the data of each event, as this service writes them: a line for each."""
-    name = ""
+class _Stream:
+    """What has been read of a job's events, over however many connections."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self.job: str | None = None
+        self.last_id, self.retry_s = "", 1.0
+
+    async def read(self, response: httpx2.Response) -> dict[str, Any] | None:
+        """The answer, None where the connection ends before. Raises Refused."""
+        self.job = response.headers.get("x-job-id", self.job)
+        async for fields in _events(response):
+            self.last_id = fields.get("id", self.last_id)
+            self.retry_s = int(fields.get("retry", self.retry_s * 1000)) / 1000
+            data, name = json.loads(fields.get("data", "null")), fields.get("event")
+            if name == "error":
+                raise Refused(data["status"], data)
+            if name == "done":
+                answer: dict[str, Any] = data
+                return answer
+            if name == "step" and self._observer:
+                self._observer(_step(data))
+        return None
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[dict[str, str]]:
+    """The fields of each event, as this service writes them: a line for each."""
+    fields: dict[str, str] = {}
     async for line in response.aiter_lines():
-        if line.startswith("event: "):
-            name = line.removeprefix("event: ")
-        elif line.startswith("data: "):
-            yield name, json.loads(line.removeprefix("data: "))
+        name, colon, value = line.partition(": ")
+        if not line and fields:
+            yield fields
+            fields = {}
+        elif colon and name:
+            fields[name] = value
 
 
 def _step(data: Mapping[str, Any]) -> Step:
@@ -97,11 +135,12 @@ def _answer(response: httpx2.Response) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def over_http(url: str, observer: Observer) -> AsyncIterator[Client]:
-    """A client of a service that runs elsewhere."""
+async def over_http(url: str, observer: Observer, api_key: str = "") -> AsyncIterator[Client]:
+    """A client of a service that runs elsewhere, with a key where one is needed."""
     timeout = httpx2.Timeout(None, connect=CONNECT_S_MAX)  # the service keeps its own deadlines
     try:
-        http = httpx2.AsyncClient(base_url=url, timeout=timeout)
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        http = httpx2.AsyncClient(base_url=url, timeout=timeout, headers=headers)
     except httpx2.InvalidURL as error:
         raise Unreachable(f"{url!r} is not a URL ({error})") from error
     async with http:
@@ -116,7 +155,7 @@ async def in_process(
 
     Raises NotReady where a worker cannot start.
     """
-    app = create_app(dataclasses.replace(settings, embedded_workers=queues))
+    app = create_app(dataclasses.replace(settings, embedded_workers=queues, keys_file=""))
     try:
         async with app.router.lifespan_context(app):
             service: Service = app.state.service

@@ -1,4 +1,4 @@
-"""What a caller of generate wants and what he gets, and the limits on it that are known before anything is done."""
+"""What a caller of generate wants, and the limits on it that are known before anything is done."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import secrets
 from dataclasses import dataclass
 
 from app.errors import RequestOverLimit
-from app.jobs import CompileResult, GenerateOptions, GenerateResult
 from app.model_files import ModelFiles
+from app.pieces import GenerateOptions, Priority
 from app.settings import Settings
 from compiler.spec import Spec
 
@@ -17,7 +17,10 @@ _SEEDS = 2**53  # whole numbers below it survive every reader of JSON
 
 @dataclass(frozen=True, slots=True)
 class GenerateOrder:
-    """What a caller of generate wants. Exactly one of `spec` and `automaton` is given."""
+    """What a caller of generate wants. Exactly one of `spec` and `automaton` is given.
+
+    stream  whether someone reads along, step by step
+    """
 
     prompt: str
     spec: Spec | None
@@ -26,17 +29,13 @@ class GenerateOrder:
     options: GenerateOptions
     trace: bool
     timeout_s: float | None
+    priority: Priority = "interactive"
+    stream: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class GenerateAnswer:
-    """The generate result, and what happened on the way. `options` are the order's, with the seed that was drawn."""
-
-    id: str
-    options: GenerateOptions
-    compiled: CompileResult
-    result: GenerateResult
-    total_ms: float
+    @property
+    def weight(self) -> int:
+        """What the request counts in the queue: texts that are written side by side, times their budget."""
+        return self.options.rows * self.options.max_tokens
 
 
 def seeded(options: GenerateOptions) -> GenerateOptions:

@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import field
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from app import logs, tracing
 from app.errors import JobFailed, MessageInvalid
+from app.pieces import CONFIG, Choice, GenerateOptions, LabelStep, StepRow, Word
+from app.sealed import unseal
 from compiler.explain import Explanation
 from compiler.spec import Spec
 from compiler.spec_json import spec_to_json
 
 VERSION: Final = 1
-Algorithm = Literal["abs", "banked", "sample"]
-ALGORITHM_DEFAULT: Final = "banked"
 OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules whose errors are raised on purpose
-_CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class CompileJob:
+@dataclass(frozen=True, config=CONFIG, kw_only=True)
+class Traced:
+    """Where a job comes from: the request that submitted it, and the span that its own belongs to."""
+
+    request_id: str = field(default_factory=logs.current_request)
+    traceparent: str = field(default_factory=tracing.traceparent)
+
+
+@dataclass(frozen=True, config=CONFIG, kw_only=True)
+class Asked(Traced):
+    """What belongs to a job that one caller asked for, so that its result is all that he is to be told.
+
+    arrived      when the request came, Unix time in s
+    names        what the caller calls the propositions, by the names of their meanings
+    compile_job  the compilation that the job waits for in the broker; None where the automaton was stored already
+    spec         the constraint, for the case that the store loses the automaton; None where nobody can know it
+    """
+
+    arrived: float = field(default_factory=time.time)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    compile_job: str | None = None
+    spec: dict[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CompileJob(Traced):
     """Compile a constraint for the served model and store it. `spec` is canonical JSON, `deadline` Unix time in s."""
 
     automaton: str
@@ -32,8 +57,8 @@ class CompileJob:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class ExplainJob:
+@dataclass(frozen=True, config=CONFIG)
+class ExplainJob(Traced):
     """Explain a stored automaton, and store the explanation beside it."""
 
     automaton: str
@@ -42,8 +67,19 @@ class ExplainJob:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class CheckJob:
+@dataclass(frozen=True, config=CONFIG)
+class DescribeJob(Asked):
+    """Say what a constraint was compiled to, to one caller, and explain it to him if he wants that."""
+
+    automaton: str
+    explain: bool
+    deadline: float
+    kind: Literal["describe"] = "describe"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CheckJob(Traced):
     """Check a text against a constraint, or a sequence of labels against one over labels; needs no model."""
 
     spec: dict[str, JsonValue]
@@ -53,41 +89,8 @@ class CheckJob:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class GenerateOptions:
-    """How to generate.
-
-    max_tokens                                        the budget, in tokens with the end of the text
-    n                                                 how many answers, at most
-    scope                                             what satisfies: the "answer" alone, or the "full" text, from the
-                                                      prompt's first character on
-    beams                                             of the algorithms with beams
-    alpha_min, gamma, rank_by                         of "abs"
-    length_penalty                                    of "banked"
-    temperature, top_p, seed                          of the algorithm "sample"; the seed is None for the others
-    """
-
-    max_tokens: int
-    n: int = 1
-    algorithm: Algorithm = ALGORITHM_DEFAULT
-    scope: Literal["answer", "full"] = "answer"
-    beams: int = 16
-    alpha_min: float = 0.5
-    gamma: float = 1.0
-    rank_by: Literal["score", "log_prob"] = "log_prob"
-    length_penalty: float = 0.5
-    temperature: float = 1.0
-    top_p: float = 1.0
-    seed: int | None = None
-
-    @property
-    def rows(self) -> int:
-        """The texts that are written side by side, at most."""
-        return self.n if self.algorithm == "sample" else self.beams
-
-
-@dataclass(frozen=True, config=_CONFIG)
-class GenerateJob:
+@dataclass(frozen=True, config=CONFIG)
+class GenerateJob(Asked):
     """Continue `prompt` with a text that the stored automaton accepts.
 
     trace  whether the answers carry their traces
@@ -105,8 +108,8 @@ class GenerateJob:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class DecodeJob:
+@dataclass(frozen=True, config=CONFIG)
+class DecodeJob(Asked):
     """Decode a matrix of log-probs over the labels of a stored automaton: as many labels as the matrix has rows.
 
     log_probs         a row for each step, a column for each label; None is -inf
@@ -124,7 +127,7 @@ class DecodeJob:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class Progress:
     """How far a job is: `step` of at most `steps`."""
 
@@ -135,28 +138,7 @@ class Progress:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class StepRow:
-    """One text as far as a step has written it.
-
-    text      all that the model wrote, a leading space among it that is no part of the answer
-    parent    the row that it continues, in the step before
-    state     of the constraint's automaton after the text, as GET /automata shows it
-    distance  fewest tokens to the end, exact, EOS among them; 0 where the text is finished
-    alpha     the push-up at the state before the last token
-    """
-
-    text: str
-    parent: int
-    state: int
-    distance: int
-    alpha: float
-    score: float
-    log_prob: float
-    finished: bool
-
-
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class Step:
     """The rows after step `step`, from 1, with `budget_after` tokens left.
 
@@ -170,7 +152,16 @@ class Step:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
+class Restart:
+    """The job is begun anew, by try number `attempt`: what was told of it before is void."""
+
+    attempt: int
+    kind: Literal["restart"] = "restart"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
 class CompileResult:
     """The sizes of a compiled constraint. `compile_ms` is 0 where it was stored already."""
 
@@ -186,7 +177,7 @@ class CompileResult:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class ExplainResult:
     """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
 
@@ -196,16 +187,17 @@ class ExplainResult:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class Word:
-    """One step of the word trace: a unit of the text, the propositions that hold there, the state after it."""
+@dataclass(frozen=True, config=CONFIG)
+class DescribeResult:
+    """A compiled constraint as one caller is told of it; without an explanation where none was wanted or can be had."""
 
-    text: str
-    letters: tuple[str, ...]
-    state: int
+    compiled: CompileResult
+    explanation: Explanation | None
+    kind: Literal["described"] = "described"
+    version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class CheckResult:
     """Whether a text satisfies, its word trace, and the character from which on no continuation can."""
 
@@ -216,85 +208,47 @@ class CheckResult:
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class TokenStep:
-    """One token of an answer.
-
-    state     of the constraint's automaton after the token, as GET /automata shows it
-    distance  fewest tokens to the end after the token, exact, EOS among them
-    alpha     the push-up at the state before the token
-    letters   the propositions of each step of the word trace that this token completes
-    """
-
-    token: int
-    text: str
-    state: int
-    distance: int
-    alpha: float
-    log_prob: float
-    score: float
-    letters: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, config=_CONFIG)
-class Choice:
-    """One answer, re-checked on its text."""
-
-    text: str
-    finish_reason: str
-    log_prob: float
-    score: float
-    satisfied: bool
-    words: tuple[Word, ...]
-    tokens: int
-    trace: tuple[TokenStep, ...] | None
-
-
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class GenerateResult:
-    """The answers, best first. Times in ms; `queue_ms` is what the job waited."""
+    """The answers, best first, in the caller's names.
+
+    compiled             the constraint that they satisfy
+    seed                 that they were sampled by
+    rows                 texts that were written side by side
+    queue_ms             what the job waited in its queue
+    decode_ms, total_ms  what the generation took, and all since the request came
+    """
 
     choices: tuple[Choice, ...]
     prompt_tokens: int
+    compiled: CompileResult
+    seed: int | None
+    rows: int
     queue_ms: float
     decode_ms: float
+    total_ms: float
     kind: Literal["generated"] = "generated"
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
-class LabelStep:
-    """One label of a decoded sequence.
-
-    state     of the constraint's automaton after the label, as GET /automata shows it
-    distance  fewest further labels to acceptance; 0 where the sequence may end
-    letters   the propositions that hold at the label
-    log_prob  the matrix's own, as it was counted: -10000 at the least
-    """
-
-    label: str
-    state: int
-    distance: int
-    letters: tuple[str, ...]
-    log_prob: float
-
-
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class DecodeResult:
-    """A decoded sequence, checked once more. `score` is the pushed sum of a search by beams. Times in ms."""
+    """A decoded sequence, checked once more. `score` is the pushed sum of a search by beams. Times as elsewhere."""
 
     labels: tuple[str, ...]
     log_prob: float
     score: float
     satisfied: bool
     trace: tuple[LabelStep, ...]
+    compiled: CompileResult
     queue_ms: float
     decode_ms: float
+    total_ms: float
     kind: Literal["decoded"] = "decoded"
     version: Literal[1] = VERSION
 
 
-@dataclass(frozen=True, config=_CONFIG)
+@dataclass(frozen=True, config=CONFIG)
 class Failure:
     """An error by its class name, so that a reader needs none of the packages that raise it."""
 
@@ -305,11 +259,11 @@ class Failure:
     version: Literal[1] = VERSION
 
 
-Job = CompileJob | ExplainJob | CheckJob | GenerateJob | DecodeJob
-Result = CompileResult | ExplainResult | CheckResult | GenerateResult | DecodeResult | Failure
-News = Progress | Step
+Job = CompileJob | ExplainJob | DescribeJob | CheckJob | GenerateJob | DecodeJob
+Result = CompileResult | ExplainResult | DescribeResult | CheckResult | GenerateResult | DecodeResult | Failure
+News = Progress | Step | Restart
 Message = Annotated[Job | Result | News, Discriminator("kind")]
-_MESSAGE: TypeAdapter[Job | Result | News] = TypeAdapter(Message)
+_MESSAGE: TypeAdapter[Job | Result | News] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 
 
 def dump(message: Job | Result | News) -> bytes:
@@ -323,6 +277,17 @@ def load(data: bytes) -> Job | Result | News:
         return _MESSAGE.validate_json(data)
     except ValidationError as error:
         raise MessageInvalid(f"not a message of version {VERSION} ({error.error_count()} faults)") from None
+
+
+def read_sealed(secret: bytes, key: str, stored: bytes) -> Job | Result | News | None:
+    """The message that was stored under a key, None where these bytes were not."""
+    data = unseal(secret, key, stored)
+    if data is None:
+        return None
+    try:
+        return load(data)
+    except MessageInvalid:  # of another version
+        return None
 
 
 def is_own(error: BaseException) -> bool:

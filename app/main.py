@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -13,18 +14,25 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from app import __version__
+from app import __version__, metrics, tracing
+from app.access.keys import KeyRing
 from app.api.body import StrictBody
 from app.api.errors import PROBLEM_TYPE
-from app.api.generation import CompiledEvent, StepEvent
+from app.api.eyes import Eyes, Readings
+from app.api.eyes import router as eyes
+from app.api.generation import CompiledEvent, RestartEvent, StepEvent
+from app.api.jobs import router as jobs
 from app.api.refusals import refusal
 from app.api.routes import router
 from app.api.schemas import ProblemBody
+from app.api.walled import document_walls
+from app.api.walls import Walls
 from app.errors import AppError
+from app.keys import FORMAT
 from app.model_files import open_model_files
 from app.service import Service
 from app.settings import Settings, read_settings
-from app.wiring import handler_opener, open_broker, open_store
+from app.wiring import handler_opener, open_broker, open_limiter, open_store
 from app.worker import serve
 from compiler.errors import CompileError
 
@@ -36,15 +44,31 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
     chosen = settings or read_settings()
     app = FastAPI(
-        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _lifespan(app, chosen),
+        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _traced(app, chosen),
         docs_url=None, redoc_url=None, separate_input_output_schemas=False, redirect_slashes=False,
     )
     app.include_router(router)
-    app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max)
+    app.include_router(jobs)
+    app.include_router(eyes)
+    app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_s_max=chosen.body_s_max)
+    ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
+    app.state.limiter = open_limiter(chosen) if ring else None
+    app.add_middleware(Walls, settings=chosen, ring=ring, limiter=app.state.limiter)
+    app.add_middleware(Eyes)  # the last to be added is the first to see a request
     for kind in (RequestValidationError, HTTPException, AppError, CompileError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
+
+
+@contextlib.asynccontextmanager
+async def _traced(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
+    """The application's life, its spans sent where the settings say."""
+    with tracing.exporting(settings):
+        async with _lifespan(app, settings):
+            yield
+        if app.state.limiter:
+            await app.state.limiter.close()
 
 
 @contextlib.asynccontextmanager
@@ -58,7 +82,10 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
             for queue in settings.embedded_workers
         ]
         app.state.service = Service(settings, broker, store, files)
+        app.state.readings = Readings(broker, store)
+        metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
         yield
+        app.state.service.desk.close()
         app.state.service = None
         for worker in workers:
             worker.cancel()
@@ -78,7 +105,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
         schemas["Problem"] = ProblemBody.model_json_schema()
-        for event in (CompiledEvent, StepEvent):
+        for event in (CompiledEvent, StepEvent, RestartEvent):
             schema = event.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {}) | {event.__name__: schema}
         for path in document["paths"].values():
@@ -86,6 +113,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 faults = operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})
                 if PROBLEM_TYPE not in faults["content"]:
                     del operation["responses"]["422"]
+        document_walls(document)
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         app.openapi_schema = document

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.errors import RequestOverLimit
-from app.jobs import CompileResult, DecodeJob, DecodeResult
+from app.pieces import Priority
 from app.settings import Settings
 from compiler.spec import LabelsSpec
 
@@ -21,15 +21,12 @@ class DecodeOrder:
     alpha_min: float
     gamma: float
     timeout_s: float | None
+    priority: Priority = "interactive"
 
-
-@dataclass(frozen=True, slots=True)
-class DecodeAnswer:
-    """The decode result, and what happened on the way."""
-
-    compiled: CompileResult
-    result: DecodeResult
-    total_ms: float
+    @property
+    def weight(self) -> int:
+        """What the request counts in the queue: rows that are written side by side, times their length."""
+        return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
 
 
 def check_order(order: DecodeOrder, settings: Settings) -> None:
@@ -42,8 +39,7 @@ def check_order(order: DecodeOrder, settings: Settings) -> None:
         raise RequestOverLimit("beams", "beams_max", settings.beams_max)
 
 
-def decode_job(order: DecodeOrder, compiled: CompileResult, settings: Settings, deadline: float) -> DecodeJob:
-    """The job for a constraint that is stored. Raises RequestOverLimit where the search would have to hold too much."""
-    if len(order.log_probs) * compiled.states > settings.decode_paths_max:
+def check_paths(rows: int, states: int, settings: Settings) -> None:
+    """Raise RequestOverLimit where the search in an automaton of so many states would have to hold too much."""
+    if rows * states > settings.decode_paths_max:
         raise RequestOverLimit("log_probs", "decode_paths_max", settings.decode_paths_max)
-    return DecodeJob(compiled.automaton, order.log_probs, order.beams, order.alpha_min, order.gamma, deadline)

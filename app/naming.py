@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from app.jobs import DecodeResult, GenerateResult, LabelStep, TokenStep, Word
+from app.jobs import DecodeResult, GenerateResult
+from app.pieces import LabelStep, TokenStep, Word
 from compiler.canonical import in_caller_names
 
 Names = Mapping[str, tuple[str, ...]]

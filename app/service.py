@@ -1,73 +1,56 @@
-"""The story of each request, in jobs. Knows no HTTP, no handler and no implementation of a broker or store."""
+"""The story of each request, in jobs. Knows no HTTP, no handler and no implementation of a broker or store.
+
+A generation is a job from the first: where its constraint is not compiled yet, it waits in the broker for the
+compilation, and no process that dies meanwhile takes it along.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-import functools
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
 
-from app.automata import open_decoder, summary
-from app.broker.base import Broker
-from app.errors import (
-    AutomatonMissing,
-    BudgetTooSmall,
-    Busy,
-    DeadlineExceeded,
-    JobFailed,
-    MessageInvalid,
-    NotReady,
-    RequestOverLimit,
-    UnknownAutomaton,
-    UnknownModel,
-)
-from app.generation import GenerateAnswer, GenerateOrder, check_order_limits, require_chars, seeded
-from app.jobs import (
-    CheckJob,
-    CheckResult,
-    CompileJob,
-    CompileResult,
-    DecodeResult,
-    ExplainJob,
-    ExplainResult,
-    Failure,
-    GenerateJob,
-    GenerateResult,
-    Job,
-    Progress,
-    Step,
-    dump,
-    load,
-    spec_json,
-)
-from app.keys import (
-    automaton_hash,
-    automaton_key,
-    compile_job_key,
-    explain_job_key,
-    explanation_key,
-    request_id,
-)
-from app.matrix import DecodeAnswer, DecodeOrder, check_order, decode_job
+from app import metrics
+from app.broker.base import Broker, Event, JobState
+from app.constraints import Constraints, Known, require_text
+from app.desk import Asking, Desk, Observer, until
+from app.errors import BudgetTooSmall, JobCancelled, JobUnknown, RequestOverLimit
+from app.generation import GenerateOrder, check_order_limits, require_chars, seeded
+from app.jobs import CheckJob, CheckResult, CompileResult, DecodeJob, DescribeJob, GenerateJob, Result, spec_json
+from app.keys import request_id
+from app.matrix import DecodeOrder, check_order, check_paths
 from app.model_files import ModelFiles
-from app.naming import named_decoding, named_generation, named_words
+from app.naming import named_words
 from app.settings import QUEUES, Settings
 from app.store.base import Store
 from compiler.canonical import caller_names
-from compiler.compiled import Compiled
-from compiler.errors import ArtefactInvalid, LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.explain import Explanation, told_as
+from compiler.errors import SpecSyntaxError
 from compiler.extent import check_limits
 from compiler.spec import LabelsSpec, Spec
 
-R = TypeVar("R", CompileResult, ExplainResult, CheckResult, GenerateResult, DecodeResult)
-T = TypeVar("T")
-Observer = Callable[[Progress | Step], None]
-Listener = Callable[[CompileResult | Step], None]
-_NO_EXPLANATION = (LimitExceeded.__name__, AutomatonMissing.__name__)  # why a constraint may go without
+WAITED = Asking()  # for, by someone who goes when he goes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that one caller has asked for, in which he has a share.
+
+    compile_job  the compilation that it waits for, in which he has one too; None where there is none
+    max_tokens   the budget that the constraint must fit into, where that can be told once it is compiled
+    """
+
+    job_id: str
+    queue: str
+    deadline: float
+    timeout_s: float
+    asking: Asking
+    weight: int = 0
+    compile_job: str | None = None
+    max_tokens: int | None = None
 
 
 class Service:
@@ -76,55 +59,175 @@ class Service:
     def __init__(self, settings: Settings, broker: Broker, store: Store, files: ModelFiles) -> None:
         self.settings = settings
         self.files = files
-        self._broker = broker
-        self._store = store
-        self._decode = open_decoder(settings, files.vocabulary.fingerprint)
-        self.observer: Observer | None = None  # told how far each job is, where someone follows
+        self.desk = Desk(settings, broker)
+        self.constraints = Constraints(settings, self.desk, store, files)
 
-    async def compile(self, spec: Spec, model: str | None = None) -> CompileResult:
-        """Compile a constraint, or find it stored."""
-        self._require_model(model)
-        check_limits(spec, self.settings.limits)  # before anyone hashes it, writes it down or queues it
-        async with _deadline(self.settings.deadline_s_default):
-            return await self._compiled(spec)
+    @property
+    def observer(self) -> Observer | None:
+        """Who is told how far each job is."""
+        return self.desk.observer
 
-    async def generate(self, order: GenerateOrder, listener: Listener | None = None) -> GenerateAnswer:
-        """Generate, compiling first where need be.
+    @observer.setter
+    def observer(self, observer: Observer) -> None:
+        self.desk.observer = observer
 
-        listener  is told of the constraint, once the job is in its queue, and then of every step, or of most
-        """
-        started = time.perf_counter()
-        self._require_model(order.model)
+    @property
+    def draining(self) -> bool:
+        """Whether this process takes no new requests any more."""
+        return self.desk.stopping.is_set()
+
+    def drain(self) -> None:
+        """Take no new requests; whoever reads a stream is sent to another process. Returns at once."""
+        self.desk.stopping.set()
+
+    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+        """Why requests would not be served now; empty when they would."""
+        return await self.desk.reasons_not_ready(queues)
+
+    async def begin_describe(self, spec: Spec, model: str | None, explain: bool, asking: Asking) -> Begun:
+        """Compile a constraint by a job of the caller's own, which he may come back to."""
+        self.constraints.require_model(model)
+        check_limits(spec, self.settings.limits)
+        await self.desk.require_worker("compile")
+        timeout_s, arrived = self.settings.deadline_s_default, time.time()
+        known = await self.constraints.known(spec)
+        compile_job = await self.constraints.begin_compile(known, spec, asking)
+        job = DescribeJob(
+            known.automaton, explain, arrived + timeout_s, arrived=arrived, names=known.names, spec=spec_json(spec),
+            compile_job=compile_job,
+        )
+        async with self._or_leave(compile_job, asking):
+            job_id = await self.desk.submit_asked("compile", job, "compile", asking, compile_job)
+        return Begun(job_id, "compile", job.deadline, timeout_s, asking, compile_job=compile_job)
+
+    async def begin_generate(self, order: GenerateOrder, asking: Asking = WAITED) -> Begun:
+        """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
+        options = order.options
+        self.constraints.require_model(order.model)
         check_order_limits(order, self.settings, self.files)
         if order.spec is not None:
-            _require_text(order.spec)
+            require_text(order.spec)
             check_limits(order.spec, self.settings.limits)
-        await self._require_worker("generate")
-        timeout_s = self._timeout(order.timeout_s)
-        async with _deadline(timeout_s):
-            compiled, spec = await self._automaton_of(order)
-            deadline = time.time() + timeout_s
-            job, compiled, result = await self._over(
-                order.spec, compiled, lambda found: self._decoded(order, found, deadline, listener)
+        await self.desk.require_worker("generate")
+        timeout_s, arrived = self._timeout(order.timeout_s), time.time()
+        known = await self._known(order)
+        max_tokens = options.max_tokens if options.scope == "answer" else None
+        _require_budget(known.compiled, max_tokens)
+        compile_job = None if order.spec is None else await self.constraints.begin_compile(known, order.spec, asking)
+        job = GenerateJob(
+            request_id(), known.automaton, order.prompt, seeded(options), order.trace, arrived + timeout_s,
+            tell="steps" if order.stream else "progress" if self.observer else "nothing",
+            arrived=arrived, names=known.names, compile_job=compile_job,
+            spec=None if order.spec is None else spec_json(order.spec),
+        )
+        async with self._or_leave(compile_job, asking):
+            job_id = await self.desk.submit_asked(
+                "generate", job, "generate", asking, compile_job, order.priority, order.weight
             )
-        names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
-        result = named_generation(result, names)
-        return GenerateAnswer(job.id, job.options, compiled, result, (time.perf_counter() - started) * 1000)
+        return Begun(
+            job_id, "generate", job.deadline, timeout_s, asking, order.weight, compile_job, max_tokens
+        )
 
-    async def decode(self, order: DecodeOrder) -> DecodeAnswer:
-        """Decode a matrix of log-probs over labels, compiling the constraint first where need be."""
-        started = time.perf_counter()
+    async def begin_decode(self, order: DecodeOrder, asking: Asking = WAITED) -> Begun:
+        """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
         check_order(order, self.settings)
         check_limits(order.spec, self.settings.limits)
-        await self._require_worker("generate")
-        timeout_s = self._timeout(order.timeout_s)
-        async with _deadline(timeout_s):
-            deadline = time.time() + timeout_s
-            compiled, result = await self._over(
-                order.spec, await self._compiled(order.spec), lambda found: self._decoded_labels(order, found, deadline)
+        await self.desk.require_worker("generate")
+        timeout_s, arrived = self._timeout(order.timeout_s), time.time()
+        known = await self.constraints.known(order.spec)
+        if known.compiled is not None:
+            check_paths(len(order.log_probs), known.compiled.states, self.settings)
+        compile_job = await self.constraints.begin_compile(known, order.spec, asking)
+        job = DecodeJob(
+            known.automaton, order.log_probs, order.beams, order.alpha_min, order.gamma, arrived + timeout_s,
+            arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec),
+        )
+        async with self._or_leave(compile_job, asking):
+            job_id = await self.desk.submit_asked(
+                "generate", job, "decode", asking, compile_job, order.priority, order.weight
             )
-        names = await asyncio.to_thread(caller_names, order.spec, self.settings.limits)
-        return DecodeAnswer(compiled, named_decoding(result, names), (time.perf_counter() - started) * 1000)
+        return Begun(job_id, "generate", job.deadline, timeout_s, asking, order.weight, compile_job)
+
+    async def answer(self, begun: Begun) -> Result:
+        """The result of a job that was begun; whoever stops waiting gives up his share in it at once.
+
+        Raises JobFailed, JobCancelled, BudgetTooSmall, DeadlineExceeded.
+        """
+        try:
+            async with self.until_deadline(begun):
+                await self.compiled(begun)
+                async with self.desk.observed(begun.job_id):
+                    return await self.desk.result(begun.job_id)
+        finally:
+            await self.give_up(begun)
+
+    async def compiled(self, begun: Begun) -> None:
+        """Wait for the compilation that a job waits for.
+
+        Raises what it failed with, which the job will fail with too, and BudgetTooSmall, which is known now: no
+        reason to wait for a model.
+        """
+        if begun.compile_job is None:
+            return
+        with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job then finds out itself
+            async with self.desk.observed(begun.compile_job):
+                compiled = await self.desk.result(begun.compile_job)
+            if isinstance(compiled, CompileResult):
+                _require_budget(compiled, begun.max_tokens)
+
+    def until_deadline(self, begun: Begun) -> contextlib.AbstractAsyncContextManager[None]:
+        """Raise DeadlineExceeded where the body is not done when the job must be."""
+        if begun.deadline == math.inf:
+            return contextlib.nullcontext()
+        return until(max(0.0, begun.deadline - time.time()), begun.timeout_s)
+
+    async def give_up(self, begun: Begun) -> None:
+        """Want a job no longer; it goes on where the caller said that he would come back."""
+        self.desk.ended(begun.queue, begun.weight)
+        if not begun.asking.detached:
+            await self.desk.leave(begun.compile_job, begun.job_id)
+
+    def reader(self, begun: Begun) -> Reader:
+        """Someone who reads along with a job that he has begun."""
+        return Reader(self, begun)
+
+    async def read_along(self, job_id: str) -> Reader:
+        """Someone who has come to read along; he has a share in the job while he does."""
+        await self.desk.join(job_id)
+        return Reader(self, Begun(job_id, "", math.inf, math.inf, WAITED))
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether whoever reads along is to be sent to another process, which can go on telling."""
+        return self.draining and self.desk.outlives
+
+    async def handing_over(self) -> None:
+        """Returns once that is so."""
+        await self.desk.stopping.wait()
+        if not self.desk.outlives:
+            await asyncio.Event().wait()  # nobody else could go on: let it be read to the end
+
+    async def result(self, job_id: str) -> Result:
+        """Waits for the result of a job. Raises JobFailed, JobCancelled."""
+        return await self.desk.result(job_id)
+
+    async def events(self, job_id: str, after: str = "") -> AsyncGenerator[Event, None]:
+        """What is told of a job."""
+        async for event in self.desk.events(job_id, after):
+            yield event
+
+    async def state(self, job_id: str, owner: str) -> tuple[JobState, Result | None]:
+        """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
+        state = await self.desk.state(job_id, owner)
+        return state, await self.desk.outcome(job_id) if state.state == "done" else None
+
+    async def cancel(self, job_id: str, owner: str) -> bool:
+        """Call a caller's job off; False where it was over already. Raises UnknownJob."""
+        state = await self.desk.state(job_id, owner)
+        if state.state in ("done", "cancelled"):
+            return False
+        await self.desk.cancel(job_id)
+        return True
 
     async def check(self, spec: Spec, subject: str | tuple[str, ...]) -> CheckResult:
         """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
@@ -134,174 +237,26 @@ class Service:
         require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
         check_limits(spec, self.settings.limits)
         timeout_s = self.settings.deadline_s_default
-        async with _deadline(timeout_s):
+        async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s)
-            result = await self._run("compile", request_id(), job, CheckResult)
+            result = await self.desk.run("compile", request_id(), job, CheckResult)
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 
-    async def explanation(self, automaton: str, spec: Spec) -> Explanation | None:
-        """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
+    async def _known(self, order: GenerateOrder) -> Known:
+        if order.spec is None:
+            return await self.constraints.known_by_hash(order.automaton)
+        return await self.constraints.known(order.spec)
 
-        None where it cannot be told now: it does not fit the limits, no worker is free, the automaton was dropped.
-        """
-        found = await self._stored_explanation(automaton)
-        if found is None:
-            job = ExplainJob(automaton, time.time() + self.settings.deadline_s_max)  # others may join
-            try:
-                async with _deadline(self.settings.deadline_s_default):
-                    found = (await self._run("compile", explain_job_key(automaton), job, ExplainResult)).explanation
-            except (Busy, DeadlineExceeded):
-                return None
-            except JobFailed as failed:
-                if failed.error not in _NO_EXPLANATION:
-                    raise
-                return None
-        names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
-        return told_as(found, spec, names)
-
-    async def picture(self, automaton: str) -> Compiled:
-        """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
-        compiled = await self.automaton(automaton)
-        if compiled.text.dfa.states * compiled.text.dfa.symbols > self.settings.picture_cells_max:
-            raise RequestOverLimit("states * letters", "picture_cells_max", self.settings.picture_cells_max)
-        return compiled
-
-    async def automaton(self, automaton: str) -> Compiled:
-        """A stored constraint. Raises UnknownAutomaton."""
-        compiled = await self._stored(automaton)
-        if compiled is None:
-            raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
-        return compiled
-
-    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
-        """Why requests would not be served now; empty when they would."""
-        reasons = []
-        for queue in queues:
-            workers = await self._broker.workers(queue)
-            if not workers:
-                reasons.append(f"no {queue} worker is alive")
-            elif all(worker.reason for worker in workers):
-                reasons.append(f"{queue} worker: {workers[0].reason}")
-        return tuple(reasons)
-
-    async def _over(
-        self, spec: Spec | None, compiled: CompileResult, work: Callable[[CompileResult], Awaitable[T]]
-    ) -> T:
-        """What comes of some work; where the store drops the automaton meanwhile, of a second try with `spec`."""
+    @contextlib.asynccontextmanager
+    async def _or_leave(self, compile_job: str | None, asking: Asking) -> AsyncIterator[None]:
+        """Give up the share in a compilation where the body fails, and nobody is left to want it."""
         try:
-            return await work(compiled)
-        except JobFailed as failed:
-            if failed.error != AutomatonMissing.__name__ or spec is None:
-                raise
-        return await work(await self._compiled(spec))
-
-    async def _decoded(
-        self, order: GenerateOrder, compiled: CompileResult, deadline: float, listener: Listener | None
-    ) -> tuple[GenerateJob, CompileResult, GenerateResult]:
-        options = order.options
-        if options.scope == "answer" and compiled.min_tokens > options.max_tokens:
-            raise BudgetTooSmall(compiled.min_tokens, options.max_tokens)  # known now: no reason to wait for a model
-        job = GenerateJob(
-            request_id(), compiled.automaton, order.prompt, seeded(options), order.trace, deadline,
-            tell="steps" if listener else "progress" if self.observer else "nothing",
-        )
-        begun = functools.partial(listener, compiled) if listener else None
-        return job, compiled, await self._run("generate", job.id, job, GenerateResult, listener, begun)
-
-    async def _decoded_labels(
-        self, order: DecodeOrder, compiled: CompileResult, deadline: float
-    ) -> tuple[CompileResult, DecodeResult]:
-        job = decode_job(order, compiled, self.settings, deadline)
-        return compiled, await self._run("generate", request_id(), job, DecodeResult)
-
-    async def _automaton_of(self, order: GenerateOrder) -> tuple[CompileResult, Spec]:
-        """What was compiled, and the constraint: the caller's, or by hash alone as it was first written."""
-        if order.spec is not None:
-            return await self._compiled(order.spec), order.spec
-        assert order.automaton is not None
-        stored = await self.automaton(order.automaton)
-        _require_text(stored.spec)
-        return summary(order.automaton, stored, cached=True, compile_ms=0.0), stored.spec
-
-    async def _compiled(self, spec: Spec) -> CompileResult:
-        """The constraint's sizes, from the store or by a job that all callers of the same constraint share."""
-        fingerprint, limits = self.files.vocabulary.fingerprint, self.settings.limits
-        automaton = await asyncio.to_thread(automaton_hash, spec, fingerprint, limits)
-        stored = await self._stored(automaton)
-        if stored is not None:
-            return summary(automaton, stored, cached=True, compile_ms=0.0)
-        deadline = time.time() + self.settings.deadline_s_max  # not this caller's: others may join
-        job = CompileJob(automaton, spec_json(spec), deadline)
-        return await self._run("compile", compile_job_key(automaton), job, CompileResult)
-
-    async def _stored(self, automaton: str) -> Compiled | None:
-        key = automaton_key(automaton)
-        data = await self._store.get(key)
-        if data is None:
-            return None
-        try:
-            return await asyncio.to_thread(self._decode, data)
-        except ArtefactInvalid:
-            await self._store.delete(key, data)
-            return None
-
-    async def _stored_explanation(self, automaton: str) -> Explanation | None:
-        key = explanation_key(automaton)
-        data = await self._store.get(key)
-        if data is None:
-            return None
-        with contextlib.suppress(MessageInvalid):
-            result = load(data)
-            if isinstance(result, ExplainResult):
-                return result.explanation
-        await self._store.delete(key, data)
-        return None
-
-    async def _run(
-        self, queue: str, key: str, job: Job, wanted: type[R], listener: Listener | None = None,
-        begun: Callable[[], None] | None = None,
-    ) -> R:
-        """Submit a job and wait. A job is called off when nobody is left who waits for it.
-
-        begun  is called once the job is in its queue
-        """
-        await self._require_worker(queue)
-        job_id = await self._broker.submit(queue, key, dump(job))
-        if begun:
-            begun()
-        followed = self.observer is not None or listener is not None
-        follower = asyncio.create_task(self._follow(job_id, listener)) if followed else None
-        try:
-            message = load(await self._broker.result(job_id))
-            if follower:
-                await follower  # of a job that is done there is an end of news
-        finally:
-            await self._broker.leave(job_id)
-            if follower:
-                follower.cancel()
-        if isinstance(message, Failure):
-            raise JobFailed(message.error, message.detail, message.fields)
-        if not isinstance(message, wanted):
-            raise MessageInvalid(f"a {job.kind} job was answered by a {message.kind} message")
-        return message
-
-    async def _follow(self, job_id: str, listener: Listener | None) -> None:
-        async for data in self._broker.events(job_id):
-            event = load(data)
-            if self.observer and isinstance(event, Progress | Step):
-                self.observer(event)
-            if listener and isinstance(event, Step):
-                listener(event)
-
-    async def _require_worker(self, queue: str) -> None:
-        reasons = await self.reasons_not_ready((queue,))
-        if reasons:
-            raise NotReady(reasons)
-
-    def _require_model(self, model: str | None) -> None:
-        if model is not None and model != self.settings.model_id:
-            raise UnknownModel(self.settings.model_id)
+            yield
+        except BaseException:
+            if not asking.detached:
+                await self.desk.leave(compile_job)
+            raise
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
@@ -311,18 +266,37 @@ class Service:
         return timeout_s
 
 
-def _require_text(spec: Spec) -> None:
-    """Raise SpecUnsupported for a constraint over labels: a language model writes text."""
-    if isinstance(spec, LabelsSpec):
-        message = "a constraint over labels is not one on text, which is what the model writes"
-        raise SpecUnsupported(message, construct="labels", field="constraint.labels")
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Someone who reads along with a job, and has a share in it."""
+
+    service: Service
+    job: Begun
+
+    async def begun(self) -> None:
+        """Until the job waits for nothing but its turn. Raises what `compiled` does."""
+        try:
+            async with self.until_deadline():
+                await self.service.compiled(self.job)
+        except BaseException:
+            await self.done()
+            raise
+
+    async def done(self) -> None:
+        """He has read to the end."""
+        await self.service.give_up(self.job)
+
+    def gone(self) -> None:
+        """His connection broke off; he may come back within `stream_grace_s`."""
+        if not self.job.asking.detached:
+            self.service.desk.leave_later(self.job.compile_job, self.job.job_id)
+
+    def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Raises DeadlineExceeded in the body when the job's time runs out."""
+        return self.service.until_deadline(self.job)
 
 
-@contextlib.asynccontextmanager
-async def _deadline(timeout_s: float) -> AsyncIterator[None]:
-    """Raise DeadlineExceeded where the body takes longer."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            yield
-    except TimeoutError:
-        raise DeadlineExceeded(timeout_s) from None
+def _require_budget(compiled: CompileResult | None, max_tokens: int | None) -> None:
+    """Raise BudgetTooSmall where a constraint that is compiled needs more than it may have."""
+    if compiled is not None and max_tokens is not None and compiled.min_tokens > max_tokens:
+        raise BudgetTooSmall(compiled.min_tokens, max_tokens)

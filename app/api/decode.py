@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from app.api.schemas import Constraint, Strict, Timings
+from app.api.schemas import Constraint, Strict, Timings, timings
 from app.errors import InvalidRequest
-from app.jobs import LabelStep
-from app.matrix import DecodeAnswer, DecodeOrder
+from app.jobs import DecodeResult
+from app.matrix import DecodeOrder
+from app.pieces import LabelStep, Priority
 from compiler.spec import LabelsSpec
 from compiler.spec_json import spec_from_json
 
@@ -45,6 +46,7 @@ class DecodeRequest(Strict):
     alpha_min: float | None = Field(None, ge=0, le=1, description=f"With beams alone: {ALPHA_MIN} unless given")
     gamma: float | None = Field(None, gt=0, le=100, description=f"With beams alone: {GAMMA} unless given")
     timeout_s: float | None = Field(None, gt=0)
+    priority: Priority = Field("interactive", description="All that is interactive goes before what is batch")
 
     @model_validator(mode="after")
     def _one_of_each(self) -> DecodeRequest:
@@ -69,6 +71,7 @@ class DecodeRequest(Strict):
             ALPHA_MIN if self.alpha_min is None else self.alpha_min,
             GAMMA if self.gamma is None else self.gamma,
             self.timeout_s,
+            self.priority,
         )
 
 
@@ -87,23 +90,16 @@ class DecodeResponse(Strict):
     timings: Timings
 
 
-def decode_response(answer: DecodeAnswer) -> DecodeResponse:
-    """The service's answer in the shape that the API sends."""
-    result, compiled = answer.result, answer.compiled
+def decode_response(result: DecodeResult) -> DecodeResponse:
+    """The result of a job in the shape that the API sends."""
     return DecodeResponse(
         labels=result.labels,
         log_prob=result.log_prob,
         score=result.score,
         satisfied=result.satisfied,
         trace=result.trace,
-        automaton=compiled.automaton,
-        timings=Timings(
-            compile_ms=compiled.compile_ms,
-            queue_ms=result.queue_ms,
-            decode_ms=result.decode_ms,
-            total_ms=answer.total_ms,
-            cached=compiled.cached,
-        ),
+        automaton=result.compiled.automaton,
+        timings=timings(result.compiled, result.queue_ms, result.decode_ms, result.total_ms),
     )
 
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from app.api.schemas import AutomatonHash, Constraint, Strict, Timings
-from app.generation import GenerateAnswer, GenerateOrder
-from app.jobs import ALGORITHM_DEFAULT, Algorithm, CompileResult, GenerateOptions, StepRow, TokenStep, Word
+from app.api.schemas import AutomatonHash, Constraint, Strict, Timings, timings
+from app.generation import GenerateOrder
+from app.jobs import CompileResult, GenerateResult
+from app.pieces import ALGORITHM_DEFAULT, Algorithm, GenerateOptions, Priority, StepRow, TokenStep, Word
 from compiler.spec_json import spec_from_json
 
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
@@ -50,6 +51,7 @@ class GenerateRequest(Strict):
     trace: bool = False
     stream: bool = Field(False, description="Answer by server-sent events: compiled, step, and done or error")
     timeout_s: float | None = Field(None, gt=0)
+    priority: Priority = Field("interactive", description="All that is interactive goes before what is batch")
 
     @field_validator(*_BELONGS)
     @classmethod
@@ -76,7 +78,10 @@ class GenerateRequest(Strict):
             **{option.name: getattr(self, option.name) for option in dataclasses.fields(GenerateOptions)}
         )
         spec = None if self.constraint is None else spec_from_json(self.constraint)
-        return GenerateOrder(self.prompt, spec, self.automaton, self.model, options, self.trace, self.timeout_s)
+        return GenerateOrder(
+            self.prompt, spec, self.automaton, self.model, options, self.trace, self.timeout_s, self.priority,
+            self.stream,
+        )
 
 
 class Choice(Strict):
@@ -106,6 +111,8 @@ class Usage(Strict):
 class GenerateResponse(Strict):
     """The answers, best first: fewer than `n` where there are fewer distinct ones among the beams.
 
+    `id` is the job's, by which GET /jobs/{id} answers the same for a while.
+
     `seed` is the one that sampled them, null where a search found them.
     """
 
@@ -119,7 +126,7 @@ class GenerateResponse(Strict):
 
 
 class CompiledEvent(Strict):
-    """The event `compiled` of a stream: the constraint is ready, and the request in the queue."""
+    """The event `compiled` of a stream: the constraint is ready, and the generation has begun."""
 
     automaton: str
     states: int
@@ -142,14 +149,20 @@ class StepEvent(Strict):
     rows: tuple[StepRow, ...]
 
 
+class RestartEvent(Strict):
+    """The event `restart` of a stream: another worker begins anew, and what was told before is void."""
+
+    attempt: int
+
+
 def compiled_event(compiled: CompileResult) -> CompiledEvent:
     """The sizes of a compiled constraint as a stream tells them."""
     return CompiledEvent(**{name: getattr(compiled, name) for name in CompiledEvent.model_fields})
 
 
-def generate_response(answer: GenerateAnswer, model: str) -> GenerateResponse:
-    """The service's answer in the shape that the API sends."""
-    result, compiled = answer.result, answer.compiled
+def generate_response(job_id: str, result: GenerateResult, model: str) -> GenerateResponse:
+    """The result of a job in the shape that the API sends."""
+    compiled = result.compiled
     choices = tuple(
         Choice(
             text=choice.text,
@@ -164,17 +177,11 @@ def generate_response(answer: GenerateAnswer, model: str) -> GenerateResponse:
     )
     written = sum(choice.tokens for choice in result.choices)
     return GenerateResponse(
-        id=answer.id,
+        id=job_id,
         model=model,
         automaton=compiled.automaton,
         choices=choices,
-        seed=answer.options.seed,
-        usage=Usage(prompt_tokens=result.prompt_tokens, completion_tokens=written, beams=answer.options.rows),
-        timings=Timings(
-            compile_ms=compiled.compile_ms,
-            queue_ms=result.queue_ms,
-            decode_ms=result.decode_ms,
-            total_ms=answer.total_ms,
-            cached=compiled.cached,
-        ),
+        seed=result.seed,
+        usage=Usage(prompt_tokens=result.prompt_tokens, completion_tokens=written, beams=result.rows),
+        timings=timings(compiled, result.queue_ms, result.decode_ms, result.total_ms),
     )

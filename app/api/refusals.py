@@ -18,8 +18,9 @@ from app.errors import (
     RouteNotFound,
     without_message,
 )
+from app.handlers.base import STUCK
 from app.jobs import is_own
-from app.worker import LOADING
+from app.worker import DRAINING, LOADING
 
 log = logging.getLogger(__name__)
 
@@ -65,4 +66,5 @@ def _message(fault: dict[str, Any]) -> str:
 def _public(reason: str) -> str:
     """Why the service is not ready, without a worker's own words, which may name the operator's files."""
     worker, colon, words = reason.partition(": ")
-    return reason if not colon or words == LOADING else f"{worker}: the model cannot be loaded; see the log"
+    told = not colon or words in (LOADING, DRAINING) or words.startswith(STUCK)
+    return reason if told else f"{worker}: the model cannot be loaded; see the log"

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from app.jobs import Word
+from app.jobs import CompileResult
+from app.pieces import Word
 from compiler.explain import Explanation
 from compiler.spec import JSON_DEPTH, Spec
 from compiler.spec_json import spec_from_json
@@ -120,6 +121,12 @@ class CompileResponse(Strict):
     explanation: Explanation | None
 
 
+def compile_response(compiled: CompileResult, explanation: Explanation | None) -> CompileResponse:
+    """A compiled constraint in the shape that the API sends."""
+    fields = {name: getattr(compiled, name) for name in CompileResponse.model_fields if name != "explanation"}
+    return CompileResponse(**fields, explanation=explanation)
+
+
 class Timings(Strict):
     """Where the time went. `cached`: the constraint was compiled already."""
 
@@ -128,6 +135,14 @@ class Timings(Strict):
     decode_ms: float
     total_ms: float
     cached: bool
+
+
+def timings(compiled: CompileResult, queue_ms: float, decode_ms: float, total_ms: float) -> Timings:
+    """Where the time of a job went, and of the compilation that it waited for."""
+    return Timings(
+        compile_ms=compiled.compile_ms, queue_ms=queue_ms, decode_ms=decode_ms, total_ms=total_ms,
+        cached=compiled.cached,
+    )
 
 
 class CheckRequest(Strict):

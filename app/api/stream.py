@@ -1,102 +1,52 @@
-"""Server-sent events of a generation: what has come so far, then the answer or the error it ended in.
+"""Server-sent events of a job: what was told of it, then its answer or the error that it ended in.
 
-Between the generation and a reader stands a mailbox of bounded size, so that no reader, however slow, delays anybody.
+The ids are the broker's, so whoever names the last one that he read reads on from there, on any replica of the API.
+Between the job and a reader stand the events that the broker keeps: a slow reader misses steps, and delays nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from pydantic import BaseModel
 
-from app.api.generation import GenerateResponse, StepEvent, compiled_event
+from app.api.generation import RestartEvent, StepEvent, compiled_event
 from app.api.refusals import refusal
+from app.broker.base import Event
 from app.errors import JobCancelled
-from app.generation import GenerateAnswer
-from app.jobs import CompileResult, Step
+from app.jobs import CompileResult, Restart, Result, Step, load
+from app.service import Reader, Service
 
-HEARTBEAT_S = 10.0
-STEPS_KEPT = 16  # for a reader who lags
+HEARTBEAT_S = 15.0
+RETRY_MS, HANDOVER_RETRY_MS = 1_000, 500
+LAST_ID = "end"  # of the event that ends a stream: who names it has read all
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
 
 Message = MutableMapping[str, Any]
-Shape = Callable[[GenerateAnswer], GenerateResponse]
 
 
-class Mailbox:
-    """The news that one reader has not read yet: of steps the last few."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A job, and how its result is answered."""
 
-    def __init__(self) -> None:
-        self._news: deque[CompileResult | Step] = deque()
-        self._arrival = asyncio.Event()
-
-    def put(self, news: CompileResult | Step) -> None:
-        """Never waits; the oldest step goes where there are too many."""
-        self._news.append(news)
-        steps = [kept for kept in self._news if isinstance(kept, Step)]
-        if len(steps) > STEPS_KEPT:
-            self._news.remove(steps[0])
-        self._arrival.set()
-
-    def close(self) -> None:
-        """Nothing more will come."""
-        self._arrival.set()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there is something to take."""
-        return bool(self._news)
-
-    async def wait(self, s_max: float | None) -> None:
-        """Until there is something to take, or the box is closed, or the time is over."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(s_max):
-                await self._arrival.wait()
-
-    def take(self) -> list[CompileResult | Step]:
-        """All there is now, oldest first."""
-        taken, self._news = list(self._news), deque()
-        self._arrival.clear()
-        return taken
+    service: Service
+    job_id: str
+    shape: Callable[[Result], BaseModel]
 
 
-class Generation:
-    """A generation that runs, with its mailbox."""
+class JobEvents(EventSourceResponse):
+    """The answer to a client who reads along. His share in the job outlives his connection for a while."""
 
-    def __init__(self, mailbox: Mailbox, work: Awaitable[GenerateAnswer]) -> None:
-        self.mailbox = mailbox
-        self.task = asyncio.ensure_future(work)
-        self.task.add_done_callback(lambda _: mailbox.close())
-
-    async def begun(self) -> None:
-        """Returns once there is something to tell. Raises what the generation fails with before."""
-        try:
-            await self.mailbox.wait(None)
-            if self.task.done():
-                self.task.result()
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """Call the generation off, unless it is over."""
-        self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await self.task
-
-
-class GenerationEvents(EventSourceResponse):
-    """The answer to a client that reads along. A client that goes away takes the generation with him."""
-
-    def __init__(self, generation: Generation, shape: Shape, request_id: str) -> None:
-        self._generation, self._request_id, self._numbers = generation, request_id, itertools.count(1)
-        super().__init__(_events(generation, shape, request_id, self._numbers), headers=_HEADERS)
+    def __init__(
+        self, source: Source, reader: Reader, request_id: str, after: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        self._reader, self._request_id, self._ended = reader, request_id, False
+        super().__init__(self._told(source, after), headers={**_HEADERS, **(headers or {})})
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
@@ -104,42 +54,74 @@ class GenerationEvents(EventSourceResponse):
         try:
             await super().__call__(scope, receive, send)
         except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
-            last = _error_event(JobCancelled("the service is stopping"), self._request_id, self._numbers)
+            last = _error_event(JobCancelled("the service is stopping"), self._request_id)
             await send({"type": "http.response.body", "body": last, "more_body": False})
+            self._ended = True
         finally:  # wherever the iterator was left
-            await self._generation.stop()
-
-
-async def _events(
-    generation: Generation, shape: Shape, request_id: str, numbers: itertools.count[int]
-) -> AsyncIterator[bytes]:
-    """The events as bytes: `compiled`, `step` as often as the reader keeps up, then `done` or `error`."""
-    while True:
-        over = generation.task.done()
-        for news in generation.mailbox.take():
-            if isinstance(news, Step):
-                yield _event("step", StepEvent(step=news.step, budget_after=news.budget_after, rows=news.rows), numbers)
+            if self._ended:
+                await self._reader.done()
             else:
-                yield _event("compiled", compiled_event(news), numbers)
-        if over:
-            break
-        await generation.mailbox.wait(HEARTBEAT_S)
-        if not generation.mailbox.waiting and not generation.task.done():
-            yield KEEPALIVE_COMMENT
-    yield _last_event(generation, shape, request_id, numbers)
+                self._reader.gone()
+
+    async def _told(self, source: Source, after: str) -> AsyncIterator[bytes]:
+        yield f"retry: {RETRY_MS}\n\n".encode()
+        try:
+            async for chunk in _chunks(source, self._reader, after):
+                yield chunk
+            if source.service.hands_over:
+                yield format_sse_event(event="handover", data_str="{}", retry=HANDOVER_RETRY_MS)
+                return
+            async with self._reader.until_deadline():
+                last = _event("done", source.shape(await source.service.result(source.job_id)), LAST_ID)
+        except Exception as error:
+            last = _error_event(error, self._request_id)
+        yield last
+        self._ended = True
 
 
-def _last_event(generation: Generation, shape: Shape, request_id: str, numbers: itertools.count[int]) -> bytes:
+async def _chunks(source: Source, reader: Reader, after: str) -> AsyncIterator[bytes]:
+    """The events as bytes until the job is over, or this process is about to stop and another can go on telling."""
+    events = source.service.events(source.job_id, after)
+    stopping = asyncio.create_task(source.service.handing_over())
+    coming: asyncio.Task[Event | None] | None = None
     try:
-        return _event("done", shape(generation.task.result()), numbers)
-    except Exception as error:
-        return _error_event(error, request_id, numbers)
+        while not stopping.done():
+            coming = coming or asyncio.create_task(anext(events, None))
+            async with reader.until_deadline():
+                await asyncio.wait({coming, stopping}, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                yield KEEPALIVE_COMMENT
+                continue
+            event, coming = coming.result(), None
+            if event is None:
+                return
+            if chunk := _chunk(event):
+                yield chunk
+    finally:
+        for task in (stopping, coming):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        await events.aclose()
 
 
-def _error_event(error: Exception, request_id: str, numbers: itertools.count[int]) -> bytes:
-    body = refusal(error, request_id).body.decode()
-    return format_sse_event(data_str=body, event="error", id=str(next(numbers)))
+def _chunk(event: Event) -> bytes:
+    """An event as it is sent; nothing for what is not for readers."""
+    match load(event.data):
+        case Step() as step:
+            return _event("step", StepEvent(step=step.step, budget_after=step.budget_after, rows=step.rows), event.id)
+        case CompileResult() as compiled:
+            return _event("compiled", compiled_event(compiled), event.id)
+        case Restart() as restart:
+            return _event("restart", RestartEvent(attempt=restart.attempt), event.id)
+        case _:
+            return b""
 
 
-def _event(name: str, data: BaseModel, numbers: itertools.count[int]) -> bytes:
-    return format_sse_event(data_str=data.model_dump_json(), event=name, id=str(next(numbers)))
+def _error_event(error: Exception, request_id: str) -> bytes:
+    return format_sse_event(data_str=refusal(error, request_id).body.decode(), event="error", id=LAST_ID)
+
+
+def _event(name: str, data: BaseModel, event_id: str) -> bytes:
+    return format_sse_event(data_str=data.model_dump_json(), event=name, id=event_id)

@@ -9,31 +9,37 @@ from __future__ import annotations
 
 import logging
 
-from app.automata import open_decoder, summary
+from app.automata import automaton_secret, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
-from app.handlers.base import Context, Handler
+from app.handlers.base import Context, Handler, stuck
 from app.handlers.compile_job import TARGET, ExplainRequest, Request, pack_setup, read_answer
 from app.jobs import (
     CheckJob,
     CheckResult,
     CompileJob,
     CompileResult,
+    DescribeJob,
+    DescribeResult,
     ExplainJob,
     ExplainResult,
     Failure,
     Job,
     Progress,
     Result,
-    Word,
     dump,
+    failure_of,
+    read_sealed,
 )
-from app.keys import automaton_hash, automaton_key, explanation_key
+from app.keys import UNMET_TTL_S, automaton_hash, automaton_key, explanation_key, unmet_key
 from app.model_files import open_model_files
+from app.pieces import Word
 from app.sandbox.process import Sandbox
+from app.sealed import seal
 from app.settings import Settings
 from compiler.codec import decode
 from compiler.compiled import Compiled
-from compiler.errors import ArtefactInvalid
+from compiler.errors import ArtefactInvalid, LimitExceeded
+from compiler.explain import Explanation, told_as
 from compiler.labels import check_labels
 from compiler.spec_json import spec_from_json
 from compiler.text_automaton import TextAutomaton, TextCheck, check_text
@@ -43,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 def open_handler(settings: Settings) -> Handler:
-    """Read the model's vocabulary once and start the process that compiles; the handler then serves all three jobs."""
+    """Read the model's vocabulary once and start the process that compiles; the handler then serves all its jobs."""
     compiler = Compiler(settings, open_model_files(settings.model).vocabulary)
 
     def handle(job: Job, context: Context) -> Result:
@@ -52,12 +58,17 @@ def open_handler(settings: Settings) -> Handler:
                 return compiler.compile(job, context)
             case ExplainJob():
                 return compiler.explain(job, context)
+            case DescribeJob():
+                return compiler.describe(job, context)
             case CheckJob():
                 return compiler.check(job, context)
             case _:
                 raise MessageInvalid(f"the compile queue takes no job of kind {job.kind!r}")
 
-    return Handler(handle, close=compiler.sandbox.close)
+    def trouble() -> str:
+        return stuck("a compilation is past all its limits", compiler.sandbox.late_s, settings.stuck_s)
+
+    return Handler(handle, close=compiler.sandbox.close, trouble=trouble)
 
 
 class Compiler:
@@ -70,12 +81,18 @@ class Compiler:
         self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
 
     def compile(self, job: CompileJob, context: Context) -> CompileResult:
-        """Compile and store, unless another worker has done so since the job was submitted."""
+        """Compile and store, unless another worker has done so since the job was submitted, or has failed to."""
         stored = self._stored(job.automaton, context)
         if stored is not None:
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
+        unmet = unmet_key(job.automaton, job.spec, self._settings.limits)
+        self._raise_unmet(unmet, context)
         context.progress(Progress("compile"))
-        result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
+        try:
+            result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
+        except JobFailed as failed:
+            self._keep_unmet(unmet, failed, context)
+            raise
         assert isinstance(result, CompileResult)
         context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s)
         return result
@@ -87,8 +104,48 @@ class Compiler:
             raise AutomatonMissing("the automaton to be explained is not in the store any more")
         result, _ = self._run(ExplainRequest(job.automaton, stored), context)
         assert isinstance(result, ExplainResult)
-        context.save(explanation_key(job.automaton), dump(result), self._settings.automaton_ttl_s)
+        key = explanation_key(job.automaton)
+        context.save(key, seal(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s)
         return result
+
+    def describe(self, job: DescribeJob, context: Context) -> DescribeResult:
+        """Say what was compiled, which is stored by now as a rule, and explain it where that is possible."""
+        assert job.spec is not None  # whoever asks for a description has the constraint
+        found = self.compile(CompileJob(job.automaton, job.spec, job.deadline), context)
+        explanation = self._explanation(job, context) if job.explain else None
+        return DescribeResult(context.compiling or found, explanation)
+
+    def _explanation(self, job: DescribeJob, context: Context) -> Explanation | None:
+        assert job.spec is not None
+        key = explanation_key(job.automaton)
+        stored = read_sealed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
+        try:
+            found = stored if isinstance(stored, ExplainResult) else self.explain(
+                ExplainJob(job.automaton, job.deadline), context
+            )
+        except AutomatonMissing:
+            return None
+        except JobFailed as failed:
+            if failed.error != LimitExceeded.__name__:
+                raise
+            return None
+        return told_as(found.explanation, spec_from_json(job.spec), job.names)
+
+    def _raise_unmet(self, key: str, context: Context) -> None:
+        """Raise what an earlier compilation under the same limits failed with."""
+        data = context.load(key)
+        if data is None:
+            return
+        failure = read_sealed(self._settings.secret, key, data)
+        if isinstance(failure, Failure):
+            raise JobFailed(failure.error, failure.detail, failure.fields)
+        context.discard(key, data)
+
+    def _keep_unmet(self, key: str, failed: JobFailed, context: Context) -> None:
+        """Remember a failure that the next compilation would end in too."""
+        ttl_s = UNMET_TTL_S.get(failed.error)
+        if ttl_s is not None:
+            context.save(key, seal(self._settings.secret, key, dump(failure_of(failed))), ttl_s)
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
         """Check a text or labels, with the constraint as kept from the last check, or compiled now for single bytes."""
@@ -96,7 +153,7 @@ class Compiler:
         text = self._decode.text(automaton)
         if text is None:
             _, data = self._run(Request(automaton, dict(job.spec), "bytes"), context)
-            text = _text(decode(data, self._settings.secret, self._over_bytes))
+            text = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
             self._decode.keep_text(automaton, text)
         check = check_text(text, job.text) if isinstance(job.text, str) else check_labels(text, job.text)
         return CheckResult(satisfied=check.satisfied, words=word_trace(check), violated_at=check.violated_at)
@@ -114,11 +171,11 @@ class Compiler:
 
     def _stored(self, automaton: str, context: Context) -> Compiled | None:
         key = automaton_key(automaton)
-        data = context.load(key)
+        data = context.load(key, self._settings.automaton_ttl_s)
         if data is None:
             return None
         try:
-            return self._decode(data)
+            return self._decode(automaton, data)
         except ArtefactInvalid:
             context.discard(key, data)
             return None

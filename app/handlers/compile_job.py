@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from app.automata import summary
+from app.automata import automaton_secret, summary
 from app.errors import without_message
 from app.jobs import CompileResult, ExplainResult, Failure, dump, failure_of, is_own, load
 from app.settings import Settings
@@ -142,10 +142,11 @@ class _Compiler:
         compiled = compile_spec(spec, vocabulary, self._limits, engines=self._engines)
         compile_ms = (time.perf_counter() - started) * 1000
         sizes = summary(request.automaton, compiled, cached=False, compile_ms=compile_ms)
-        return dump(sizes), encode(compiled, self._secret)
+        return dump(sizes), encode(compiled, automaton_secret(self._secret, request.automaton))
 
     def _explain(self, automaton: str, stored: bytes) -> bytes:
-        compiled = decode(stored, self._secret, self._vocabularies["tokens"].fingerprint)
+        secret = automaton_secret(self._secret, automaton)
+        compiled = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
         text = dataclasses.replace(compiled.text, limits=self._limits)  # stored under those of its time
         explanation = explain(dataclasses.replace(compiled, text=text), meter=Meter(self._limits))
         return dump(ExplainResult(automaton, explanation))

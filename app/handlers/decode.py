@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import InternalError
-from app.jobs import DecodeJob, DecodeResult, LabelStep
+from app.jobs import Asked, CompileResult, DecodeJob, DecodeResult
+from app.pieces import LabelStep
 from compiler.compiled import Compiled
 from compiler.labels import check_labels
 from compiler.token_automaton import TokenAutomaton
@@ -37,7 +38,9 @@ class Path(Protocol):
 Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
 
 
-def decode_matrix(job: DecodeJob, compiled: Compiled, search: Search, queue_ms: float) -> DecodeResult:
+def decode_matrix(
+    job: DecodeJob, compiled: Compiled, search: Search, sizes: CompileResult, queue_ms: float
+) -> DecodeResult:
     """The job's answer, with its trace. Log-probs a little above 0 are rounding, and count as 0.
 
     Raises what the search raises, and InternalError where its answer does not stand: our bug.
@@ -56,7 +59,14 @@ def decode_matrix(job: DecodeJob, compiled: Compiled, search: Search, queue_ms: 
         for step, log_prob in zip(check.words, path.log_probs, strict=True)
     )
     decode_ms = (time.perf_counter() - started) * 1000
-    return DecodeResult(labels, path.log_prob, path.score, check.satisfied, trace, queue_ms, decode_ms)
+    return DecodeResult(
+        labels, path.log_prob, path.score, check.satisfied, trace, sizes, queue_ms, decode_ms, total_ms=since(job)
+    )
+
+
+def since(job: Asked) -> float:
+    """How many ms ago the request of a job came."""
+    return max(0.0, time.time() - job.arrived) * 1000
 
 
 def _to_go(compiled: Compiled, state: int) -> int:

@@ -14,27 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from app.automata import Kept, array_bytes, open_decoder
+from app import metrics, tracing
+from app.automata import Kept, array_bytes, open_decoder, summary
 from app.errors import AutomatonMissing, MessageInvalid, PromptViolates
-from app.handlers.base import Context, Handler
+from app.handlers.base import Context, Handler, stuck
 from app.handlers.compile import word_trace
-from app.handlers.decode import decode_matrix
+from app.handlers.decode import decode_matrix, since
 from app.jobs import (
-    Choice,
+    CompileResult,
     DecodeJob,
     DecodeResult,
     GenerateJob,
-    GenerateOptions,
     GenerateResult,
     Job,
     Progress,
     Result,
     Step,
-    StepRow,
-    TokenStep,
 )
-from app.keys import automaton_key
+from app.keys import FORMAT, automaton_key
+from app.matrix import check_paths
 from app.model_files import ModelFiles, open_model_files
+from app.naming import named_decoding, named_generation
+from app.pieces import Choice, GenerateOptions, StepRow, TokenStep
 from app.settings import MEASURED, Settings
 from app.spelling import Speller
 from compiler.compiled import Compiled
@@ -49,7 +50,7 @@ from decoding.estimate import token_prior
 from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
-from decoding.memory import free_bytes
+from decoding.memory import describe_device, free_bytes, gpu_bytes
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent
@@ -68,6 +69,8 @@ def open_handler(settings: Settings) -> Handler:
     files = open_model_files(settings.model)
     model = HuggingFaceModel.load(settings.model, device=settings.device, dtype=settings.dtype)
     generator = Generator(model, files, settings)
+    metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
+    metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
 
     def handle(job: Job, context: Context) -> Result:
         match job:
@@ -78,7 +81,12 @@ def open_handler(settings: Settings) -> Handler:
             case _:
                 raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
 
-    return Handler(handle, settings.requests_at_once_max, generator.close)
+    return Handler(handle, settings.requests_at_once_max, generator.close, generator.trouble)
+
+
+def device_of(settings: Settings) -> str:
+    """What a model would be loaded on, in words. Raises RuntimeError where there is no such device."""
+    return describe_device(settings.device)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +117,7 @@ class Generator:
             raise VocabularyMismatch(files.vocabulary.size, model.vocab_size)
         self._model = model
         self._files = files
+        self._settings = settings
         self._tokens = files.vocabulary.tokens
         self._tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
         self._tokenizer.no_truncation()  # a file may ask for either, which would change the prompt unseen
@@ -120,11 +129,15 @@ class Generator:
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
         self._rescoring = threading.Lock()
         self._prior = token_prior(model)  # before the engine starts, whose thread alone may ask the model then
-        self._engine = Engine(model, _memory_bytes(model, settings))
+        self._engine = Engine(model, _memory_bytes(model, settings), metrics.EngineWatch())
 
     def close(self) -> None:
         """End the thread that asks the model."""
         self._engine.close()
+
+    def trouble(self) -> str:
+        """What keeps the engine from working, empty for nothing."""
+        return stuck("the model takes no step", self._engine.stalled_s, self._settings.stuck_s)
 
     def run(self, job: GenerateJob, context: Context) -> GenerateResult:
         """Answer a job.
@@ -133,25 +146,36 @@ class Generator:
         no continuation of the prompt satisfies.
         """
         compiled, constraint = self._constraint(job.automaton, context)
+        sizes = _sizes(job.automaton, compiled, context)
+        if job.tell == "steps":
+            context.tell(sizes)
         prompt_ids = self._prompt_ids(job.prompt)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
         refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
         started = time.perf_counter()
-        hypotheses = self._engine.generate(
-            self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
-            on_step=self._listener(task, context), cancelled=context.cancelled,
-        )
+        with tracing.span("decode", rows=task.options.rows, max_tokens=task.options.max_tokens):
+            hypotheses = self._engine.generate(
+                self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
+                on_step=self._listener(task, context), cancelled=context.cancelled,
+            )
         choices = tuple(self._choice(hypothesis, task) for hypothesis in hypotheses)
         decode_ms = (time.perf_counter() - started) * 1000
-        return GenerateResult(choices, len(prompt_ids), context.waited_s * 1000, decode_ms)
+        result = GenerateResult(
+            choices, len(prompt_ids), sizes, task.options.seed, task.options.rows, context.waited_s * 1000, decode_ms,
+            total_ms=since(job),
+        )
+        return named_generation(result, job.names)
 
     def decode(self, job: DecodeJob, context: Context) -> DecodeResult:
         """Answer a job that brings the model's log-probs along.
 
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
         """
+        compiled = self._compiled(job.automaton, context)
+        check_paths(len(job.log_probs), compiled.text.dfa.states, self._settings)
         search = functools.partial(_label_path, job, context.cancelled)
-        return decode_matrix(job, self._compiled(job.automaton, context), search, context.waited_s * 1000)
+        sizes = _sizes(job.automaton, compiled, context)
+        return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s * 1000), job.names)
 
     def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, Constraint]:
         """A constraint with its tables on the device, kept for the next request that names it."""
@@ -169,11 +193,11 @@ class Generator:
 
     def _compiled(self, automaton: str, context: Context) -> Compiled:
         key = automaton_key(automaton)
-        data = context.load(key)
+        data = context.load(key, self._settings.automaton_ttl_s)
         if data is None:
             raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
         try:
-            return self._decode(data)
+            return self._decode(automaton, data)
         except ArtefactInvalid as error:
             context.discard(key, data)
             raise AutomatonMissing("the stored automaton was damaged and is gone; send the constraint again") from error
@@ -311,6 +335,12 @@ def _start(job: GenerateJob, compiled: Compiled) -> int:
     if job.prompt and (not alive or alive[-1] != len(job.prompt)):
         raise PromptViolates(alive[-1] if alive else 0)
     return states[-1]
+
+
+def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileResult:
+    """The constraint's sizes, and what the compilation took where the job waited for one."""
+    told = context.compiling
+    return summary(automaton, compiled, told is None or told.cached, 0.0 if told is None else told.compile_ms)
 
 
 def _decoding_options(options: GenerateOptions) -> SearchOptions | SamplingOptions:

@@ -66,12 +66,19 @@ class Sandbox:
     def __init__(self, target: str, setup: bytes, limits: Limits) -> None:
         self._target, self._setup, self._limits = target, setup, limits
         self._lock = threading.Lock()
+        self._since: float | None = None  # when the attempt at hand began
         self._server = self._start()
 
     @property
     def pid(self) -> int:
         """The process id of the server."""
         return self._server.pid
+
+    @property
+    def late_s(self) -> float:
+        """By how many s the request at hand is past all that its limits allow; negative before that, or without one."""
+        since = self._since
+        return -math.inf if since is None else time.monotonic() - since - self._limits.compile_s_max - GRACE_S
 
     def run(self, request: bytes, cancelled: Callable[[], bool]) -> bytes:
         """The answer to a request.
@@ -81,21 +88,28 @@ class Sandbox:
         InternalError where it died of anything else. A server that dies is replaced and asked once more.
         """
         with self._lock:
-            for _ in range(_ATTEMPTS):
-                if cancelled():
-                    raise CompileCancelled("the compilation was called off")
-                with _file(request) as order, _file() as answer:
-                    try:
-                        ended = self._server.run(order, answer, cancelled)
-                    except _ServerLost as error:
-                        log.warning("the compile process is replaced: %s", error)
-                        self._server.close()
-                        self._server = self._start()
-                        continue
-                    if ended.kind == DONE:
-                        return _content(answer)
-                    raise self._reason(ended)
-            raise InternalError("the compile process died at every attempt")
+            try:
+                return self._attempts(request, cancelled)
+            finally:
+                self._since = None
+
+    def _attempts(self, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+        for _ in range(_ATTEMPTS):
+            if cancelled():
+                raise CompileCancelled("the compilation was called off")
+            self._since = time.monotonic()
+            with _file(request) as order, _file() as answer:
+                try:
+                    ended = self._server.run(order, answer, cancelled)
+                except _ServerLost as error:
+                    log.warning("the compile process is replaced: %s", error)
+                    self._server.close()
+                    self._server = self._start()
+                    continue
+                if ended.kind == DONE:
+                    return _content(answer)
+                raise self._reason(ended)
+        raise InternalError("the compile process died at every attempt")
 
     def close(self) -> None:
         """End the server. Otherwise it ends when this object is forgotten, or this process ends."""

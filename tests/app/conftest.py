@@ -15,6 +15,9 @@ from app.sandbox.process import Sandbox
 from app.settings import Settings
 from compiler.spec import Spec
 from compiler.spec_json import spec_from_json
+from tests.app.brokers import OPENERS, Tell, told
+from tests.app.redis_server import RedisServer, running_server
+from tests.cluster import Cluster, scripted_cluster
 
 READY_S_MAX = 60.0
 
@@ -78,3 +81,37 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
 
     monkeypatch.setattr(Sandbox, "run", counted)
     return seen
+
+
+@pytest.fixture(scope="session")
+def shared_redis_server() -> Iterator[RedisServer]:
+    """A real server for the whole run, with what others left on it."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(shared_redis_server: RedisServer) -> RedisServer:
+    """A real server that holds nothing."""
+    shared_redis_server.flush()
+    return shared_redis_server
+
+
+@pytest.fixture
+def own_redis_server() -> Iterator[RedisServer]:
+    """A real server that may be killed and started again."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(params=OPENERS)
+def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+    """Runs a story with a fresh broker of each kind."""
+    return told(request.param, redis_server.url)
+
+
+@pytest.fixture(scope="session")
+def scripted() -> Iterator[Cluster]:
+    """The service as processes on a server of their own, generations scripted; for tests of faults."""
+    with scripted_cluster() as running:
+        yield running

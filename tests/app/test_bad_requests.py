@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import tomllib
 from collections.abc import Iterator
@@ -70,7 +71,6 @@ def test_a_body_of_20_megabytes_is_refused_whether_its_length_is_declared_or_not
 def test_a_body_that_stops_arriving_is_not_waited_for(
     size: int, status: int, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(body_module, "BODY_S_MAX", 0.05)
     monkeypatch.setattr(body_module, "DRAIN_S_MAX", 0.05)
     answer: list[dict[str, Any]] = []
     parts = [{"type": "http.request", "body": b"x" * size, "more_body": True}]
@@ -85,9 +85,18 @@ def test_a_body_that_stops_arriving_is_not_waited_for(
         raise AssertionError("the application was reached")
 
     scope = {"type": "http", "headers": []}
-    asyncio.run(asyncio.wait_for(body_module.StrictBody(nobody, 100)(scope, receive, send), 10))
+    asyncio.run(asyncio.wait_for(body_module.StrictBody(nobody, 100, body_s_max=0.05)(scope, receive, send), 10))
     assert (answer[0]["status"], json.loads(answer[1]["body"])["code"]) == (status, code)
     assert (b"connection", b"close") in answer[0]["headers"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, identity", "MARKER"])
+def test_a_compressed_body_is_not_unpacked(encoding: str, client: TestClient) -> None:
+    bomb = gzip.compress(b'{"prompt": "' + b"MARKER" * 10_000_000 + b'"}')
+    headers = {"content-type": "application/json", "content-encoding": encoding}
+    response = client.post("/generate", content=bomb, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")
+    assert "Content-Encoding" in response.json()["detail"] and "MARKER" not in response.text
 
 
 def test_a_body_up_to_the_limit_is_read(client: TestClient) -> None:

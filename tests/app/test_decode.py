@@ -26,6 +26,7 @@ from compiler.spec import Spec
 from compiler.spec_json import spec_from_json
 from compiler.vocabulary import byte_vocabulary
 from decoding.exact import LabelPath
+from tests.app import fake_handlers
 from tests.app.conftest import wait_until_ready
 from tests.app.test_service import running
 
@@ -139,14 +140,15 @@ def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
         if len(calls) == 1:
             context.discard(automaton_key(job.automaton), data)
             raise AutomatonMissing("gone")
-        return DecodeResult(("boot",), -1.0, -1.0, True, (), 0.0, 0.0)
+        return DecodeResult(("boot",), -1.0, -1.0, True, (), fake_handlers.sizes(job.automaton), 0.0, 0.0, 0.0)
 
     async def story() -> None:
         workers = {"compile": compile_handler.open_handler, "generate": lambda settings: Handler(handle)}
         body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
         order = DecodeRequest.model_validate(body).order()
         async with running(captions_dir, workers) as (service, _):
-            assert (await service.decode(order)).result.labels == ("boot",)
+            result = await service.answer(await service.begin_decode(order))
+            assert isinstance(result, DecodeResult) and result.labels == ("boot",)
 
     asyncio.run(story())
     assert len(compiles) == 2
@@ -167,4 +169,4 @@ def test_an_answer_that_does_not_stand_is_withheld(path: LabelPath) -> None:
     compiled = compile_spec(spec_from_json({**CONSTRAINT, "labels": LABELS}), byte_vocabulary())
     job = DecodeJob("", ((0.0,) * 4,) * 2, "exact", 0.5, 1.0, 0.0)
     with pytest.raises(InternalError):
-        decode_matrix(job, compiled, lambda log_probs, automaton: path, 0.0)
+        decode_matrix(job, compiled, lambda log_probs, automaton: path, fake_handlers.sizes("a"), 0.0)

@@ -15,6 +15,7 @@ from app.errors import MessageInvalid
 from app.jobs import ExplainJob, ExplainResult, dump, load
 from app.keys import automaton_key, explanation_key
 from app.sandbox.process import Sandbox
+from app.sealed import unseal
 from app.service import Service
 from app.store.memory import MemoryStore
 from compiler.errors import LimitExceeded
@@ -64,7 +65,7 @@ def service_of(client: TestClient) -> Service:
 
 
 def store_of(client: TestClient) -> MemoryStore:
-    return cast(MemoryStore, service_of(client)._store)
+    return cast(MemoryStore, service_of(client).constraints._catalogue._store)
 
 
 def stored(client: TestClient, key: str) -> bytes | None:
@@ -148,7 +149,7 @@ def test_an_automaton_that_the_store_dropped_meanwhile_has_no_explanation(client
     portal = client.portal
     assert portal is not None
     spec = spec_from_json({"regex": "a"})
-    assert portal.call(service.explanation, answer["automaton"], spec) is None
+    assert portal.call(service.constraints.explanation, answer["automaton"], spec) is None
 
 
 def fail_to_explain(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -171,7 +172,7 @@ def test_an_explanation_over_a_limit_costs_nobody_the_automaton(
         answer = compiled(client, constraint)
         looked_at = client.get(f"/automata/{answer['automaton']}")
     assert answer["explanation"] is looked_at.json()["explanation"] is None
-    assert "cache-control" not in looked_at.headers
+    assert "immutable" not in looked_at.headers.get("cache-control", "")
     again = client.get(f"/automata/{answer['automaton']}")
     assert again.json()["explanation"] == compiled(client, constraint)["explanation"] is not None
     assert "immutable" in again.headers["cache-control"]
@@ -189,7 +190,10 @@ def test_a_constraint_that_contradicts_itself_is_refused_with_what_does(client: 
 
 def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient) -> None:
     answer = compiled(client, FORMS[0])
-    data = stored(client, explanation_key(answer["automaton"]))
+    key, secret = explanation_key(answer["automaton"]), service_of(client).settings.secret
+    sealed = stored(client, key)
+    assert sealed is not None
+    data = unseal(secret, key, sealed)
     assert data is not None
     result = load(data)
     assert isinstance(result, ExplainResult) and dump(result) == data

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from app.automata import automaton_secret
 from app.errors import AutomatonMissing, PromptViolates
 from app.handlers.generate import Generator
-from app.jobs import ALGORITHM_DEFAULT, GenerateJob, GenerateOptions, GenerateResult
+from app.jobs import GenerateJob, GenerateResult
 from app.keys import automaton_hash, automaton_key
 from app.model_files import open_model_files
+from app.pieces import ALGORITHM_DEFAULT, GenerateOptions
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
@@ -59,7 +61,8 @@ def a_job(
     """A job whose automaton is in the store."""
     vocabulary = open_model_files(settings.model).vocabulary
     automaton = automaton_hash(spec, vocabulary.fingerprint)
-    context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), settings.secret), 60)
+    secret = automaton_secret(settings.secret, automaton)
+    context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
     chosen = GenerateOptions(**{"max_tokens": 6, "beams": 2, **options})
     return GenerateJob("abs-1", automaton, prompt, chosen, trace, time.time() + 60)
 

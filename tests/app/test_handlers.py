@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import app.handlers.compile as compile_handler
+from app.automata import automaton_secret
 from app.errors import JobFailed
 from app.handlers import compile_job
 from app.jobs import CheckJob, CheckResult, CompileJob, CompileResult, Failure, Progress, Step, spec_json
@@ -38,18 +39,19 @@ class Context:
     waited_s: float = 0.0
     values: dict[str, bytes] = field(default_factory=dict)
 
-    told: list[Step] = field(default_factory=list)
+    told: list[Step | CompileResult] = field(default_factory=list)
+    compiling: CompileResult | None = None
 
     def progress(self, event: Progress) -> None:
         pass
 
-    def tell(self, step: Step) -> None:
-        self.told.append(step)
+    def tell(self, news: Step | CompileResult) -> None:
+        self.told.append(news)
 
     def cancelled(self) -> bool:
         return self.called_off
 
-    def load(self, key: str) -> bytes | None:
+    def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
         return self.values.get(key)
 
     def save(self, key: str, value: bytes, ttl_s: float) -> None:
@@ -197,4 +199,5 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
         request = compile_job.Request("0" * 64, dict(spec_json(SPEC)), over)  # type: ignore[arg-type]
         result, data = compile_job.read_answer(work(request.pack()))
         assert isinstance(result, CompileResult)
-        assert data == encode(compile_spec(SPEC, known, settings.limits), settings.secret)
+        secret = automaton_secret(settings.secret, "0" * 64)
+        assert data == encode(compile_spec(SPEC, known, settings.limits), secret)

@@ -10,28 +10,29 @@ from app.errors import JobFailed, MessageInvalid, NotReady
 from app.jobs import (
     CheckJob,
     CheckResult,
-    Choice,
     CompileJob,
     CompileResult,
     DecodeJob,
     DecodeResult,
+    DescribeJob,
+    DescribeResult,
     Failure,
     GenerateJob,
-    GenerateOptions,
     GenerateResult,
-    LabelStep,
     Progress,
+    Restart,
     Step,
-    StepRow,
-    TokenStep,
-    Word,
     dump,
     failure_of,
     load,
+    read_sealed,
 )
+from app.pieces import Choice, GenerateOptions, LabelStep, StepRow, TokenStep, Word
+from app.sealed import seal
 from compiler.errors import LimitExceeded, SpecSyntaxError
 
 WORD = Word("dog", ("dog", "animal"), 1)
+SIZES = CompileResult("ab" * 32, 4, 4, 100, 20, 3, False, 1.5)
 CHECK_JOB = CheckJob({"ltlf": "F(dog)", "propositions": {}}, "a dög 🐕", 12.5)
 MESSAGES = [
     CompileJob("ab" * 32, {"keywords": [["dog", "dogs"]], "ordered": False}, 12.5),
@@ -42,11 +43,15 @@ MESSAGES = [
     DecodeJob("ab" * 32, ((-1.5, None),), 16, 0.5, 1.0, 12.5),
     Progress("decode", 3, 8),
     Step(3, 5, (StepRow("a dög", 0, 1, 2, 0.5, -1.0, -2.0, False),)),
-    CompileResult("ab" * 32, 4, 4, 100, 20, 3, False, 1.5),
+    SIZES,
     CheckResult(False, (WORD,), 3),
     GenerateResult((Choice("dog", "eos", -1.0, -0.5, True, (WORD,), 2,
-                           (TokenStep(5, "dog", 1, 1, 0.5, -1.0, -0.5, (("dog",), ())),)),), 4, 0.5, 9.0),
-    DecodeResult(("a", "b"), -1.0, -0.5, True, (LabelStep("a", 1, 0, ("p",), -1.0),), 0.5, 9.0),
+                           (TokenStep(5, "dog", 1, 1, 0.5, -1.0, -0.5, (("dog",), ())),)),), 4, SIZES, 7, 2, 0.5,
+                   9.0, 10.0),
+    DecodeResult(("a", "b"), -1.0, -0.5, True, (LabelStep("a", 1, 0, ("p",), -1.0),), SIZES, 0.5, 9.0, 10.0),
+    DescribeJob("ab" * 32, True, 12.5, names={"dog": ("d", "e")}, compile_job="c", spec={"regex": "a"}),
+    DescribeResult(SIZES, None),
+    Restart(2),
     Failure("LimitExceeded", "too big", {"limit": "dfa_states_max", "cap": 20}),
 ]
 
@@ -83,6 +88,24 @@ def test_an_error_is_carried_by_name_with_its_fields() -> None:
 def test_a_remote_error_is_passed_on_unchanged() -> None:
     failure = Failure("BudgetTooSmall", "too small", {"min_tokens": 4})
     assert failure_of(JobFailed(failure.error, failure.detail, failure.fields)) == failure
+
+
+def test_a_sealed_message_is_read_under_its_own_key_alone() -> None:
+    sealed = seal(b"s" * 32, "key", dump(SIZES))
+    assert read_sealed(b"s" * 32, "key", sealed) == SIZES
+    for secret, key, stored in (
+        (b"t" * 32, "key", sealed), (b"s" * 32, "other", sealed), (b"s" * 32, "key", sealed + b" "),
+        (b"s" * 32, "key", sealed[:20]), (b"s" * 32, "key", b""), (b"s" * 32, "key", dump(SIZES)),
+        (b"s" * 32, "key", seal(b"s" * 32, "key", b'{"version": 0}')),
+    ):
+        assert read_sealed(secret, key, stored) is None
+
+
+@pytest.mark.parametrize("place", range(0, 200, 7))
+def test_a_sealed_message_with_any_bit_changed_is_none(place: int) -> None:
+    sealed = bytearray(seal(b"s" * 32, "key", dump(SIZES)))
+    sealed[place % len(sealed)] ^= 1
+    assert read_sealed(b"s" * 32, "key", bytes(sealed)) is None
 
 
 def test_a_bug_is_carried_without_its_text() -> None:

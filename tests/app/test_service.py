@@ -11,13 +11,15 @@ import pytest
 import app.handlers.compile as compile_handler
 from app import errors
 from app.broker.memory import MemoryBroker
+from app.desk import Asking
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
 from app.generation import GenerateOrder
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import CompileResult, GenerateJob, GenerateOptions, Job, Progress, Result, failure_of
+from app.jobs import GenerateJob, GenerateResult, Job, Progress, Result, failure_of
 from app.keys import automaton_hash, automaton_key
 from app.model_files import open_model_files
-from app.service import Service
+from app.pieces import GenerateOptions
+from app.service import WAITED, Service
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker import serve
@@ -31,6 +33,13 @@ SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateOrder:
     return GenerateOrder("a", spec, automaton, None, GenerateOptions(8, beams=4), False, timeout_s)
+
+
+async def generate(service: Service, order: GenerateOrder, asking: Asking = WAITED) -> GenerateResult:
+    """The answer to someone who waits for it."""
+    result = await service.answer(await service.begin_generate(order, asking))
+    assert isinstance(result, GenerateResult)
+    return result
 
 
 @contextlib.asynccontextmanager
@@ -52,10 +61,10 @@ async def running(
 def test_500_callers_of_one_cold_constraint_compile_it_once(captions_dir: Path, compiles: list[Spec]) -> None:
     async def story() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
-            answers = await asyncio.gather(*(service.compile(SPEC) for _ in range(500)))
+            answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(500)))
             assert len({answer.automaton for answer in answers}) == 1
             assert not any(answer.cached for answer in answers)
-            assert (await service.compile(SPEC)).cached
+            assert (await service.constraints.compile(SPEC)).cached
 
     asyncio.run(story())
     assert compiles == [SPEC]
@@ -66,7 +75,7 @@ def test_a_caller_that_leaves_does_not_take_the_shared_compilation_along(
 ) -> None:
     async def story() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
-            leaving, staying = asyncio.create_task(service.compile(SPEC)), asyncio.create_task(service.compile(SPEC))
+            leaving, staying = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             leaving.cancel()
@@ -90,14 +99,14 @@ def test_equal_constraints_are_one_whatever_their_json_looked_like() -> None:
 def test_a_damaged_automaton_is_compiled_anew(captions_dir: Path, compiles: list[Spec], damage: bytes) -> None:
     async def story() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, store):
-            first = await service.compile(SPEC)
+            first = await service.constraints.compile(SPEC)
             await store.put(automaton_key(first.automaton), damage, 100)
             with pytest.raises(UnknownAutomaton):
-                await service.automaton(first.automaton)
+                await service.constraints.automaton(first.automaton)
             await store.put(automaton_key(first.automaton), damage, 100)
-            again = await service.compile(SPEC)
+            again = await service.constraints.compile(SPEC)
             assert (again.automaton, again.cached) == (first.automaton, False)
-            await service.automaton(first.automaton)
+            await service.constraints.automaton(first.automaton)
 
     asyncio.run(story())
     assert compiles == [SPEC, SPEC]
@@ -127,7 +136,8 @@ def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
 
     async def story() -> None:
         async with running(captions_dir, workers) as (service, _):
-            assert (await service.generate(order())).result.choices
+            result = await generate(service, order())
+            assert result.choices
 
     asyncio.run(story())
     assert compiles == [SPEC, SPEC]
@@ -138,9 +148,9 @@ def test_an_automaton_given_by_hash_that_is_dropped_on_the_way_is_unknown(captio
 
     async def story() -> None:
         async with running(captions_dir, workers) as (service, _):
-            automaton = (await service.compile(SPEC)).automaton
+            automaton = (await service.constraints.compile(SPEC)).automaton
             with pytest.raises(JobFailed) as failed:
-                await service.generate(order(None, automaton))
+                await generate(service, order(None, automaton))
             assert failed.value.error == "AutomatonMissing"
 
     asyncio.run(story())
@@ -153,7 +163,7 @@ def test_a_request_that_takes_too_long_ends_and_its_job_is_called_off(captions_d
         fake_handlers.reset()
         async with running(captions_dir, workers) as (service, _):
             with pytest.raises(DeadlineExceeded):
-                await service.generate(order(timeout_s=0.3))
+                await generate(service, order(timeout_s=0.3))
             assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
     asyncio.run(story())
@@ -164,9 +174,9 @@ def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
 
     async def story() -> None:
         async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
-            automaton = (await service.compile(SPEC)).automaton
+            automaton = (await service.constraints.compile(SPEC)).automaton
             callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
-            waiting = [asyncio.create_task(service.generate(order(None, automaton))) for _ in range(callers)]
+            waiting = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
             done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             assert all(isinstance(task.exception(), QueueFull) for task in done)
             assert pending
@@ -178,9 +188,9 @@ def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
 
 def test_without_workers_every_request_says_what_is_missing(captions_dir: Path) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
-        lambda service: service.compile(SPEC),
+        lambda service: service.constraints.compile(SPEC),
         lambda service: service.check(RegexSpec("a"), "a"),
-        lambda service: service.generate(order()),
+        lambda service: generate(service, order()),
     ]
 
     async def story() -> None:
@@ -206,8 +216,8 @@ def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
         workers = {"compile": compile_handler.open_handler, "generate": open_telling}
         async with running(captions_dir, workers) as (service, _):
             service.observer = seen.append
-            answer = await service.generate(order())
-            assert isinstance(answer.compiled, CompileResult)
+            answer = await generate(service, order())
+            assert answer.compiled.automaton
             assert Progress("compile") in seen
             assert Progress("decode", 1, 8) in seen
 
@@ -220,9 +230,9 @@ def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
 )
 def test_a_constraint_over_a_limit_is_refused_before_anything_is_made_of_it(captions_dir: Path, spec: Spec) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
-        lambda service: service.compile(spec),
+        lambda service: service.constraints.compile(spec),
         lambda service: service.check(spec, "a"),
-        lambda service: service.generate(order(spec)),
+        lambda service: generate(service, order(spec)),
     ]
 
     async def story() -> None:
@@ -238,7 +248,7 @@ def test_a_compilation_that_everyone_left_is_called_off(captions_dir: Path) -> N
     async def story() -> None:
         fake_handlers.reset()
         async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
-            first, last = asyncio.create_task(service.compile(SPEC)), asyncio.create_task(service.compile(SPEC))
+            first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
             first.cancel()
             assert not await asyncio.to_thread(fake_handlers.stopped.wait, 0.1)
@@ -254,10 +264,10 @@ def test_a_budget_that_is_too_small_is_refused_while_other_generations_run(capti
     async def story() -> None:
         fake_handlers.reset()
         async with running(captions_dir, workers) as (service, _):
-            running_one = asyncio.create_task(service.generate(order()))
+            running_one = asyncio.create_task(generate(service, order()))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
             with pytest.raises(errors.BudgetTooSmall) as refused:
-                await asyncio.wait_for(service.generate(dataclasses.replace(order(), options=GenerateOptions(2))), 10)
+                await asyncio.wait_for(generate(service, dataclasses.replace(order(), options=GenerateOptions(2))), 10)
             running_one.cancel()
             by_the_search = failure_of(BudgetTooSmall(3, 2))
             assert failure_of(refused.value) == by_the_search

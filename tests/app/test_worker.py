@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -8,13 +9,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from app.broker.base import Delivery
 from app.broker.memory import MemoryBroker
-from app.errors import JobCancelled
+from app.errors import JobCancelled, StorageDown
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import Failure, GenerateJob, GenerateOptions, GenerateResult, Job, Progress, Result, Step, dump, load
+from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, Result, Step, dump, load
+from app.pieces import GenerateOptions
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import serve
+from app.worker import DRAINING, serve
 from tests.app import fake_handlers
 from tests.app.processes import until as until_holds
 
@@ -130,7 +133,7 @@ def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
     async def story() -> None:
         async with worker(open_busy) as (broker, store):
             job_id = await broker.submit("q", "a", dump(job()))
-            events = [load(event) async for event in broker.events(job_id)]
+            events = [load(event.data) async for event in broker.events(job_id)]
             assert events == [Progress("compile"), Progress("decode", 1, 3)]
             assert isinstance(load(await broker.result(job_id)), GenerateResult)
             assert await store.get("left") == b"behind"
@@ -150,7 +153,7 @@ def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
     async def story() -> None:
         async with worker(open_hasty) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
-            events = [load(event) async for event in broker.events(job_id)]
+            events = [load(event.data) async for event in broker.events(job_id)]
             assert events[0] == Progress("decode", 1, 2_000)
             assert len(events) < 200
 
@@ -173,7 +176,7 @@ def test_every_step_reaches_whoever_keeps_up() -> None:
         async with worker(open_telling) as (broker, _):
             numbers = []
             async for event in broker.events(await broker.submit("q", "a", dump(job()))):
-                step = load(event)
+                step = load(event.data)
                 assert isinstance(step, Step)
                 numbers.append(step.step)
                 seen.release()
@@ -195,7 +198,7 @@ def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
         async with worker(open_hasty) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
             await broker.result(job_id)
-            steps = [load(event) async for event in broker.events(job_id)]
+            steps = [load(event.data) async for event in broker.events(job_id)]
             numbers = [step.step for step in steps if isinstance(step, Step)]
             assert numbers == sorted(set(numbers))
             assert 1 < len(numbers) < 20_000
@@ -230,5 +233,151 @@ def test_a_worker_that_is_stopped_waits_for_its_threads_and_then_closes_its_hand
             assert not fake_handlers.closed.is_set()
         assert fake_handlers.running == []
         assert fake_handlers.closed.is_set()
+
+    asyncio.run(story())
+
+
+async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
+    """The ids of jobs that the patient handler has begun on."""
+    ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
+    await asyncio.to_thread(until_holds, lambda: sorted(fake_handlers.running) == sorted(names))
+    return ids
+
+
+@asynccontextmanager
+async def stoppable(open_handler: OpenHandler, drain_s: float) -> AsyncIterator[tuple[MemoryBroker, asyncio.Event]]:
+    """A worker that is told to stop when the event is set, and must then end by itself."""
+    broker, stopping = MemoryBroker(16), asyncio.Event()
+    settings = Settings(drain_s=drain_s)
+    async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
+        group.create_task(serve("q", open_handler, broker, MemoryStore(1000), settings, stopping))
+        yield broker, stopping
+
+
+def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_takes_nothing_more() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with stoppable(fake_handlers.open_stepping, drain_s=S_MAX) as (broker, stopping):
+            first = await broker.submit("q", "a", dump(job()))
+            await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.told))
+            second = await broker.submit("q", "b", dump(job()))
+            stopping.set()
+            await until(broker, DRAINING)
+            fake_handlers.go_on.set()
+            assert isinstance(load(await broker.result(first)), GenerateResult)
+        assert (await broker.state(second)).state == "waiting"
+
+    asyncio.run(story())
+
+
+def test_what_does_not_end_in_time_is_given_back_for_another_worker(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with stoppable(fake_handlers.open_patient, drain_s=0.05) as (broker, stopping):
+            ids = await taken(broker, names=("abs-1", "abs-2"))
+            stopping.set()
+        assert fake_handlers.running == [] and fake_handlers.closed.is_set()
+        assert [(await broker.state(one)).state for one in ids] == ["waiting"] * 2
+        delivery = await broker.take("q")
+        assert (delivery.attempt, load(delivery.body)) == (1, job_of(delivery.body))
+        await broker.finish(delivery.job_id, b"done")
+        news = [load(event.data) async for event in broker.events(delivery.job_id)]
+        assert news[-1] == Restart(1)  # of what was told before nothing counts
+
+    asyncio.run(story())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def job_of(body: bytes) -> Job:
+    message = load(body)
+    assert isinstance(message, Job)
+    return message
+
+
+def test_a_worker_that_is_cancelled_gives_its_jobs_back_at_once() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with worker(fake_handlers.open_patient) as (broker, _):
+            ids = await taken(broker, names=("abs-1",))
+        assert (await broker.state(ids[0])).state == "waiting"
+
+    asyncio.run(story())
+
+
+def test_a_job_that_is_called_off_while_its_worker_stops_is_over() -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with stoppable(fake_handlers.open_patient, drain_s=S_MAX) as (broker, stopping):
+            ids = await taken(broker, names=("abs-1",))
+            stopping.set()
+            await until(broker, DRAINING)
+            await broker.cancel(ids[0])
+        assert (await broker.state(ids[0])).state == "cancelled"
+
+    asyncio.run(story())
+
+
+def test_whoever_reads_along_is_told_that_a_job_is_tried_again() -> None:
+    class Again(MemoryBroker):
+        async def take(self, queue: str, slots: int = 1) -> Delivery:
+            return dataclasses.replace(await super().take(queue, slots), attempt=2)
+
+    async def story() -> None:
+        broker = Again(16)
+        async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
+            task = group.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
+            job_id = await broker.submit("q", "a", dump(job()))
+            assert isinstance(load(await broker.result(job_id)), GenerateResult)
+            assert [load(event.data) async for event in broker.events(job_id)] == [Restart(2)]
+            task.cancel()
+
+    asyncio.run(story())
+
+
+def test_a_worker_in_trouble_says_so_and_leaves_jobs_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    trouble = ["no step"]
+    monkeypatch.setattr("app.worker.BEAT_S", 0.02)
+
+    def open_troubled(settings: Settings) -> Handler:
+        return dataclasses.replace(fake_handlers.open_quick(settings), trouble=lambda: "".join(trouble))
+
+    async def story() -> None:
+        async with worker(open_troubled) as (broker, _):
+            await until(broker, "no step")
+            job_id = await broker.submit("q", "a", dump(job()))
+            await asyncio.sleep(0.2)
+            assert (await broker.state(job_id)).state == "waiting"
+            trouble.clear()
+            assert isinstance(load(await broker.result(job_id)), GenerateResult)
+            await until(broker, "")
+
+    asyncio.run(story())
+
+
+def test_a_store_that_is_away_for_a_while_costs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.handlers.running.STORAGE_POLL_S", 0.01)
+    away = [True] * 5
+
+    async def get(self: MemoryStore, key: str, renew_s: float = 0.0) -> bytes | None:
+        if away:
+            away.pop()
+            raise StorageDown
+        return b"value"
+
+    monkeypatch.setattr(MemoryStore, "get", get)
+
+    def open_loading(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            assert context.load("k") == b"value"
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return Handler(handle)
+
+    async def story() -> None:
+        async with worker(open_loading) as (broker, _):
+            assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateResult)
+            away.extend([True] * 1_000_000)
+            failure = load(await broker.result(await broker.submit("q", "b", dump(job(deadline_in_s=0.3)))))
+            assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
 
     asyncio.run(story())

@@ -1,0 +1,39 @@
+"""What the OpenAPI document says of errors, events and media types, for all paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.errors import PROBLEM_TYPE
+
+Responses = dict[int | str, dict[str, Any]]
+_MEANING = {
+    400: "invalid_json", 404: "unknown_automaton, unknown_model, unknown_job, not_found", 405: "method_not_allowed",
+    408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
+    422: "invalid_request, constraint_syntax, constraint_unsatisfiable, constraint_too_large, unsupported, "
+    "budget_too_small, prompt_too_long, prompt_violates, request_too_large, idempotency_mismatch",
+    429: "queue_full, with Retry-After", 500: "internal, replay_rejected, worker_lost",
+    503: "not_ready, model_unavailable, cancelled, draining, storage_down, all with Retry-After", 504: "deadline",
+}
+_EVENT = {  # one of the stream
+    "type": "object", "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
+    "required": ["event", "data"],
+}
+EVENT_STREAM: Responses = {
+    200: {
+        "description": "The events `compiled` (as CompiledEvent), `step` (as StepEvent), `restart` (as RestartEvent), "
+        "`handover`, and `done` (the answer) or `error` (as Problem)",
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    }
+}
+
+
+def errors(*statuses: int) -> Responses:
+    """The problems that a path answers with these statuses."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {status: {"description": _MEANING[status], "content": {PROBLEM_TYPE: schema}} for status in statuses}
+
+
+def text(media_type: str) -> Responses:
+    """An answer that is a text of this type."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}

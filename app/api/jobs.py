@@ -1,0 +1,140 @@
+"""The paths of jobs: where one is, what came of it, what is told of it on the way, and calling it off."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Header, Path, Request, Response
+from pydantic import Field
+
+from app.api.asking import RESPOND_ASYNC, owner_of
+from app.api.decode import DecodeResponse, decode_response
+from app.api.documented import EVENT_STREAM, errors
+from app.api.generation import GenerateResponse, generate_response
+from app.api.reaching import service_of
+from app.api.refusals import refusal
+from app.api.schemas import CompileResponse, ProblemBody, Strict, compile_response
+from app.api.stream import LAST_ID, JobEvents, Source
+from app.broker.base import JobState
+from app.errors import InternalError, JobFailed, UnknownJob
+from app.jobs import DecodeResult, DescribeResult, Failure, GenerateResult, Result
+from app.service import Service
+
+ID = re.compile(r"[0-9a-f]{32}")
+JobId = Annotated[str, Path(description="As `Location`, `x-job-id` or the `id` of an answer gave it")]
+LastEventId = Annotated[
+    str | None, Header(description="The `id` of the last event that was read: the next ones are told")
+]
+Answer = GenerateResponse | DecodeResponse | CompileResponse
+_ERRORS = errors(404, 500, 503)
+router = APIRouter()
+
+
+Kind = Literal["generate", "decode", "compile"]
+
+
+class JobResponse(Strict):
+    """A job. `submitted` is Unix time in s; `attempt` says how often a worker took it; `ahead`, how many go before it.
+
+    `result` is what the POST would have answered, `error` what it would have been refused by.
+    """
+
+    id: str
+    kind: Kind
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    submitted: float
+    attempt: int
+    ahead: int
+    result: GenerateResponse | DecodeResponse | CompileResponse | None = Field(union_mode="left_to_right")
+    error: ProblemBody | None
+
+
+def answer_of(job_id: str, result: Result, model: str) -> Answer:
+    """The JSON that the result of a caller's own job is answered by."""
+    match result:
+        case GenerateResult():
+            return generate_response(job_id, result, model)
+        case DecodeResult():
+            return decode_response(result)
+        case DescribeResult():
+            return compile_response(result.compiled, result.explanation)
+        case _:
+            raise InternalError(f"a job of a caller's own was answered by a {result.kind} message")
+
+
+def source_of(service: Service, job_id: str) -> Source:
+    """What the events of a job are made of."""
+    return Source(service, job_id, lambda result: answer_of(job_id, result, service.settings.model_id))
+
+
+def job_response(
+    service: Service, job_id: str, state: JobState, result: Result | None, request_id: str
+) -> JobResponse:
+    """A job as it is shown."""
+    failed = isinstance(result, Failure)
+    error = None
+    if isinstance(result, Failure):
+        problem = refusal(JobFailed(result.error, result.detail, result.fields), request_id)
+        error = ProblemBody(**json.loads(problem.body))
+    return JobResponse(
+        id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
+        attempt=state.attempt, ahead=state.ahead, error=error,
+        result=None if failed or result is None else answer_of(job_id, result, service.settings.model_id),
+    )  # fmt: skip
+
+
+async def accepted(request: Request, service: Service, job_id: str) -> Response:
+    """The answer to a caller who does not wait: where his job is."""
+    state, result = await service.state(job_id, owner_of(request))
+    shown = job_response(service, job_id, state, result, request.state.request_id)
+    headers = {"location": f"/jobs/{job_id}", "preference-applied": RESPOND_ASYNC, "x-job-id": job_id}
+    return Response(shown.model_dump_json(by_alias=True), 202, headers=headers, media_type="application/json")
+
+
+def _named(job_id: str) -> str:
+    if not ID.fullmatch(job_id):
+        raise UnknownJob("no job has this id; answers are kept for a time only")
+    return job_id
+
+
+@router.get("/jobs/{job_id}", responses=_ERRORS, summary="Where a job is, and its answer once it has one")
+async def job(request: Request, response: Response, job_id: JobId) -> JobResponse:
+    service = service_of(request)
+    state, result = await service.state(_named(job_id), owner_of(request))
+    response.headers["cache-control"] = "no-store"
+    return job_response(service, job_id, state, result, request.state.request_id)
+
+
+_CALLED_OFF: dict[int | str, dict[str, Any]] = {
+    200: {"description": "It was over already"},
+    202: {"description": "It is called off", "model": JobResponse},
+}
+
+
+@router.delete("/jobs/{job_id}", responses=_CALLED_OFF | _ERRORS, summary="Call a job off")
+async def call_off(request: Request, response: Response, job_id: JobId) -> JobResponse:
+    service, owner = service_of(request), owner_of(request)
+    response.status_code = 202 if await service.cancel(_named(job_id), owner) else 200
+    state, result = await service.state(job_id, owner)
+    return job_response(service, job_id, state, result, request.state.request_id)
+
+
+_READ: dict[int | str, dict[str, Any]] = {
+    **EVENT_STREAM,
+    204: {"description": "The last event was read already: there is no more to come back for"},
+}
+
+
+@router.get(
+    "/jobs/{job_id}/events", status_code=200, responses=_READ | _ERRORS, response_class=Response, response_model=None,
+    summary="What is told of a job, from wherever a reader was",
+)
+async def job_events(request: Request, job_id: JobId, last_event_id: LastEventId = None) -> Response:
+    service = service_of(request)
+    await service.state(_named(job_id), owner_of(request))  # before any header: it may not be his
+    if last_event_id == LAST_ID:
+        return Response(status_code=204)
+    reader = await service.read_along(job_id)
+    return JobEvents(source_of(service, job_id), reader, request.state.request_id, after=last_event_id or "")

@@ -1,0 +1,155 @@
+"""The story of a constraint: its name here, what is stored of it, its compilation and its explanation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from app import metrics
+from app.automata import summary
+from app.catalogue import Catalogue
+from app.desk import Asking, Desk, until
+from app.errors import (
+    AutomatonMissing,
+    Busy,
+    DeadlineExceeded,
+    Draining,
+    JobFailed,
+    RequestOverLimit,
+    UnknownAutomaton,
+    UnknownModel,
+)
+from app.jobs import CompileJob, CompileResult, ExplainJob, ExplainResult, spec_json
+from app.keys import automaton_hash, compile_job_key, explain_job_key
+from app.model_files import ModelFiles
+from app.settings import Settings
+from app.store.base import Store
+from compiler.canonical import caller_names
+from compiler.compiled import Compiled
+from compiler.errors import LimitExceeded, SpecUnsupported
+from compiler.explain import Explanation, told_as
+from compiler.extent import check_limits
+from compiler.spec import LabelsSpec, Spec
+
+_NO_EXPLANATION = (LimitExceeded.__name__, AutomatonMissing.__name__)  # why a constraint may go without
+Names = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A constraint that somebody names: its hash, what the caller calls things, and its sizes if it is compiled."""
+
+    automaton: str
+    names: Names
+    compiled: CompileResult | None
+
+
+class Constraints:
+    """Knows constraints by way of the store, and has them compiled and explained by way of jobs."""
+
+    def __init__(self, settings: Settings, desk: Desk, store: Store, files: ModelFiles) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._fingerprint = files.vocabulary.fingerprint
+        self._catalogue = Catalogue(settings, store, self._fingerprint)
+
+    async def compile(self, spec: Spec, model: str | None = None) -> CompileResult:
+        """Compile a constraint, or find it stored."""
+        if self._desk.stopping.is_set():
+            raise Draining
+        self.require_model(model)
+        check_limits(spec, self._settings.limits)  # before anyone hashes it, writes it down or queues it
+        async with until(self._settings.deadline_s_default):
+            automaton = await asyncio.to_thread(automaton_hash, spec, self._fingerprint, self._settings.limits)
+            stored = await self._stored(automaton, spec)
+            if stored is not None:
+                return stored
+            with metrics.single_flight():
+                return await self._desk.run(
+                    "compile", compile_job_key(automaton), self._compile_job(automaton, spec), CompileResult
+                )
+
+    async def explanation(self, automaton: str, spec: Spec) -> Explanation | None:
+        """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
+
+        None where it cannot be told now: it does not fit the limits, no worker is free, the automaton was dropped.
+        """
+        found = await self._catalogue.explanation(automaton)
+        if found is None:
+            job = ExplainJob(automaton, time.time() + self._settings.deadline_s_max)  # others may join
+            try:
+                async with until(self._settings.deadline_s_default):
+                    result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainResult)
+                    found = result.explanation
+            except (Busy, DeadlineExceeded):
+                return None
+            except JobFailed as failed:
+                if failed.error not in _NO_EXPLANATION:
+                    raise
+                return None
+        names = await asyncio.to_thread(caller_names, spec, self._settings.limits)
+        return told_as(found, spec, names)
+
+    async def picture(self, automaton: str) -> Compiled:
+        """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
+        compiled = await self.automaton(automaton)
+        if compiled.text.dfa.states * compiled.text.dfa.symbols > self._settings.picture_cells_max:
+            raise RequestOverLimit("states * letters", "picture_cells_max", self._settings.picture_cells_max)
+        return compiled
+
+    async def automaton(self, automaton: str) -> Compiled:
+        """A stored constraint. Raises UnknownAutomaton."""
+        compiled = await self._catalogue.compiled(automaton)
+        if compiled is None:
+            raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
+        return compiled
+
+    async def _stored(self, automaton: str, spec: Spec) -> CompileResult | None:
+        """A constraint's sizes, if it is stored. Raises JobFailed where it is known that it cannot be compiled."""
+        stored = await self._catalogue.compiled(automaton)
+        if stored is not None:
+            return summary(automaton, stored, cached=True, compile_ms=0.0)
+        failure = await self._catalogue.unmet(automaton, spec_json(spec))
+        if failure is not None:
+            raise JobFailed(failure.error, failure.detail, failure.fields)
+        return None
+
+    async def known(self, spec: Spec) -> Known:
+        """What a constraint is called here, and what is stored of it. Raises JobFailed as `_stored` does."""
+        automaton, names = await asyncio.to_thread(self._read, spec)
+        return Known(automaton, names, await self._stored(automaton, spec))
+
+    async def known_by_hash(self, automaton: str | None) -> Known:
+        """The same of a constraint given by hash alone, in the words of whoever wrote it first."""
+        assert automaton is not None
+        stored = await self.automaton(automaton)
+        require_text(stored.spec)
+        names = await asyncio.to_thread(caller_names, stored.spec, self._settings.limits)
+        return Known(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
+
+    def _read(self, spec: Spec) -> tuple[str, Names]:
+        limits = self._settings.limits
+        return automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
+
+    def _compile_job(self, automaton: str, spec: Spec) -> CompileJob:
+        deadline = time.time() + self._settings.deadline_s_max  # not this caller's: others may join
+        return CompileJob(automaton, spec_json(spec), deadline)
+
+    async def begin_compile(self, known: Known, spec: Spec, asking: Asking) -> str | None:
+        """The job that compiles a constraint, which all share who want the same; None where it is stored."""
+        if known.compiled is not None:
+            return None
+        job = self._compile_job(known.automaton, spec)
+        return await self._desk.submit_shared("compile", compile_job_key(known.automaton), job, asking.detached)
+
+    def require_model(self, model: str | None) -> None:
+        if model is not None and model != self._settings.model_id:
+            raise UnknownModel(self._settings.model_id)
+
+
+def require_text(spec: Spec) -> None:
+    """Raise SpecUnsupported for a constraint over labels: a language model writes text."""
+    if isinstance(spec, LabelsSpec):
+        message = "a constraint over labels is not one on text, which is what the model writes"
+        raise SpecUnsupported(message, construct="labels", field="constraint.labels")

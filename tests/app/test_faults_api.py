@@ -1,0 +1,219 @@
+"""APIs that die and stop, and callers who go away, come twice, come at once or come too many: over a real server.
+
+Generations are scripted (tests/scripted_worker.py). The table of all faults is tests/app/test_faults_table.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import pytest
+
+from tests.app.test_faults_workers import BODY, WORKERS, begin, ended, steps
+from tests.cluster import API, ASK_S_MAX, Cluster, Event, events
+from tests.local import until
+
+SLOTS = 8  # of both workers together
+CALLERS = 500
+NEGATIVE_S_MAX = 0.020
+UNSATISFIABLE = {"ltlf": "F(a) & G(!a)"}
+
+
+@pytest.fixture
+def whole(scripted: Cluster) -> Iterator[Cluster]:
+    scripted.whole()
+    yield scripted
+    with scripted.client() as http:  # what a failed test left behind would stand in the next one's way
+        until(lambda: running(scripted) == 0, "nothing runs any more", 60)
+        assert http.get("/ready").is_success
+
+
+def running(cluster: Cluster) -> float:
+    return sum(cluster.parts[name].metric("abs_running_requests", queue="generate") for name in WORKERS)
+
+
+def read_on(http: httpx2.Client, job: str, after: str) -> list[Event]:
+    """The events of a job after one."""
+    with http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": after}) as response:
+        return list(events(response))
+
+
+def test_a_stream_whose_api_is_killed_is_read_on_from_another(whole: Cluster) -> None:
+    told: list[Event] = []
+    job = ""
+    with whole.client("api") as http, pytest.raises(httpx2.TransportError):  # noqa: SIM117
+        with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 40 0.1", "stream": True}) as response:
+            job = response.headers["x-job-id"]
+            for event in events(response):
+                told.append(event)
+                if len(told) == 5:
+                    whole.parts["api"].kill()
+    with whole.client("other") as http:
+        told += read_on(http, job, told[-1].id)
+        assert http.get(f"/jobs/{job}").json()["attempt"] == 1
+    assert steps(told) == list(range(1, 41)) and [event.name for event in told].count("done") == 1
+    assert len({event.id for event in told}) == len(told)
+
+
+def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_streams_over(whole: Cluster) -> None:
+    part = whole.parts["api"]
+    answers: list[httpx2.Response] = []
+    streams: list[tuple[str, list[Event]]] = []
+
+    def plain() -> None:
+        with whole.client() as http:
+            answers.append(http.post("/generate", json=BODY | {"prompt": "steps 5 0.1"}))
+
+    def stream() -> None:
+        with whole.client() as http:
+            with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 100 0.1", "stream": True}) as response:
+                told = list(events(response))
+            streams.append((response.headers["x-job-id"], told))
+
+    threads = [threading.Thread(target=target) for target in [stream] * 4 + [plain] * 46]
+    for thread in threads:
+        thread.start()
+    until(lambda: part.metric("abs_http_in_flight") >= 50, "50 clients are being served")
+    began = time.monotonic()
+    assert part.stop() == 0
+    assert time.monotonic() - began < 30
+    for thread in threads:
+        thread.join(ASK_S_MAX)
+    assert Counter(answer.status_code for answer in answers) == {200: 46}
+    with pytest.raises(httpx2.TransportError):
+        httpx2.get(f"{part.url}/health", trust_env=False)
+    with whole.client("other") as http:
+        for job, told in streams:
+            assert told[-1].name == "handover", told[-1]
+            whole_story = [event for event in told if event.name != "handover"]
+            whole_story += read_on(http, job, whole_story[-1].id)
+            assert steps(whole_story) == list(range(1, 101)) and whole_story[-1].name == "done"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_caller_who_goes_away_takes_his_job_with_him(whole: Cluster, stream: bool) -> None:
+    cancelled = [whole.parts[name].metric("abs_generate_total", outcome="cancelled") for name in WORKERS]
+    with whole.client() as http:
+        asking = http.build_request("POST", "/generate", json=BODY | {"prompt": "steps 500 0.1", "stream": stream})
+        if stream:
+            response = http.send(asking, stream=True)
+            whole.busy(*WORKERS)
+            response.close()
+        else:
+            with pytest.raises(httpx2.TimeoutException):
+                http.post("/generate", json=BODY | {"prompt": "steps 500 0.1"}, timeout=2.0)
+    until(lambda: running(whole) == 0, "the slot is free", 30)
+    now = [whole.parts[name].metric("abs_generate_total", outcome="cancelled") for name in WORKERS]
+    assert sum(now) == sum(cancelled) + 1
+
+
+def test_a_job_is_called_off_while_it_waits_while_it_runs_and_after_it_ended(whole: Cluster) -> None:
+    with whole.client() as http:
+        long = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
+        until(lambda: running(whole) == SLOTS, "all slots are taken")
+        waiting, over = begin(http, "steps 1 0"), begin(http, "steps 1 0")
+        assert http.get(f"/jobs/{waiting}").json()["state"] == "waiting"
+        assert [http.delete(f"/jobs/{waiting}").status_code for _ in range(2)] == [202, 200]
+        assert [http.delete(f"/jobs/{job}").status_code for job in long] == [202] * SLOTS
+        assert ended(http, over)["state"] == "done"
+        assert http.delete(f"/jobs/{over}").status_code == 200
+        assert {ended(http, job)["state"] for job in (*long, waiting)} == {"cancelled"}
+
+
+def test_500_callers_of_one_cold_constraint_compile_it_once(whole: Cluster) -> None:
+    def compiled() -> float:
+        return whole.parts["compile"].metric("abs_compile_total", outcome="ok")
+
+    async def ask(http: httpx2.AsyncClient) -> str:
+        response = await http.post("/compile", json={"constraint": {"regex": "five hundred (a|b)*a(a|b){9}"}})
+        assert response.status_code == 200, response.text
+        return str(response.json()["automaton"])
+
+    async def all_at_once() -> set[str]:
+        limits = httpx2.Limits(max_connections=CALLERS)
+        urls = [whole.parts[name].url for name in ("api", "other")]
+        clients = [httpx2.AsyncClient(base_url=url, timeout=ASK_S_MAX, limits=limits, trust_env=False) for url in urls]
+        found = await asyncio.gather(*(ask(clients[number % 2]) for number in range(CALLERS)))
+        for http in clients:
+            await http.aclose()
+        return set(found)
+
+    before = compiled()
+    assert len(asyncio.run(all_at_once())) == 1
+    assert compiled() == before + 1
+
+
+def test_a_constraint_that_nothing_satisfies_is_known_the_second_time(whole: Cluster) -> None:
+    def taken() -> float:
+        return whole.parts["compile"].metric("abs_job_attempts_total", task="compile")
+
+    with whole.client() as http:
+        first = http.post("/compile", json={"constraint": UNSATISFIABLE})
+        assert (first.status_code, first.json()["code"]) == (422, "constraint_unsatisfiable")
+        before, took_s = taken(), []
+        for _ in range(20):
+            began = time.perf_counter()
+            again = http.post("/compile", json={"constraint": UNSATISFIABLE})
+            took_s.append(time.perf_counter() - began)
+            assert {**again.json(), "request_id": ""} == {**first.json(), "request_id": ""}
+        assert taken() == before
+        assert min(took_s) < NEGATIVE_S_MAX, took_s
+
+
+def test_a_budget_that_is_too_small_is_refused_with_the_least_that_would_do(whole: Cluster) -> None:
+    with whole.client() as http:
+        body = {"prompt": "x", "constraint": {"regex": "[a-z]{40}"}, "max_tokens": 2}
+        refused = http.post("/generate", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "budget_too_small")
+        least = refused.json()["min_tokens"]
+        assert least > 2 and http.post("/generate", json=body | {"max_tokens": least}).status_code == 200
+
+
+def test_requests_with_one_key_that_come_at_once_at_two_apis_are_one_job(whole: Cluster) -> None:
+    def taken() -> float:
+        return sum(whole.parts[name].metric("abs_job_attempts_total", task="generate") for name in WORKERS)
+
+    key = {"idempotency-key": f"faults-{time.monotonic_ns()}"}
+    before = taken()
+    body = BODY | {"prompt": "steps 10 0.1"}
+
+    def ask(number: int) -> httpx2.Response:
+        with whole.client("api" if number % 2 else "other") as http:
+            return http.post("/generate", json=body, headers=key)
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(ask, range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert taken() == before + 1
+    with whole.client("other") as http:
+        other = http.post("/generate", json=body | {"max_tokens": 9}, headers=key)
+        assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole: Cluster, stream: bool) -> None:
+    small = whole.parts.get("small") or whole.add("small", API, ABS_QUEUE_JOBS_MAX="1")
+    small.wait_until("/ready")
+    with whole.client("small") as http:
+        long = [begin(http, "steps 600 0.1")]
+        for number in range(2, SLOTS + 1):  # one at a time, for the queue holds no more
+            until(lambda number=number: running(whole) == number - 1, "the last one runs")
+            long.append(begin(http, "steps 600 0.1"))
+        until(lambda: running(whole) == SLOTS, "all slots are taken")
+        long.append(begin(http, "steps 600 0.1"))
+        refused = http.post("/generate", json=BODY | {"prompt": "x", "stream": stream})
+        assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.json()["limit"] == "queue_jobs_max" and refused.json()["cap"] == 1
+        for job in long:
+            http.delete(f"/jobs/{job}")
+        until(lambda: running(whole) == 0, "nothing runs any more")
+        assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200

@@ -1,0 +1,147 @@
+"""Workers that die, hang and are poisoned under requests: real processes, a real server, answers over HTTP.
+
+Generations are scripted (tests/scripted_worker.py), so that a test knows when one is in the middle; with the model the
+same is shown by tests/app/test_faults_chaos.py. The table of all faults is tests/app/test_faults_table.py.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from tests.cluster import LEASE_S, SLACK_S, Cluster, Event, events
+from tests.local import until
+
+WORKERS = ("first", "second")
+BODY: dict[str, Any] = {"constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
+SLOW = {"regex": "(a|b)*a(a|b){11}(c|d)*c(c|d){4}"}  # compiles for a second or so
+BOMB = {"regex": "(a|b)*a(a|b){40}"}
+
+
+@pytest.fixture
+def whole(scripted: Cluster) -> Iterator[Cluster]:
+    scripted.whole()
+    yield scripted
+    for part in scripted.parts.values():
+        part.kept = False
+
+
+def begin(http: httpx2.Client, prompt: str, **options: Any) -> str:
+    """The id of a job that nobody waits for."""
+    response = http.post("/generate", json=BODY | {"prompt": prompt} | options, headers={"prefer": "respond-async"})
+    assert response.status_code == 202, response.text
+    return str(response.json()["id"])
+
+
+def ended(http: httpx2.Client, job: str) -> dict[str, Any]:
+    """What GET /jobs says once the job is over."""
+
+    def over() -> dict[str, Any] | None:
+        shown: dict[str, Any] = http.get(f"/jobs/{job}").json()
+        return shown if shown["state"] not in ("waiting", "running") else None
+
+    shown = until(over, f"the job {job} is over", 120)
+    assert isinstance(shown, dict)
+    return shown
+
+
+def steps(told: list[Event]) -> list[int]:
+    return [event.data["step"] for event in told if event.name == "step"]
+
+
+def test_a_stream_goes_on_with_another_worker_when_its_own_is_killed(whole: Cluster) -> None:
+    told: list[Event] = []
+    killed_at = restarted_at = 0.0
+    with whole.client() as http:
+        with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 30 0.1", "stream": True}) as response:
+            for event in events(response):
+                told.append(event)
+                if len(told) == 3:
+                    whole.busy(*WORKERS).kill()
+                    killed_at = time.monotonic()
+                elif event.name == "restart":
+                    restarted_at = time.monotonic()
+                    assert event.data == {"attempt": 2}
+        shown = http.get(response.headers["location"]).json()
+    again = next(place for place, event in enumerate(told) if event.name == "restart")
+    assert restarted_at - killed_at < LEASE_S + 5 + SLACK_S
+    assert [event.name for event in told].count("restart") == 1
+    assert steps(told[again:]) == list(range(1, 31)) and told[-1].name == "done"
+    assert (shown["state"], shown["attempt"]) == ("done", 2)
+    assert shown["result"]["choices"][0]["text"] == "dog" == told[-1].data["choices"][0]["text"]
+
+
+def test_a_constraint_whose_compile_worker_is_killed_is_compiled_by_the_next(whole: Cluster) -> None:
+    worker = whole.parts["compile"]
+    worker.kept = True
+    stored = set(whole.server.ask("KEYS", "abs:dfa:*").split())
+    answers: list[httpx2.Response] = []
+    with whole.client() as http:
+        asking = threading.Thread(target=lambda: answers.append(http.post("/compile", json={"constraint": SLOW})))
+        asking.start()
+        whole.busy("compile", queue="compile")
+        below = psutil.Process(worker.pid).children(recursive=True)
+        worker.kill()
+        asking.join(120)
+        assert answers[0].status_code == 200, answers[0].text
+        again = http.post("/compile", json={"constraint": SLOW})
+        assert again.json()["automaton"] == answers[0].json()["automaton"]
+    assert not psutil.wait_procs(below, timeout=30)[1], "the sandbox of the killed worker goes on"
+    now = set(whole.server.ask("KEYS", "abs:dfa:*").split())
+    assert len([key for key in now - stored if key.startswith("abs:dfa:")]) == 1
+
+
+def test_a_bomb_ends_its_sandbox_and_not_its_worker(whole: Cluster) -> None:
+    worker = psutil.Process(whole.parts["compile"].pid)
+    with whole.client() as http:
+        refused = http.post("/compile", json={"constraint": BOMB})
+        assert refused.status_code == 422 and refused.json()["code"] == "constraint_too_large", refused.text
+        assert {"limit", "cap"} <= set(refused.json())
+        assert http.post("/compile", json={"constraint": {"regex": "after a bomb"}}).status_code == 200
+    assert worker.is_running() and whole.parts["compile"].alive
+    until(lambda: len(worker.children(recursive=True)) <= 2, "nothing is left of the bomb's process")
+
+
+def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes_on(whole: Cluster) -> None:
+    for name in WORKERS:
+        whole.parts[name].kept = True
+    with whole.client() as http:
+        poison = begin(http, "die")
+        shown = ended(http, poison)
+        assert shown["state"] == "failed" and shown["error"]["code"] == "worker_lost", shown
+        assert shown["error"]["status"] == 500 and shown["attempt"] == 3
+        after = http.post("/generate", json=BODY | {"prompt": "well"})
+        assert after.status_code == 200 and after.json()["choices"][0]["text"] == "dog"
+
+
+def test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say(whole: Cluster) -> None:
+    with whole.client() as http:
+        job = begin(http, "steps 60 0.1")
+        stopped = whole.busy(*WORKERS)
+        stopped.signal(signal.SIGSTOP)
+        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] == 2, "another worker has the job", 60)
+        stopped.signal(signal.SIGCONT)  # in the middle of the other's steps
+        shown = ended(http, job)
+        assert shown["state"] == "done" and shown["attempt"] == 2
+        with http.stream("GET", f"/jobs/{job}/events") as response:
+            told = list(events(response))
+    again = next(place for place, event in enumerate(told) if event.name == "restart")
+    assert steps(told[again:]) == sorted(set(steps(told[again:]))), "a step was told twice, or out of order"
+    assert [event.name for event in told].count("done") == 1 == [event.name for event in told].count("restart")
+    until(lambda: stopped.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
+
+
+def test_a_worker_that_is_told_to_stop_ends_what_it_runs_and_hands_nothing_over(whole: Cluster) -> None:
+    with whole.client() as http:
+        job = begin(http, "steps 20 0.1")
+        worker = whole.busy(*WORKERS)
+        assert worker.stop() == 0
+        shown = ended(http, job)
+    assert (shown["state"], shown["attempt"]) == ("done", 1)

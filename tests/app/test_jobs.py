@@ -1,0 +1,160 @@
+"""Jobs as a client sees them, in a service of one process with the built-in model."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from compiler.spec import Spec
+
+GENERATE = {"prompt": "sentence:", "constraint": {"keywords": ["dog", "ball"]}, "max_tokens": 16, "beams": 4}
+DECODE = {"log_probs": [[-0.1, -2.0], [-2.0, -0.1]], "labels": ["a", "b"], "constraint": {"regex": "(a|b) (a|b)"}}
+COMPILE = {"constraint": {"ltlf": "F(beast)", "propositions": {"beast": ["wolf", "bear"]}}}
+REQUESTS = {"/generate": GENERATE, "/decode": DECODE, "/compile": COMPILE}
+TIMES = {"timings", "cached", "compile_ms", "id"}
+ASYNC = {"prefer": "respond-async"}
+S_MAX = 60.0
+
+
+def over(client: TestClient, job: str) -> dict[str, Any]:
+    """A job once it is over."""
+    ends = time.monotonic() + S_MAX
+    while (shown := client.get(f"/jobs/{job}").json())["state"] in ("waiting", "running"):
+        assert time.monotonic() < ends, shown
+        time.sleep(0.01)
+    answer: dict[str, Any] = shown
+    return answer
+
+
+def lasting(answer: dict[str, Any]) -> dict[str, Any]:
+    """What does not depend on when a request was answered."""
+    return {name: value for name, value in answer.items() if name not in TIMES}
+
+
+def test_a_generation_is_its_job_and_is_answered_by_it_again(client: TestClient) -> None:
+    response = client.post("/generate", json=GENERATE)
+    answer = response.json()
+    shown = client.get(f"/jobs/{answer['id']}")
+    assert shown.json()["result"] == answer
+    assert (shown.json()["state"], shown.json()["kind"], shown.json()["error"]) == ("done", "generate", None)
+    assert (shown.json()["attempt"], shown.json()["ahead"]) == (1, 0)
+    assert abs(shown.json()["submitted"] - time.time()) < S_MAX
+    assert shown.headers["cache-control"] == "no-store"
+    assert response.headers["x-job-id"] == answer["id"]
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+def test_who_does_not_wait_is_answered_at_once_and_finds_the_same_answer_later(client: TestClient, path: str) -> None:
+    response = client.post(path, json=REQUESTS[path], headers=ASYNC)
+    assert response.status_code == 202
+    job = response.json()["id"]
+    assert (response.headers["location"], response.headers["preference-applied"]) == (f"/jobs/{job}", "respond-async")
+    shown = over(client, job)
+    assert (shown["state"], shown["kind"]) == ("done", path[1:])
+    assert lasting(shown["result"]) == lasting(client.post(path, json=REQUESTS[path]).json())
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+def test_a_request_with_the_same_key_has_the_same_answer_and_another_is_refused(client: TestClient, path: str) -> None:
+    headers = {"idempotency-key": f"again-{path}"}
+    first = client.post(path, json=REQUESTS[path], headers=headers)
+    again = client.post(path, json=REQUESTS[path], headers=headers)
+    assert (first.status_code, first.json()) == (200, again.json())
+    assert first.headers["x-job-id"] == again.headers["x-job-id"]
+    assert lasting(first.json()) == lasting(client.post(path, json=REQUESTS[path]).json())
+    other = client.post(path, json=REQUESTS[path] | {"constraint": {"regex": "(a|b) b"}}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+    later = client.post(path, json=REQUESTS[path], headers=headers | ASYNC)
+    assert (later.status_code, later.json()["state"], later.json()["result"]) == (202, "done", first.json())
+
+
+def test_twenty_requests_at_once_with_one_key_are_one_job(client: TestClient) -> None:
+    headers = {"idempotency-key": "all at once".replace(" ", "-")}
+    with ThreadPoolExecutor(20) as threads:
+        calls = [threads.submit(client.post, "/generate", json=GENERATE, headers=headers) for _ in range(20)]
+        answers = [call.result() for call in calls]
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.text for answer in answers}) == 1
+
+
+def test_a_key_belongs_to_one_path(client: TestClient) -> None:
+    headers = {"idempotency-key": "two-paths"}
+    assert [client.post(path, json=body, headers=headers).status_code for path, body in REQUESTS.items()] == [200] * 3
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a b", "\x7f", "é".encode("latin-1")], ids=repr)
+def test_a_key_is_visible_ascii_of_bounded_length(client: TestClient, key: str | bytes) -> None:
+    refused = client.post("/compile", json=COMPILE, headers={b"idempotency-key": key})  # type: ignore[dict-item]
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    assert refused.json()["errors"][0]["path"] == "Idempotency-Key"
+
+
+def test_a_refusal_is_kept_with_its_key_too(client: TestClient) -> None:
+    body = {"prompt": "a cat is", "constraint": {"not": {"keywords": ["cat"]}}, "scope": "full"}
+    headers = {"idempotency-key": "refused"}
+    first, again = (client.post("/generate", json=body, headers=headers) for _ in range(2))
+    plain = client.post("/generate", json=body).json()
+    for refused in (first, again):
+        assert (refused.status_code, refused.json()["code"]) == (422, "prompt_violates")
+        assert refused.json() | {"request_id": ""} == plain | {"request_id": ""}
+    shown = client.post("/generate", json=body, headers=headers | ASYNC).json()
+    assert (shown["state"], shown["result"]) == ("failed", None)
+    assert shown["error"] | {"request_id": ""} == plain | {"request_id": ""}
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+def test_a_job_whose_constraint_cannot_be_met_fails_as_the_request_does(client: TestClient, path: str) -> None:
+    never = {"all": [{"regex": "a"}, {"regex": f"b{path[1]}"}]}
+    body = REQUESTS[path] | {"constraint": never}
+    response = client.post(path, json=body, headers=ASYNC)
+    error = over(client, response.json()["id"])["error"]
+    plain = client.post(path, json=body)
+    assert plain.status_code == 422
+    assert error | {"request_id": ""} == plain.json() | {"request_id": ""}
+    assert error["code"] == "constraint_unsatisfiable"
+
+
+def test_what_cannot_be_compiled_is_known_the_second_time(client: TestClient, compiles: list[Spec]) -> None:
+    never = {"constraint": {"all": [{"regex": "x"}, {"regex": "y"}]}}
+    first = client.post("/compile", json=never)
+    started = time.perf_counter()
+    again = client.post("/compile", json=never)
+    spent_s = time.perf_counter() - started
+    generated = client.post("/generate", json={"prompt": "a", **never})
+    for refused in (first, again, generated):
+        assert (refused.status_code, refused.json()["code"]) == (422, "constraint_unsatisfiable")
+        assert refused.json() | {"request_id": ""} == first.json() | {"request_id": ""}
+    assert len(compiles) == 1
+    assert spent_s < 1
+
+
+def test_a_job_that_nobody_has_is_unknown(client: TestClient) -> None:
+    for job in ("0" * 32, "x", "0" * 31, "A" * 32, "%00", "0" * 5_000):
+        for response in (
+            client.get(f"/jobs/{job}"), client.delete(f"/jobs/{job}"), client.get(f"/jobs/{job}/events"),
+        ):
+            assert (response.status_code, response.json()["code"]) == (404, "unknown_job"), job
+
+
+def test_what_is_over_is_not_called_off(client: TestClient) -> None:
+    job = client.post("/generate", json=GENERATE).json()["id"]
+    for _ in range(2):
+        response = client.delete(f"/jobs/{job}")
+        assert (response.status_code, response.json()["state"]) == (200, "done")
+
+
+def test_a_caller_is_answered_in_his_own_words_by_a_job_too(client: TestClient) -> None:
+    for name in ("beast", "animal"):
+        constraint = {"ltlf": f"F({name})", "propositions": {name: ["wolf", "bear"]}}
+        body = {"prompt": "a", "constraint": constraint, "max_tokens": 6, "trace": True}
+        job = client.post("/generate", json=body, headers=ASYNC).json()["id"]
+        choice = over(client, job)["result"]["choices"][0]
+        assert [name] in [word["letters"] for word in choice["words"]]
+        assert [name] in [letter for step in choice["trace"] for letter in step["letters"]]
+        job = client.post("/compile", json={"constraint": constraint}, headers=ASYNC).json()["id"]
+        letters = [letter["name"] for letter in over(client, job)["result"]["explanation"]["letters"]]
+        assert letters == ["other", name]

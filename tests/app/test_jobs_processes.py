@@ -1,0 +1,237 @@
+"""Jobs while processes die and stop: two APIs, workers and a server, each a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.app.processes import until
+from tests.app.redis_server import RedisServer, running_server
+from tests.app.test_stream import Event, events
+
+S_MAX = 60.0
+BODY = {"prompt": "a", "constraint": {"keywords": ["dog"]}, "max_tokens": 60, "beams": 2}
+LONG = BODY | {"prompt": "long", "max_tokens": 250}
+STREAM = BODY | {"stream": True}
+SLOW_WORKER = ("-m", "tests.app.slow_worker")
+
+
+@dataclass
+class Cluster:
+    """The processes of one service. Whatever is still alive in the end is killed."""
+
+    server: RedisServer
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        own = {
+            "ABS_BROKER": self.server.url, "ABS_STORE": self.server.url, "ABS_SECRET": "s" * 32,
+            "ABS_EMBEDDED_WORKERS": "", "OMP_NUM_THREADS": "1", "ABS_LOG_LEVEL": "warning", "ABS_DRAIN_S": "10", **settings,
+        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
+        process = subprocess.Popen([sys.executable, *arguments], env=kept | own, stdout=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def api(self, **settings: str) -> tuple[subprocess.Popen[str], str]:
+        """An API process, and its URL once requests are served there."""
+        process = self.start("-m", "app.main", "serve", "--port", "0", **settings)
+        assert process.stdout is not None
+        url = process.stdout.readline().partition("listening on ")[2].strip()
+        until(lambda: _answers(url))
+        return process, url
+
+    def end(self) -> None:
+        """Let all stop by themselves, so that none is thought to be alive for a while, then kill what has not."""
+        for process in self.started:
+            process.terminate()
+        for process in self.started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+def _answers(url: str) -> bool:
+    with contextlib.suppress(httpx2.TransportError):
+        return httpx2.get(f"{url}/health").is_success
+    return False
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[tuple[Cluster, str]]:
+    """A server, a compile worker, and an API that stays."""
+    with running_server() as server:
+        cluster = Cluster(server)
+        try:
+            cluster.start("-m", "app.main", "worker", "compile")
+            _, url = cluster.api()
+            yield cluster, url
+        finally:
+            cluster.end()
+
+
+@pytest.fixture
+def cluster(base: tuple[Cluster, str]) -> Iterator[Cluster]:
+    """The same, for processes that end with the test."""
+    own = Cluster(base[0].server)
+    yield own
+    own.end()
+
+
+@pytest.fixture
+def url(base: tuple[Cluster, str]) -> str:
+    """The API that stays."""
+    return base[1]
+
+
+def ready(url: str) -> None:
+    """Until workers of both kinds take jobs."""
+    ends = time.monotonic() + S_MAX
+    while not (answer := httpx2.get(f"{url}/ready")).is_success:
+        assert time.monotonic() < ends, answer.text
+        time.sleep(0.05)
+
+
+def read(url: str, job: str, after: str = "") -> list[Event]:
+    headers = {"last-event-id": after} if after else {}
+    with httpx2.stream("GET", f"{url}/jobs/{job}/events", headers=headers, timeout=S_MAX) as response:
+        assert response.is_success
+        return list(events(response.iter_lines()))
+
+
+def numbers(told: list[Event]) -> list[int]:
+    return [event.data["step"] for event in told if event.name == "step"]
+
+
+def shown(url: str, job: str) -> dict[str, Any]:
+    answer: dict[str, Any] = httpx2.get(f"{url}/jobs/{job}", timeout=S_MAX).json()
+    return answer
+
+
+@contextlib.contextmanager
+def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
+    """A stream that has told its first few events: the job, those, and the rest."""
+    with httpx2.stream("POST", f"{url}/generate", json=STREAM, timeout=S_MAX) as response:
+        assert response.is_success, response.read()
+        told = events(response.iter_lines())
+        yield response.headers["x-job-id"], [next(told) for _ in range(5)], told
+
+
+def test_a_stream_is_read_on_at_another_api_when_one_is_killed(cluster: Cluster, url: str) -> None:
+    cluster.start(*SLOW_WORKER)
+    dying, its_url = cluster.api()
+    ready(url)
+    with begun(its_url) as (job, first, rest):
+        dying.send_signal(signal.SIGKILL)
+        with contextlib.suppress(httpx2.TransportError):
+            first += list(rest)
+    told = read(url, job, first[-1].id)
+    assert numbers(first + told) == list(range(1, 61))
+    assert told[-1].name == "done" and told[-1].data["id"] == job
+    assert shown(url, job)["result"] == told[-1].data
+
+
+def test_an_api_that_is_told_to_stop_hands_streams_over_and_finishes_plain_requests(
+    cluster: Cluster, url: str
+) -> None:
+    cluster.start(*SLOW_WORKER)
+    ending, its_url = cluster.api()
+    ready(url)
+    answers: list[httpx2.Response] = []
+    plain = threading.Thread(
+        target=lambda: answers.append(httpx2.post(f"{its_url}/generate", json=BODY, timeout=S_MAX))
+    )
+    with begun(its_url) as (job, first, rest):
+        plain.start()
+        time.sleep(0.3)
+        ending.terminate()
+        first += list(rest)
+    assert (first[-1].name, first[-1].id) == ("handover", "")
+    told = read(url, job, first[-2].id)
+    assert numbers(first + told) == list(range(1, 61))
+    plain.join(S_MAX)
+    assert answers[0].status_code == 200, answers[0].text
+    assert answers[0].json()["choices"]
+    assert ending.wait(S_MAX) == 0
+
+
+def test_a_worker_that_is_told_to_stop_leaves_what_it_cannot_end_to_another(cluster: Cluster, url: str) -> None:
+    ending = cluster.start(*SLOW_WORKER, ABS_DRAIN_S="0.3")
+    ready(url)
+    with begun(url) as (job, first, rest):
+        ending.terminate()
+        assert ending.wait(S_MAX) == 0
+        cluster.start(*SLOW_WORKER)
+        first += list(rest)
+    names = [event.name for event in first]
+    assert names.count("restart") == 1 and names[-1] == "done"
+    assert numbers(first[names.index("restart"):]) == list(range(1, 61))
+    assert shown(url, job)["state"] == "done"
+
+
+def test_a_worker_that_is_told_to_stop_ends_what_it_can(cluster: Cluster, url: str) -> None:
+    ending = cluster.start(*SLOW_WORKER)
+    ready(url)
+    with begun(url) as (job, first, rest):
+        ending.terminate()
+        first += list(rest)
+    assert numbers(first) == list(range(1, 61))
+    assert first[-1].name == "done" and shown(url, job)["attempt"] == 1
+    assert ending.wait(S_MAX) == 0
+
+
+def test_a_client_that_hangs_up_stops_its_job_wherever_it_runs(cluster: Cluster, url: str) -> None:
+    cluster.start(*SLOW_WORKER)
+    ready(url)
+    with pytest.raises(httpx2.TimeoutException):
+        pytest.fail(httpx2.post(f"{url}/generate", json=LONG, timeout=1.0).text)
+    job = httpx2.post(f"{url}/generate", json=LONG, headers={"prefer": "respond-async"}).json()
+    until(lambda: shown(url, job["id"])["state"] == "running")
+    for _ in range(2):
+        deleted = httpx2.delete(f"{url}/jobs/{job['id']}")
+        assert deleted.json()["state"] == "cancelled"
+    started = time.monotonic()
+    jobs = [
+        httpx2.post(f"{url}/generate", json=BODY | {"max_tokens": 2}, headers={"prefer": "respond-async"}).json()["id"]
+        for _ in range(4)  # as many as there are slots: all are free
+    ]
+    for one in jobs:
+        until(lambda one=one: shown(url, one)["state"] == "done")  # type: ignore[misc]
+    assert time.monotonic() - started < 25  # all steps would take 50 s
+
+
+def test_a_key_leads_to_one_job_on_all_apis(cluster: Cluster, url: str) -> None:
+    cluster.start(*SLOW_WORKER)
+    _, other = cluster.api()
+    ready(url)
+    answers: list[httpx2.Response] = []
+    threads = [
+        threading.Thread(
+            target=lambda one=one: answers.append(
+                httpx2.post(
+                    f"{one}/generate", json=BODY | {"max_tokens": 20}, headers={"idempotency-key": "k"}, timeout=S_MAX
+                )
+            )
+        )
+        for one in (url, other) * 10
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(S_MAX)
+    assert {answer.status_code for answer in answers} == {200} and len(answers) == 20
+    assert len({answer.text for answer in answers}) == 1
