@@ -1,20 +1,61 @@
-FROM python:3.11-slim AS build
+# Three images of one build: `light` without PyTorch, for the API and the compile workers; `cpu` (the default) and `cuda`
+# with it, for the inference workers, and for everything in one process.
+#
+# TORCH_CPU and TORCH_CUDA name an index of PyTorch builds, where the package index's own is not what is wanted.
+
+FROM python:3.11-slim-bookworm AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 RUN python -m venv /opt/abs
-ENV PATH=/opt/abs/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY app app
+ENV PATH=/opt/abs/bin:$PATH
+# What is depended on comes before the code, so that a change of the code installs nothing anew.
+COPY pyproject.toml constraints.txt deploy/requirements.py ./
+RUN python requirements.py compile redis otel > requirements.txt \
+    && pip install --requirement requirements.txt --constraint constraints.txt
+
+FROM build AS wheel
+COPY README.md LICENSE ./
 COPY compiler compiler
 COPY decoding decoding
-RUN pip install '.[compile,inference]' --constraint constraints.txt
+COPY app app
+RUN pip wheel --no-deps --wheel-dir /wheel .
 
-FROM python:3.11-slim
-RUN useradd --system --create-home --home-dir /srv/abs abs
-COPY --from=build /opt/abs /opt/abs
-USER abs
+FROM build AS light-installed
+COPY --from=wheel /wheel /wheel
+RUN pip install --no-deps /wheel/*.whl
+
+FROM build AS cpu-installed
+ARG TORCH_CPU=""
+RUN python requirements.py inference > inference.txt \
+    && PIP_EXTRA_INDEX_URL="$TORCH_CPU" pip install --requirement inference.txt --constraint constraints.txt
+COPY --from=wheel /wheel /wheel
+RUN pip install --no-deps /wheel/*.whl
+
+FROM build AS cuda-installed
+ARG TORCH_CUDA=""
+RUN python requirements.py inference > inference.txt \
+    && PIP_EXTRA_INDEX_URL="$TORCH_CUDA" pip install --requirement inference.txt --constraint constraints.txt
+COPY --from=wheel /wheel /wheel
+RUN pip install --no-deps /wheel/*.whl
+
+FROM python:3.11-slim-bookworm AS base
+RUN useradd --system --uid 10001 --create-home --home-dir /srv/abs abs
+USER 10001
 WORKDIR /srv/abs
-ENV PATH=/opt/abs/bin:$PATH PYTHONUNBUFFERED=1 ABS_HOST=0.0.0.0 ABS_PORT=8000
+ENV PATH=/opt/abs/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HF_HOME=/srv/abs/.cache/huggingface \
+    ABS_HOST=0.0.0.0 ABS_PORT=8000 ABS_METRICS_HOST=0.0.0.0 ABS_LOG_FORMAT=json
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/ready', timeout=2)"]
+STOPSIGNAL SIGTERM
+# The API; a worker answers on its metrics port: python -m app.local.health http://127.0.0.1:9100/ready
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-m", "app.local.health", "http://127.0.0.1:8000/health"]
 CMD ["abs", "serve"]
+
+FROM base AS light
+COPY --from=light-installed /opt/abs /opt/abs
+
+FROM base AS cuda
+COPY --from=cuda-installed /opt/abs /opt/abs
+
+FROM base AS cpu
+COPY --from=cpu-installed /opt/abs /opt/abs

@@ -15,9 +15,10 @@ from decoding.language_model import Feed, Rescored, Scores
 
 @dataclass(slots=True)
 class PrefixSession:
-    """The rows of one generation, each as all the ids it has read."""
+    """The rows of one generation, each as all the ids it has read; and the prompt's."""
 
     rows: list[tuple[int, ...]]
+    prompt: tuple[int, ...]
 
 
 class PrefixModel:
@@ -39,7 +40,7 @@ class PrefixModel:
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[PrefixSession, Tensor]:
         self.rows_read += 1
-        return PrefixSession([tuple(prompt_ids)]), self.log_probs(tuple(prompt_ids))
+        return PrefixSession([tuple(prompt_ids)], tuple(prompt_ids)), self.log_probs(tuple(prompt_ids))
 
     def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
         self.passes += 1
@@ -48,6 +49,8 @@ class PrefixModel:
     def _extend(self, feed: Feed[PrefixSession]) -> Scores:
         assert len(feed.parents), "a step without a live row"
         tokens = feed.tokens.tolist()
+        if feed.again:
+            feed.session.rows = [feed.session.prompt]
         before = [feed.session.rows[parent] for parent in feed.parents.tolist()]
         feed.session.rows = [(*row, *ids) for row, ids in zip(before, tokens, strict=True)]
         self.rows_read += feed.tokens.numel()

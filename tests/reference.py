@@ -13,13 +13,14 @@ import argparse
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compiler.token_automaton import TokenAutomaton
 
 LEAST_LOG_PROB = -1e4
 POOL, RESERVE_SHARE, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 8, 3.0, 6.0, 2
+HOPE_FIRST, HOPE, LEAST_PRIOR, NAT = 1.0, 0.6, -20.0, 2**20
 
 
 @dataclass
@@ -44,6 +45,9 @@ class Settings:
     text_of   what makes answers distinct, as in `answers`
     dictated  the one token a state may take with so many tokens left after it, None where any
     estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
+    class_cost  nats of each class of tokens; with them "banked" goes over the text twice
+    hope        how much of what a row still owes counts when it is held against the best answers
+    known       what finished in the pass before
     """
 
     budget: int
@@ -57,6 +61,9 @@ class Settings:
     text_of: Callable[[tuple[int, ...]], bytes] | None = None
     dictated: Callable[[int, int], int | None] | None = None
     estimate: Sequence[float] | None = None
+    class_cost: Sequence[float] | None = None
+    hope: float = 0.0
+    known: Sequence[Row] = ()
 
 
 def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> float:
@@ -64,10 +71,77 @@ def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> 
     return alpha_min + (1.0 - alpha_min) * min(1.0, distance / (budget - t + 1)) ** gamma
 
 
-def beam_search(
-    log_probs_of: Callable[[tuple[int, ...]], Any], automaton: TokenAutomaton, settings: Settings
-) -> list[list[Row]]:
-    """The beams after each step, best row first; "banked": the live rows, then those that finish in this step.
+LogProbsOf = Callable[[tuple[int, ...]], Any]
+
+
+def passes(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settings) -> list[list[list[Row]]]:
+    """The beams after each step of each pass over the text: of one, or where something is to be learned of two.
+
+    The first pass wants one answer only, and drops what falls short of it by all that is believed; what it has found
+    counts in the second, whose estimate is corrected by what the rows of the first have seen.
+    """
+    if settings.class_cost is None or settings.algorithm == "abs":
+        return [beam_search(log_probs_of, automaton, settings)]
+    plain = replace(settings, hope=HOPE_FIRST, n=1, length_penalty=0.0, text_of=None)
+    first = beam_search(log_probs_of, automaton, plain)
+    found = [row for rows in first for row in rows if automaton.distance[row.state] == 0]
+    start = Row((), automaton.start, 0.0, 0.0)
+    estimate = _learned([[start], *first[:-1]], log_probs_of, automaton, settings)
+    second = replace(settings, hope=HOPE, estimate=estimate, known=found)
+    return [first, beam_search(log_probs_of, automaton, second)]
+
+
+def _learned(
+    beams: Sequence[Sequence[Row]], log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settings
+) -> list[float]:
+    """Nats to acceptance by state: the cheapest way, by the mean cost of each class after each labeller state.
+
+    Seen from the rows that were extended and free to choose, and once from the prior; states inside characters keep
+    what they have.
+    """
+    assert settings.estimate is not None and settings.class_cost is not None
+    between, classes = automaton.edge_outer.shape
+    total, count = [[0] * classes for _ in range(between)], [0] * between
+    for t, rows in enumerate(beams, start=1):
+        for row in rows:
+            labeller = row.state // automaton.letter_states
+            told = settings.dictated is not None and settings.dictated(row.state, settings.budget - t) is not None
+            if automaton.distance[row.state] == 0 or labeller >= between or told:
+                continue
+            best = [LEAST_PRIOR] * classes
+            for kind, z in zip(automaton.token_class.tolist(), log_probs_of(row.ids), strict=True):
+                if kind < classes:
+                    best[kind] = max(best[kind], float(z))
+            total[labeller] = [one + round(-z * NAT) for one, z in zip(total[labeller], best, strict=True)]
+            count[labeller] += 1
+    cost = [
+        [(seen / NAT + prior) / (count[labeller] + 1.0) for seen, prior in zip(row, settings.class_cost, strict=False)]
+        for labeller, row in enumerate(total)
+    ]
+    return _cheapest(cost, automaton, settings.estimate)
+
+
+def _cheapest(cost: Sequence[Sequence[float]], automaton: TokenAutomaton, estimate: Sequence[float]) -> list[float]:
+    """Ways to acceptance from the states between characters, round by round until nothing becomes cheaper."""
+    free = range(len(cost) * automaton.letter_states)
+    distance = automaton.distance.tolist()
+    alive = [far <= automaton.states for far in distance]
+    found = [value if alive[state] else math.inf for state, value in enumerate(estimate)]
+    found[: len(free)] = [0.0 if distance[state] == 0 else math.inf for state in free]
+    after = [automaton.successors(state).tolist() for state in free]
+    changed = True
+    while changed:
+        changed = False
+        for state in free:
+            costs = cost[state // automaton.letter_states]
+            ways = [one + found[to] for one, to in zip(costs, after[state], strict=False)]
+            if min(ways) < found[state]:
+                found[state], changed = min(ways), True
+    return [value if alive[state] else 0.0 for state, value in enumerate(found)]
+
+
+def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settings) -> list[list[Row]]:
+    """The beams after each step of a pass, best row first; "banked": live rows, then those that finish in this step.
 
     log_probs_of  the log-probs (V floats, or a tensor) after a prefix of generated ids
     """
@@ -86,7 +160,8 @@ def beam_search(
         else:
             ended = sorted((row for row in candidates if distance[row.state] == 0), key=lambda row: row.parent)
             alive = [row for row in candidates if distance[row.state] != 0]
-            floor = _floor([row for rows in history for row in rows if distance[row.state] == 0], settings)
+            known = [row for rows in history for row in rows if distance[row.state] == 0]
+            floor = _floor([*settings.known, *known], settings)
             history.append(_shared_out(alive, floor, distance, settings) + ended)
     return history[1:]
 
@@ -147,7 +222,8 @@ def _shared_out(alive: Sequence[Row], floor: float, distance: Sequence[int], set
 
     And always the best k / 8 of those that came closer to acceptance, which are looked for among all.
     """
-    ranked = _ranked([], [row for row in alive if row.log_prob > floor])
+    hoped = [(row, row.log_prob - settings.hope * _to_come(row.state, distance, settings)) for row in alive]
+    ranked = _ranked([], [row for row, hope in hoped if hope > floor])
     reserve = max(1, settings.beams // RESERVE_SHARE) if settings.beams > 1 else 0
     pool = ranked[: POOL * settings.beams]
     pool += [row for row in [row for row in ranked if row.gains][: 2 * reserve] if all(row is not one for one in pool)]

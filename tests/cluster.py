@@ -1,0 +1,211 @@
+"""The service as processes of this machine that a test starts, kills, stops and wakes one by one, on a real server.
+
+`abs up` (tests/local.py) brings back what dies at once; here nothing comes back unless the test, or `kept`, sees to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+
+from tests.app.redis_server import RedisServer, running_server
+from tests.containers import free_port
+from tests.local import short_folder, until
+
+START_S_MAX = 180.0
+STOP_S_MAX = 60.0
+ASK_S_MAX = 120.0
+LEASE_S = 3.0
+SLACK_S = 20.0  # what a busy machine may add to anything
+COMMON = {
+    "ABS_SECRET": "a secret of the tests alone", "ABS_EMBEDDED_WORKERS": "", "ABS_JOB_LEASE_S": str(LEASE_S),
+    "ABS_STORAGE_WAIT_S": "2", "ABS_STREAM_GRACE_S": "2", "ABS_DRAIN_S": "20", "OMP_NUM_THREADS": "1",
+}
+API = ("-m", "app.main", "serve")
+COMPILE = ("-m", "app.main", "worker", "compile")
+SCRIPTED = ("-m", "tests.scripted_worker")
+
+
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    id: str
+    name: str
+    data: dict[str, Any]
+
+
+def events(response: httpx2.Response) -> Iterator[Event]:
+    """The events of a stream, as they come."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        field, _, value = line.partition(": ")
+        if line:
+            fields[field] = value
+        elif "data" in fields:
+            yield Event(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+            fields = {}
+
+
+class Part:
+    """One process of the service."""
+
+    def __init__(self, name: str, command: tuple[str, ...], environment: Mapping[str, str], folder: Path) -> None:
+        self.name, self.kept = name, False
+        self._command, self._log = [sys.executable, *command], folder / f"{name}.log"
+        self.url = f"http://127.0.0.1:{free_port()}"
+        port = self.url.rpartition(":")[2]
+        own = {"ABS_PORT": port} if "serve" in command else {"ABS_METRICS_PORT": port}
+        self._environment = {**os.environ, **COMMON, **own, **environment}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        with open(self._log, "ab") as log:
+            self.process = subprocess.Popen(
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def wait_until(self, path: str = "/health") -> None:
+        """Until it answers well at a path."""
+        until(lambda: self._well(path), f"{self.name}{path}", START_S_MAX)
+
+    def _well(self, path: str) -> bool:
+        assert self.alive, self.log()
+        try:
+            return httpx2.get(self.url + path, timeout=10, trust_env=False).is_success
+        except httpx2.TransportError:
+            return False
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(STOP_S_MAX)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric of the process; 0 where it was never touched."""
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        text = httpx2.get(f"{self.url}/metrics", timeout=30, trust_env=False).text
+        for line in text.splitlines():
+            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if found and found[1] == name and wanted <= set((found[2] or "").split(",")):
+                return float(found[3])
+        return 0.0
+
+    def log(self) -> str:
+        return f"{self.name}: " + self._log.read_text(errors="replace")[-4_000:]
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self.kept = False
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+            self.kill()
+
+
+class Cluster:
+    """A server and the parts of the service that a test has started."""
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        self._folder, self.server = folder, server
+        self.parts: dict[str, Part] = {}
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def add(self, name: str, command: tuple[str, ...], **environment: str) -> Part:
+        """Start a part."""
+        urls = {"ABS_BROKER": self.server.url, "ABS_STORE": self.server.url}
+        part = self.parts[name] = Part(name, command, urls | environment, self._folder)
+        part.start()
+        return part
+
+    def _keep(self) -> None:
+        """Bring back what is to be kept."""
+        while not self._over.wait(0.2):
+            for part in list(self.parts.values()):
+                if part.kept and not part.alive:
+                    part.start()
+
+    def whole(self) -> None:
+        """Everything that a test before this one killed runs again, and requests would be served."""
+        for part in self.parts.values():
+            if not part.alive:
+                part.start()
+        for part in self.parts.values():
+            part.wait_until("/ready")
+
+    def client(self, name: str = "api") -> httpx2.Client:
+        """A client of an API."""
+        return httpx2.Client(base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False)
+
+    def busy(self, *names: str, queue: str = "generate") -> Part:
+        """The one of these parts that runs a job of a queue, once one does."""
+        parts = [self.parts[name] for name in names]
+
+        def found() -> Part | None:
+            return next((part for part in parts if part.metric("abs_running_requests", queue=queue) > 0), None)
+
+        part = until(found, f"a job runs in {names}")
+        assert isinstance(part, Part)
+        return part
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self._over.set()
+        self._keeper.join()
+        for part in self.parts.values():
+            part.end()
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A server and nothing else yet."""
+    with short_folder() as folder, running_server() as server:
+        running = Cluster(folder, server)
+        try:
+            yield running
+        finally:
+            running.end()
+
+
+@contextlib.contextmanager
+def scripted_cluster() -> Iterator[Cluster]:
+    """Two APIs, a compile worker and two workers whose generations are scripted; none holds a model."""
+    with cluster() as running:
+        for name in ("api", "other"):
+            running.add(name, API)
+        running.add("compile", COMPILE)
+        for name in ("first", "second"):
+            running.add(name, SCRIPTED)
+        running.whole()
+        yield running

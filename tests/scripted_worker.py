@@ -1,0 +1,52 @@
+"""A generate worker without a model, for tests of what becomes of jobs: python -m tests.scripted_worker
+
+Everything of `abs worker generate` is there but the handler. What that does, the first words of a prompt say:
+
+    steps N PAUSE   tells N steps, one each PAUSE seconds, and answers
+    die             ends the process
+    anything else   answers at once
+
+The answer is "dog"; constraints that it satisfies are the tests' affair.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from app import wiring
+from app.errors import JobCancelled
+from app.handlers.base import Context, Handler
+from app.jobs import CompileResult, GenerateJob, GenerateResult, Job, Result, Step
+from app.pieces import Choice, StepRow
+from app.settings import Settings, read_settings
+from app.working import run_worker
+
+SLOTS = 4
+
+
+def open_scripted(settings: Settings) -> Handler:
+    """The handler of this module's worker."""
+    return Handler(_handle, SLOTS)
+
+
+def _handle(job: Job, context: Context) -> Result:
+    assert isinstance(job, GenerateJob)
+    word, *rest = job.prompt.split()
+    if word == "die":
+        os._exit(1)
+    if word == "steps":
+        count, pause = int(rest[0]), float(rest[1])
+        for number in range(1, count + 1):
+            if context.cancelled():
+                raise JobCancelled("called off")
+            context.tell(Step(number, count - number, (StepRow("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
+            time.sleep(pause)
+    choice = Choice("dog", "eos", -1.0, -1.0, True, (), 2, None)
+    compiled = CompileResult(job.automaton, 1, 1, 1, 1, 1, True, 0.0)
+    return GenerateResult((choice,), 1, compiled, None, 1, context.waited_s * 1000, 0.0, 0.0)
+
+
+if __name__ == "__main__":
+    wiring.HANDLERS["generate"] = "tests.scripted_worker:open_scripted"
+    run_worker("generate", read_settings())

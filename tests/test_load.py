@@ -1,0 +1,74 @@
+"""The load benchmark in its short form: real processes, a real server, every answer judged; and its report."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copy
+import random
+from typing import Any
+
+import pytest
+
+from benchmarks.load import growth, measure, percentiles
+from benchmarks.load_requests import cold, common, keywords, pattern
+from benchmarks.load_service import running
+from benchmarks.report_load import load_section
+
+SHORT = {"quiet": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 100, "clients": 20, "seconds": 5.0}
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, Any]:
+    with running() as service:
+        return asyncio.run(measure(service, argparse.Namespace(**SHORT)))
+
+
+def test_under_load_every_answer_satisfies_and_nothing_fails(measured: dict[str, Any]) -> None:
+    siege = measured["siege"]
+    assert set(siege["statuses"]) <= {200, 429} and siege["statuses"][200] >= SHORT["clients"]
+    assert siege["violations"] == 0
+    assert siege["distinct"] == siege["answers"]
+    assert set(siege["memory"]) >= {"api", "compile-1", "generate-1"}
+
+
+def test_many_callers_of_one_cold_constraint_cost_one_compilation(measured: dict[str, Any]) -> None:
+    assert measured["crowd"]["statuses"] == {200: SHORT["callers"]}
+    assert measured["crowd"]["compilations"] == 1
+
+
+def test_a_stored_constraint_is_answered_at_the_rate_that_is_asked(measured: dict[str, Any]) -> None:
+    assert measured["cached"]["statuses"] == {200: SHORT["rate"] * SHORT["cached_seconds"]}
+
+
+def test_the_report_says_which_goals_were_kept(measured: dict[str, Any]) -> None:
+    about = {"date": "d", "machine": "m", "command": "c"}
+    good = copy.deepcopy(measured) | about
+    for name in ("warm_mib", "end_mib", "ratio"):
+        for held in good["siege"]["memory"].values():
+            held[name] = 1.0
+    assert "- no process grows by more than 5%: kept" in load_section(good)
+    bad = copy.deepcopy(good)
+    bad["siege"]["statuses"][500] = 1
+    bad["siege"]["violations"] = 2
+    bad["siege"]["memory"]["api"]["ratio"] = 1.06
+    bad["crowd"]["compilations"] = 2
+    text = load_section(bad)
+    for goal in ("no error but 429", "no process grows by more than 5%", "one compilation", "every answer satisfies"):
+        assert f"{goal}" in text and f"{text.partition(goal)[2].splitlines()[0]}".endswith("missed")
+
+
+def test_growth_compares_what_came_after_the_warm_up_with_the_end() -> None:
+    samples = [(float(at), {"api": 100.0 if at < 50 else 110.0}) for at in range(100)]
+    samples[0][1]["api"] = 7.0
+    assert growth(samples, 100.0) == {"api": {"warm_mib": 100.0, "end_mib": 110.0, "ratio": pytest.approx(1.1)}}
+
+
+def test_the_judges_of_answers_can_say_no() -> None:
+    _, ordered = keywords(("dog", ("run", "runs")))
+    assert ordered("The dog runs.") and not ordered("It runs, the dog.") and not ordered("a hotdog runs")
+    _, whole = pattern(r"[a-z]+\.")
+    assert whole("dog.") and not whole("dog. ")
+    dice = random.Random(1)
+    assert not any(asked.holds("") for asked in (cold(dice), *common(4, dice)))
+    assert percentiles([3.0, 1.0, 2.0])["p50"] == 2.0
