@@ -78,7 +78,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     parser.add_argument("--keep", action="store_true", help="write no file")
+    parser.add_argument("--peers-only", action="store_true", help="measure the peers anew, keep the stored points")
     args = parser.parse_args()
+    if args.peers_only:
+        stored = json.loads((RESULTS_DIRECTORY / "decode.json").read_text(encoding="utf-8"))
+        _write(stored | {"peers": list(peers(args))})
+        return
     run = about("benchmarks.decode") | {
         "threads": args.threads,
         "tokens": TOKENS,
@@ -87,6 +92,10 @@ def main() -> None:
     }
     if args.keep or set(args.points) != set(POINTS) or not args.peers:
         return
+    _write(run)
+
+
+def _write(run: dict[str, Any]) -> None:
     (RESULTS_DIRECTORY / "decode.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     write_report()
 

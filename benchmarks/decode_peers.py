@@ -10,10 +10,14 @@ matcher where that is how they are used. Prints one JSON object.
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
+import os
 import re
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,6 +47,7 @@ PATTERNS = (
 )
 SHORT_SLACK, LONG = 2, 64  # tokens over the least; tokens
 BEAMS = 16
+GUIDANCE_PYTHON = Path(__file__).resolve().parents[1] / ".cache" / "guidance" / "bin" / "python"
 Decode = Callable[[str, int], str]  # pattern and budget in tokens, EOS among them, to the text
 
 
@@ -166,6 +171,27 @@ def outlines() -> Decode:
     return decode
 
 
+def guidance() -> Decode:
+    """Guidance itself, which needs another release of transformers: in a process with an environment of its own."""
+    if not GUIDANCE_PYTHON.exists():
+        raise SystemExit(f"guidance is not installed in {GUIDANCE_PYTHON.parents[1]}: make reference")
+    command = [str(GUIDANCE_PYTHON), str(Path(__file__).with_name("guidance_peer.py")), BUILT_IN_MODEL]
+    threads = str(torch.get_num_threads())
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={"PATH": os.defpath, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"},
+    )  # fmt: skip
+    atexit.register(process.kill)
+
+    def decode(pattern: str, budget: int) -> str:
+        assert process.stdin and process.stdout
+        asked = {"prompt": PROMPT, "pattern": pattern, "max_tokens": budget - 1}  # its budget does not count the end
+        print(json.dumps(asked), file=process.stdin, flush=True)
+        return str(json.loads(process.stdout.readline())["text"])
+
+    return decode
+
+
 PEERS: dict[str, Callable[[], Decode]] = {
     f"ours, {BEAMS} beams": lambda: ours(BEAMS),
     "ours, 1 beam": lambda: ours(1),
@@ -173,6 +199,7 @@ PEERS: dict[str, Callable[[], Decode]] = {
     "outlines-core": outlines_core,
     "llguidance": llguidance,
     "Outlines": outlines,
+    "guidance": guidance,
 }
 
 

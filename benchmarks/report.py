@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.report_batch import batch_section
 from benchmarks.report_compile import compile_section
 from benchmarks.report_decode import decode_section
+from benchmarks.report_load import load_section
 from benchmarks.report_ltlf import ltlf_section
 from benchmarks.report_quality import quality_section
 from benchmarks.report_scale import scale_section
@@ -31,6 +32,7 @@ SECTIONS = {
     "decode.json": decode_section,
     "step.json": step_section,
     "batch.json": batch_section,
+    "load.json": load_section,
 }
 
 
