@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from app import metrics
-from app.automata import summary
+from app.automata import Kept, summary
 from app.catalogue import Catalogue
 from app.desk import Asking, Desk, until
 from app.errors import (
@@ -32,6 +32,8 @@ from compiler.explain import Explanation, told_as
 from compiler.extent import check_limits
 from compiler.spec import LabelsSpec, Spec
 
+LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
+_LATELY_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**10
 _NO_EXPLANATION = (LimitExceeded.__name__, AutomatonMissing.__name__)  # why a constraint may go without
 Names = dict[str, tuple[str, ...]]
 
@@ -53,6 +55,7 @@ class Constraints:
         self._desk = desk
         self._fingerprint = files.vocabulary.fingerprint
         self._catalogue = Catalogue(settings, store, self._fingerprint)
+        self._lately: Kept[str, tuple[CompileResult, float]] = Kept(_LATELY_BYTES_MAX)
 
     async def compile(self, spec: Spec, model: str | None = None) -> CompileResult:
         """Compile a constraint, or find it stored."""
@@ -107,9 +110,15 @@ class Constraints:
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileResult | None:
         """A constraint's sizes, if it is stored. Raises JobFailed where it is known that it cannot be compiled."""
+        found, ends = self._lately.get(automaton) or (None, 0.0)
+        if found is not None and time.monotonic() < ends:
+            metrics.cache("hit")
+            return found
         stored = await self._catalogue.compiled(automaton)
         if stored is not None:
-            return summary(automaton, stored, cached=True, compile_ms=0.0)
+            found = summary(automaton, stored, cached=True, compile_ms=0.0)
+            self._lately.put(automaton, (found, time.monotonic() + LATELY_S), _ENTRY_BYTES)
+            return found
         failure = await self._catalogue.unmet(automaton, spec_json(spec))
         if failure is not None:
             raise JobFailed(failure.error, failure.detail, failure.fields)
