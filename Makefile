@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up check test image-check chaos reference bench load fuzz lock clean
+.PHONY: help setup demo serve up check test image-check chaos reference bench load abuse fuzz lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,6 +27,7 @@ help:
 	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
 	@echo "make image-check  the Dockerfile's steps in an empty environment (minutes)"
 	@echo "make chaos   500 requests while workers are killed every second"
+	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
 
 setup: $(INSTALLED)
@@ -89,6 +90,11 @@ image-check: $(INSTALLED)
 
 chaos: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos
+
+# The API attacked from outside and by its own description, in full.
+abuse: $(INSTALLED)
+	$(BIN)/python -m tests.abuse
+	$(BIN)/python -m tests.mutants --cases 20000
 
 lock:
 	rm -rf .cache/lock
