@@ -13,7 +13,7 @@ from typing import IO, Any
 import httpx2
 from rich.console import Console
 
-from app.settings import BUILT_IN_MODEL
+from app.settings import BUILT_IN_MODEL, keyless_environment
 from app.show import show_generated
 
 LISTENING = "listening on "
@@ -73,7 +73,7 @@ def _server() -> Iterator[str]:
     options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
     command = [sys.executable, "-m", "app.main", "serve", *options]
     with tempfile.TemporaryFile() as words:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, text=True, env=keyless_environment())
         try:
             yield _ready_url(process, words)
         finally:

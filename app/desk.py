@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from app.errors import (
     MessageInvalid,
     NotReady,
     QueueFull,
+    StorageDown,
     UnknownJob,
 )
 from app.jobs import CheckResult, CompileResult, ExplainResult, Failure, Job, Progress, Result, Step, dump, load
@@ -26,6 +28,7 @@ from app.pieces import Priority
 from app.settings import QUEUES, Settings
 
 R = TypeVar("R", CompileResult, ExplainResult, CheckResult)
+READY_S = 0.25  # for so long a queue that had a worker is not asked for one again: workers speak every few seconds
 _NO_JOB = "no job has this id; answers are kept for a time only"
 Observer = Callable[[Progress | Step], None]
 
@@ -71,6 +74,7 @@ class Desk:
         self.stopping = asyncio.Event()
         self._broker = broker
         self._pace = Pace()
+        self._ready_until: dict[str, float] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
@@ -93,9 +97,12 @@ class Desk:
         """Raise Draining, or NotReady, where a job of this queue would not be run."""
         if self.stopping.is_set():
             raise Draining
+        if time.monotonic() < self._ready_until.get(queue, 0.0):
+            return
         reasons = await self.reasons_not_ready((queue,))
         if reasons:
             raise NotReady(reasons)
+        self._ready_until[queue] = time.monotonic() + READY_S
 
     async def submit(self, queue: str, key: str, job: Job, terms: Terms = PLAIN) -> str:
         """The job's id. Raises QueueFull, which says when there may be room, KeyReused, Draining, NotReady."""
@@ -229,7 +236,8 @@ class Desk:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
             return
-        await self.leave(*job_ids)
+        with contextlib.suppress(StorageDown):  # then it runs to its end
+            await self.leave(*job_ids)
 
     def close(self) -> None:
         """Take nothing new, and wait for nobody who may come back."""

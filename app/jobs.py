@@ -24,8 +24,12 @@ OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules who
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
 class Traced:
-    """Where a job comes from: the request that submitted it, and the span that its own belongs to."""
+    """Where a job comes from: the request that submitted it, and the span that its own belongs to.
 
+    written  when it was written, Unix time in s by the clock that its deadline goes by: another's may differ
+    """
+
+    written: float = field(default_factory=time.time)
     request_id: str = field(default_factory=logs.current_request)
     traceparent: str = field(default_factory=tracing.traceparent)
 

@@ -18,7 +18,7 @@ from app import metrics
 from app.broker.base import Broker, Event, JobState
 from app.constraints import Constraints, Known, require_text
 from app.desk import Asking, Desk, Observer, until
-from app.errors import BudgetTooSmall, JobCancelled, JobUnknown, RequestOverLimit
+from app.errors import BudgetTooSmall, JobCancelled, JobUnknown, RequestOverLimit, StorageDown
 from app.generation import GenerateOrder, check_order_limits, require_chars, seeded
 from app.jobs import CheckJob, CheckResult, CompileResult, DecodeJob, DescribeJob, GenerateJob, Result, spec_json
 from app.keys import request_id
@@ -153,13 +153,20 @@ class Service:
 
         Raises JobFailed, JobCancelled, BudgetTooSmall, DeadlineExceeded.
         """
+        reader = self.reader(begun)
         try:
             async with self.until_deadline(begun):
                 await self.compiled(begun)
                 async with self.desk.observed(begun.job_id):
-                    return await self.desk.result(begun.job_id)
-        finally:
-            await self.give_up(begun)
+                    result = await self.desk.result(begun.job_id)
+        except StorageDown:
+            reader.gone()  # there is no reaching it now; the job goes on, and the caller may ask again
+            raise
+        except BaseException:
+            await reader.done()
+            raise
+        await reader.done()
+        return result
 
     async def compiled(self, begun: Begun) -> None:
         """Wait for the compilation that a job waits for.

@@ -252,6 +252,11 @@ def environment_with(given: Mapping[str, str], without: tuple[str, ...] = ()) ->
     return {name: text for name, text in os.environ.items() if name not in without} | dict(given)
 
 
+def keyless_environment() -> dict[str, str]:
+    """The environment of a service that is started for oneself alone: this process's, without the keys of another."""
+    return {name: value for name, value in os.environ.items() if name != f"{PREFIX}KEYS_FILE"}
+
+
 def child_environment() -> dict[str, str]:
     """The environment of the processes that compile: where programs and their libraries lie, and nothing else of ours.
 

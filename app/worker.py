@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from app import metrics
-from app.broker.base import PRESENCE_TTL_S, Broker, Presence
+from app.broker.base import PRESENCE_TTL_S, Broker, Delivery, Presence
 from app.handlers.base import Handler, OpenHandler
 from app.handlers.running import Attempt, Bench
 from app.jobs import is_own
@@ -146,20 +146,31 @@ class _Worker:
 
     async def _take_until(self, stopped: asyncio.Task[bool], running: set[asyncio.Task[None]]) -> None:
         """Take a job whenever a slot is free, until the worker is told to stop."""
-        queue, slots = self.bench.queue, self.bench.handler.slots
         while not stopped.done():
-            if len(running) == slots:
+            if len(running) == self.bench.handler.slots:
                 await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
             elif self.beat.reason:  # in trouble: others shall have the jobs
                 await asyncio.wait({stopped}, timeout=BEAT_S)
             else:
-                taking = asyncio.create_task(self.bench.broker.take(queue, slots))
-                try:
-                    await asyncio.wait({stopped, taking}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    taking.cancel()  # of one that is done this does nothing
-                with contextlib.suppress(asyncio.CancelledError):
-                    running.add(asyncio.create_task(Attempt(self.bench, await taking).run()))
+                delivery = await self._taken(stopped)
+                if delivery is not None:
+                    running.add(asyncio.create_task(Attempt(self.bench, delivery).run()))
             for task in [task for task in running if task.done()]:
                 running.discard(task)
                 task.result()
+
+    async def _taken(self, stopped: asyncio.Task[bool]) -> Delivery | None:
+        """The next job, None where the worker is told to stop before there is one."""
+        broker = self.bench.broker
+        taking = asyncio.create_task(broker.take(self.bench.queue, self.bench.handler.slots))
+        try:
+            await asyncio.wait({stopped, taking}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            taking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await broker.give_back((await taking).job_id)  # it came at the last moment
+            raise
+        taking.cancel()  # of one that is done this does nothing
+        with contextlib.suppress(asyncio.CancelledError):
+            return await taking
+        return None

@@ -19,9 +19,9 @@ from app.access.keys import SCOPES, add_key, new_key  # noqa: E402  # from this 
 
 ROLES = ("api", "compile", "generate")
 HEALTH = "user health on >health resetkeys resetchannels -@all +ping"
-KEDA = (  # reads how long the queues are, and nothing else
-    "user keda on #{password} resetkeys ~streaq:abs:*:queues:* resetchannels -@all "
-    "+auth +hello +ping +select +client|setinfo +client|setname +info +xinfo|groups"
+KEDA = (  # reads how many jobs wait, by a script of its own, and nothing else
+    "user keda on #{password} resetkeys ~abs:queue:*:waiting resetchannels -@all "
+    "+auth +hello +ping +select +client|setinfo +client|setname +eval +type +zcard +llen"
 )
 
 

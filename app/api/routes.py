@@ -63,7 +63,8 @@ async def _answered(request: Request, service: Service, begun: Begun) -> Respons
         return await accepted(request, service, begun.job_id)
     result = await until_gone(request, service.answer(begun))
     shown = answer_of(begun.job_id, result, service.settings.model_id)
-    return Response(shown.model_dump_json(by_alias=True), media_type="application/json", headers={"x-job-id": begun.job_id})
+    headers = {"x-job-id": begun.job_id}
+    return Response(shown.model_dump_json(by_alias=True), media_type="application/json", headers=headers)
 
 
 @router.post(

@@ -18,12 +18,12 @@ from pydantic import BaseModel
 from app.api.generation import RestartEvent, StepEvent, compiled_event
 from app.api.refusals import refusal
 from app.broker.base import Event
-from app.errors import JobCancelled
+from app.errors import JobCancelled, StorageDown
 from app.jobs import CompileResult, Restart, Result, Step, load
 from app.service import Reader, Service
 
 HEARTBEAT_S = 15.0
-RETRY_MS, HANDOVER_RETRY_MS = 1_000, 500
+RETRY_MS, HANDOVER_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
 LAST_ID = "end"  # of the event that ends a stream: who names it has read all
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
 
@@ -69,10 +69,13 @@ class JobEvents(EventSourceResponse):
             async for chunk in _chunks(source, self._reader, after):
                 yield chunk
             if source.service.hands_over:
-                yield format_sse_event(event="handover", data_str="{}", retry=HANDOVER_RETRY_MS)
+                yield _handover(HANDOVER_RETRY_MS)
                 return
             async with self._reader.until_deadline():
                 last = _event("done", source.shape(await source.service.result(source.job_id)), LAST_ID)
+        except StorageDown:  # the job goes on: it is this telling of it that cannot
+            yield _handover(STORAGE_RETRY_MS)
+            return
         except Exception as error:
             last = _error_event(error, self._request_id)
         yield last
@@ -117,6 +120,11 @@ def _chunk(event: Event) -> bytes:
             return _event("restart", RestartEvent(attempt=restart.attempt), event.id)
         case _:
             return b""
+
+
+def _handover(retry_ms: int) -> bytes:
+    """Tells a reader to go on at the job's own path, wherever that is answered."""
+    return format_sse_event(event="handover", data_str="{}", retry=retry_ms)
 
 
 def _error_event(error: Exception, request_id: str) -> bytes:

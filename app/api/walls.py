@@ -107,11 +107,10 @@ class Walls:
         if self._ring is None or is_public(method, path, self._settings.public_paths):
             yield
             return
-        key = self._key(scope, self._ring)
+        key, state = self._key(scope, self._ring), scope["state"]
+        state["owner"], state["key"], state["limiter"] = key.name, key, self._limiter
         door = door_to(method, path)
         require_scope(key, door)
-        state = scope["state"]
-        state["owner"], state["key"], state["limiter"] = key.name, key, self._limiter
         if self._limiter is None:
             yield
             return

@@ -38,12 +38,16 @@ PLAIN = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A job handed to a worker, how many seconds it waited, and the how-manieth try this is, from 1."""
+    """A job handed to a worker, how many seconds it waited, and the how-manieth try this is, from 1.
+
+    age_s  since it was submitted, by the broker's clock, which need not be the worker's
+    """
 
     job_id: str
     body: bytes
     waited_s: float
     attempt: int = 1
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

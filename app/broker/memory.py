@@ -122,7 +122,8 @@ class MemoryBroker:
         job.running = True
         job.attempt += 1
         assert job.queued is not None  # it came by way of the queue
-        return Delivery(job.id, job.body, self._now() - job.queued, job.attempt)
+        age_s = time.monotonic() - job.made
+        return Delivery(job.id, job.body, self._now() - job.queued, job.attempt, age_s)
 
     async def give_back(self, job_id: str) -> None:
         job = self._jobs.get(job_id)

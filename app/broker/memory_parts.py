@@ -76,7 +76,7 @@ class Job:
     def __init__(self, queue: str, key: str, body: bytes, terms: Terms) -> None:
         self.id = secrets.token_hex(16)
         self.queue, self.key, self.body, self.terms = queue, key, body, terms
-        self.submitted = time.time()
+        self.submitted, self.made = time.time(), time.monotonic()
         self.queued: float | None = None
         self.shares = 0
         self.detached = False

@@ -99,7 +99,8 @@ class Attempt:
         await self._broker.finish(job_id, dump(result))
 
     async def _watch(self, context: _Context) -> None:
-        await self._broker.cancelled(self._delivery.job_id)
+        with contextlib.suppress(JobUnknown):  # then it is nobody's any more
+            await self._broker.cancelled(self._delivery.job_id)
         context.call_off()
 
     async def _give_back(self, context: _Context) -> None:
@@ -143,7 +144,7 @@ def _outcome(handler: Handler, job: Job, context: _Context) -> Result:
     result = _called(handler, job, context)
     if not (_lacks_automaton(result) and isinstance(job, GenerateJob | DecodeJob) and job.spec is not None):
         return result
-    again = context.compiled_again(CompileJob(job.automaton, job.spec, job.deadline))
+    again = context.compiled_again(CompileJob(job.automaton, job.spec, time.time() + context.left_s()))
     if isinstance(again, Failure):
         return again
     context.compiling = again
@@ -178,7 +179,7 @@ class _Context:
     def __init__(self, bench: Bench, delivery: Delivery, job: Job) -> None:
         self._loop = asyncio.get_running_loop()
         self._broker, self._store, self._job_id = bench.broker, bench.store, delivery.job_id
-        self._deadline = job.deadline
+        self._ends = time.monotonic() + (job.deadline - job.written) - delivery.age_s  # whatever clocks say meanwhile
         self.timeout_s = round(job.deadline - job.arrived, 3) if isinstance(job, Asked) else None
         self._called_off, self._over = threading.Event(), asyncio.Event()
         self.waited_s = delivery.waited_s
@@ -194,7 +195,11 @@ class _Context:
 
     def late(self) -> bool:
         """True where it is for its deadline that the job must end."""
-        return time.time() >= self._deadline and not self._called_off.is_set()
+        return self.left_s() == 0 and not self._called_off.is_set()
+
+    def left_s(self) -> float:
+        """How much time the job still has."""
+        return max(0.0, self._ends - time.monotonic())
 
     def progress(self, event: Progress) -> None:
         """Tell the first event of each stage, and of the rest one every `PROGRESS_S` seconds: a step takes less."""
@@ -224,7 +229,7 @@ class _Context:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     def cancelled(self) -> bool:
-        return self._called_off.is_set() or time.time() >= self._deadline
+        return self._called_off.is_set() or self.left_s() == 0
 
     def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
         return self._stored(lambda: self._store.get(key, renew_s), math.inf)
@@ -263,8 +268,7 @@ class _Context:
         waiting = asyncio.create_task(self._broker.result(compile_job))
         over = asyncio.create_task(self._over.wait())
         try:
-            s_left = max(0.0, job.deadline - time.time())
-            await asyncio.wait({waiting, over}, timeout=s_left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, over}, timeout=self.left_s(), return_when=asyncio.FIRST_COMPLETED)
             result = _compiling(waiting.result()) if waiting.done() else None
         except JobCancelled as error:
             return failure_of(error)

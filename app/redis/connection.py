@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -49,6 +50,8 @@ def is_away(error: BaseException) -> bool:
     """Whether a server that comes back, or gets room, may do what it did not do now."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_away(one) for one in error.exceptions)
+    if isinstance(error, StorageDown):
+        return True
     if isinstance(error, ResponseError):
         return isinstance(error, AuthenticationError | ReadOnlyError | NoScriptError) or str(error).startswith(_AWAY)
     return isinstance(error, ConnectionError | TimeoutError | OSError) or type(error).__name__ in _CUT
@@ -101,7 +104,7 @@ class Connection:
         Raises StorageDown when the time is over; what the server objects to, as coredis does.
         """
         ends = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
-        pause = PAUSE_S
+        pause, trouble = PAUSE_S, None
         while True:
             try:
                 reply = await self._once(command, ends)
@@ -110,13 +113,16 @@ class Connection:
                     raise
                 metrics.redis_failed(op)
                 self._note(error)
-                hopeless = self._hurried or (not keep_full and str(error).startswith(FULL))
-                if hopeless or wait_s == 0 or (ends is not None and time.monotonic() + pause > ends):
-                    raise storage_down(error) from error
+                if trouble is None or not isinstance(error, TimeoutError):  # at the end the time is too short to learn
+                    trouble = error
+                left = math.inf if ends is None else ends - time.monotonic()
+                hopeless = self._hurried or wait_s == 0 or (not keep_full and str(error).startswith(FULL))
+                if hopeless or left <= 0:
+                    raise storage_down(trouble) from trouble
             else:
                 self._note(None)
                 return reply
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, PAUSE_S_MAX)
 
     def hurry(self) -> None:

@@ -6,11 +6,17 @@ import itertools
 import threading
 import time
 
+from app.automata import automaton_secret, summary
 from app.errors import JobCancelled
 from app.handlers.base import Context, Handler
-from app.jobs import CompileResult, GenerateJob, GenerateResult, Job, Progress, Result, Step
+from app.jobs import CompileJob, CompileResult, GenerateJob, GenerateResult, Job, Progress, Result, Step
+from app.keys import automaton_key
+from app.model_files import open_model_files
 from app.pieces import Choice, StepRow
 from app.settings import Settings
+from compiler.codec import encode
+from compiler.pipeline import compile_spec
+from compiler.spec_json import spec_from_json
 
 SLOTS = 3
 started, stopped, closed = threading.Event(), threading.Event(), threading.Event()
@@ -96,6 +102,20 @@ def _quick(job: Job, context: Context) -> Result:
 def sizes(automaton: str) -> CompileResult:
     """A constraint that was compiled already."""
     return CompileResult(automaton, 1, 1, 1, 1, 1, True, 0.0)
+
+
+def open_compiling(settings: Settings) -> Handler:
+    """Compiles in its own thread, without a sandbox: it is there at once."""
+    vocabulary = open_model_files(settings.model).vocabulary
+
+    def handle(job: Job, context: Context) -> Result:
+        assert isinstance(job, CompileJob)
+        compiled = compile_spec(spec_from_json(dict(job.spec)), vocabulary, settings.limits)
+        secret = automaton_secret(settings.secret, job.automaton)
+        context.save(automaton_key(job.automaton), encode(compiled, secret), 600)
+        return summary(job.automaton, compiled, cached=False, compile_ms=1.0)
+
+    return Handler(handle)
 
 
 def open_quick(settings: Settings) -> Handler:

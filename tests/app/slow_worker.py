@@ -1,4 +1,4 @@
-"""A generate worker for tests, a process of its own: a step every 30 ms, or 200, as many as `max_tokens`, then an answer."""
+"""A generate worker for tests, a process of its own: as many steps as `max_tokens`, 30 ms each, or 200."""
 
 from __future__ import annotations
 

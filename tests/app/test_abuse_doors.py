@@ -44,10 +44,11 @@ class Keys:
         self.ben = self.add("ben", "generate", "compile")
         self.reader = self.add("reader", "compile")
         self.admin = self.add("root", "admin")
+        self.small = self.add("small", "generate", beam_tokens_per_minute=100)
         self.expired = self.add("anna", "generate", "compile", "admin", expires=time.time() - 1)
 
-    def add(self, name: str, *scopes: str, expires: float | None = None) -> str:
-        text, key = new_key(name, scopes, expires, requests_per_minute=0)
+    def add(self, name: str, *scopes: str, expires: float | None = None, **limits: int) -> str:
+        text, key = new_key(name, scopes, expires, requests_per_minute=0, **limits)
         add_key(self.path, key)
         return text
 
@@ -149,17 +150,12 @@ def test_an_idempotency_key_of_another_owner_is_another_key(locked: TestClient, 
     assert ids[0] == ids[2] != ids[1]
 
 
-def test_a_key_that_asks_for_too_many_tokens_is_told_so(keys: Keys) -> None:
-    text, key = new_key("small", ["generate"], beam_tokens_per_minute=100)
-    add_key(keys.path, key)
-    with TestClient(create_app(Settings(keys_file=str(keys.path))), raise_server_exceptions=False) as client:
-        client.headers |= bearer(text)
-        wait_until_ready(client)
-        body = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 8}
-        assert client.post("/generate", json=body).status_code == 200
-        again = client.post("/generate", json=body)
-        assert (again.status_code, again.json()["code"]) == (429, "rate_limited")
-        assert (again.json()["limit"], again.json()["cap"]) == ("beam_tokens_per_minute", 100)
-        assert int(again.headers["retry-after"]) >= 1
-        never = client.post("/generate", json={**body, "max_tokens": 64})
-        assert (never.status_code, never.json()["limit"]) == (422, "beam_tokens_per_minute")
+def test_a_key_that_asks_for_too_many_tokens_is_told_so(locked: TestClient, keys: Keys) -> None:
+    body, given = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 8}, bearer(keys.small)
+    assert locked.post("/generate", json=body, headers=given).status_code == 200
+    again = locked.post("/generate", json=body, headers=given)
+    assert (again.status_code, again.json()["code"]) == (429, "rate_limited")
+    assert (again.json()["limit"], again.json()["cap"]) == ("beam_tokens_per_minute", 100)
+    assert int(again.headers["retry-after"]) >= 1
+    never = locked.post("/generate", json={**body, "max_tokens": 64}, headers=given)
+    assert (never.status_code, never.json()["limit"]) == (422, "beam_tokens_per_minute")

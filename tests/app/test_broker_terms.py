@@ -263,6 +263,21 @@ def test_a_job_that_is_given_back_is_taken_next_and_it_was_no_try(tell: Tell) ->
     tell(story)
 
 
+def test_a_jobs_age_counts_from_its_submission_whatever_it_waited_for(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("compile", "first", b"")
+        second = await broker.submit("q", "second", b"", Terms(after=first))
+        await asyncio.sleep(0.6)
+        await take(broker, "compile")
+        await broker.finish(first, b"")
+        for _ in range(2):
+            delivery = await broker.take("q", SLOTS)
+            assert delivery.age_s >= 0.5
+            await broker.give_back(second)
+
+    tell(story)
+
+
 def test_what_was_given_back_says_nothing_more(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")

@@ -52,6 +52,12 @@ def ended(http: httpx2.Client, job: str) -> dict[str, Any]:
     return shown
 
 
+def read_on(http: httpx2.Client, job: str, after: str) -> list[Event]:
+    """The events of a job after one."""
+    with http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": after}) as response:
+        return list(events(response))
+
+
 def steps(told: list[Event]) -> list[int]:
     return [event.data["step"] for event in told if event.name == "step"]
 

@@ -269,8 +269,9 @@ def test_steps_are_told_in_words_where_the_job_asks_for_it(settings: Settings) -
     job = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24)
     with open_generator(settings) as generator:
         generator.run(job, context)
-        assert context.told == []
+        assert context.told == context.sizes_told == []
         result = generator.run(dataclasses.replace(job, tell="steps"), context)
+    assert context.sizes_told == [result.compiled]
     assert [step.step for step in context.told] == list(range(1, len(context.told) + 1))
     assert all(step.step + step.budget_after == 24 for step in context.told)
     assert result.choices[0].text in [row.text for step in context.told for row in step.rows if row.finished]

@@ -39,14 +39,18 @@ class Context:
     waited_s: float = 0.0
     values: dict[str, bytes] = field(default_factory=dict)
 
-    told: list[Step | CompileResult] = field(default_factory=list)
+    told: list[Step] = field(default_factory=list)
+    sizes_told: list[CompileResult] = field(default_factory=list)
     compiling: CompileResult | None = None
 
     def progress(self, event: Progress) -> None:
         pass
 
     def tell(self, news: Step | CompileResult) -> None:
-        self.told.append(news)
+        if isinstance(news, Step):
+            self.told.append(news)
+        else:
+            self.sizes_told.append(news)
 
     def cancelled(self) -> bool:
         return self.called_off

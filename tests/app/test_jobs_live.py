@@ -32,6 +32,7 @@ ASYNC = {"prefer": "respond-async"}
 def serving(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[httpx2.Client]:
     """A client of a service whose generations are those of a fake handler."""
     monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{handler}")
+    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
     fake_handlers.reset()
     with listening(Settings(**settings)) as port:
         wait_until_ready(port)
@@ -271,6 +272,7 @@ def test_a_process_that_is_about_to_stop_takes_nothing_new_and_shows_what_it_has
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_stepping")
+    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
     fake_handlers.reset()
     with TestClient(create_app(Settings())) as client:
         until(lambda: client.get("/ready").is_success)

@@ -37,7 +37,8 @@ class Cluster:
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         own = {
             "ABS_BROKER": self.server.url, "ABS_STORE": self.server.url, "ABS_SECRET": "s" * 32,
-            "ABS_EMBEDDED_WORKERS": "", "OMP_NUM_THREADS": "1", "ABS_LOG_LEVEL": "warning", "ABS_DRAIN_S": "10", **settings,
+            "ABS_EMBEDDED_WORKERS": "", "OMP_NUM_THREADS": "1", "ABS_LOG_LEVEL": "warning", "ABS_DRAIN_S": "10",
+            **settings,
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
         process = subprocess.Popen([sys.executable, *arguments], env=kept | own, stdout=subprocess.PIPE, text=True)

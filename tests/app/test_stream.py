@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from tests.app import fake_handlers
 from tests.app.processes import until
 from tests.app.test_processes import listening, wait_until_ready
 
-S_MAX = 60.0
+S_MAX = 120.0
 KEYWORDS = {"keywords": ["dog", "ball"]}
 BODY = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 16, "beams": 4, "stream": True}
 
@@ -59,11 +60,15 @@ def served_url() -> Iterator[str]:
     """A service of its own process, with the built-in model."""
     command = [sys.executable, "-m", "app.main", "serve", "--port", "0", "--log-level", "warning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as own:
-        assert own.stdout is not None
-        url = own.stdout.readline().partition("listening on ")[2].strip()
-        until(lambda: _ready(url))
-        yield url
-        own.terminate()
+        try:
+            assert own.stdout is not None
+            url, ends = own.stdout.readline().partition("listening on ")[2].strip(), time.monotonic() + S_MAX
+            while not _ready(url):
+                assert time.monotonic() < ends, "the service is not ready"
+                time.sleep(0.05)
+            yield url
+        finally:
+            own.terminate()
 
 
 def _ready(url: str) -> bool:
@@ -76,6 +81,7 @@ def _ready(url: str) -> bool:
 def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
     monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{request.param}")
+    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
     fake_handlers.reset()
     with listening(Settings(stream_grace_s=0.0)) as port:
         wait_until_ready(port)

@@ -58,6 +58,16 @@ def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
         assert ask(cluster, body).json()["choices"][0]["text"]
 
 
+def test_an_answer_does_not_wait_for_the_client_to_confirm_its_header(cluster: Up) -> None:
+    took_s = []
+    with httpx2.Client(base_url=cluster.url, timeout=30, trust_env=False) as http:
+        for _ in range(40):
+            began = time.perf_counter()
+            assert http.get("/health").is_success
+            took_s.append(time.perf_counter() - began)
+    assert min(took_s[20:]) < 0.030, took_s  # a client that has got going confirms after 40 ms
+
+
 def test_the_server_is_reached_by_a_socket_that_only_its_owner_can_open(cluster: Up) -> None:
     server = psutil.Process(cluster.pids["server"])
     assert [one for one in server.net_connections(kind="inet")] == []

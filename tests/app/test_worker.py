@@ -381,3 +381,20 @@ def test_a_store_that_is_away_for_a_while_costs_no_job(monkeypatch: pytest.Monke
             assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
 
     asyncio.run(story())
+
+
+def test_a_deadline_is_kept_whatever_the_clocks_say() -> None:
+    """The API's clock is an hour ahead of the worker's, or an hour behind it."""
+
+    async def story() -> None:
+        async with worker(fake_handlers.open_quick) as (broker, _):
+            for hours in (-1, 1):
+                now = time.time() + hours * 3_600
+                fresh = dataclasses.replace(job(), written=now, deadline=now + 60)
+                answer = load(await broker.result(await broker.submit("q", f"{now}", dump(fresh))))
+                assert isinstance(answer, GenerateResult)
+                late = dataclasses.replace(fresh, deadline=now - 1)
+                failure = load(await broker.result(await broker.submit("q", f"{now} late", dump(late))))
+                assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
+
+    asyncio.run(story())

@@ -14,7 +14,7 @@ from coredis.exceptions import AuthorizationError
 
 from app.broker.base import Delivery
 from app.broker.redis.ears import Ears, heard, queue_news
-from app.broker.redis.engine import Engine
+from app.broker.redis.engine import Claimed, Engine
 from app.broker.redis.records import Records
 from app.redis.connection import is_away
 
@@ -88,7 +88,7 @@ class Desk:
         taken = await self._records.take(job_id, secrets.token_hex(8))
         if taken is None:  # over, or called off
             return
-        body, waited_s, attempt, fence = taken
+        delivery, fence = taken
         lease = self.leases[job_id] = Lease(job_id, message, fence)
         self.arrived(message)
         taker = next((taker for taker in self._takers if not taker.done()), None)
@@ -96,11 +96,14 @@ class Desk:
             self._give_back_soon(job_id)
         else:
             self._takers.remove(taker)
-            taker.set_result(Delivery(job_id, body, waited_s, attempt))
+            taker.set_result(delivery)
         await lease.over.wait()
 
     async def refuse(self, job_id: str, priority: str, message: str) -> None:
         await self._records.refuse(job_id, self.queue, priority, message)
+
+    async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
+        return await self._records.claim(self.queue, consumer, count, idle_ms)
 
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> None:
         lost = await self._records.renew(stream, consumer, messages)

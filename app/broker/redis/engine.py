@@ -1,8 +1,8 @@
 """streaQ's worker, made to outlive its server's absences and to claim no more than somebody waits for.
 
-What is streaQ's own: streams by priority, the group of workers, redelivery of what a dead one held, signed tickets.
-What is ours: when it reads (somebody must be waiting), what it does while the server is away (wait), and how a job
-ends: our scripts end it together with its message, in one step.
+What is streaQ's own: streams by priority, the group of workers whose messages are theirs until they end, signed
+tickets, the running of tasks. What is ours: when it reads (somebody must be waiting) and what (claim.lua), what it does
+while the server is away (wait), and how a job ends: our scripts end it together with its message, in one step.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import hmac
 import json
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from coredis.response.types import StreamEntry
 from coredis.retry import NoRetryPolicy
 from streaq import Worker
-from streaq.constants import REDIS_GROUP
 from streaq.types import Entries, StreamMessage
 
 from app.redis.connection import CONNECT_S_MAX, PAUSE_S, PAUSE_S_MAX, REPLY_S_MAX, is_away
@@ -31,6 +32,9 @@ _NOT_TEXT = b"\xff"  # begins every ticket, so that no client takes its signatur
 T = TypeVar("T")
 _message: ContextVar[StreamMessage] = ContextVar("_message")
 log = logging.getLogger(__name__)
+
+
+Claimed = dict[str, list[tuple[str, str, str]]]  # message, job and time of enqueuing in ms, by stream
 
 
 class Desk(Protocol):
@@ -50,6 +54,9 @@ class Desk(Protocol):
 
     async def refuse(self, job_id: str, priority: str, message: str) -> None:
         """Do away with a message that streaQ cannot make out."""
+
+    async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
+        """Up to so many messages by their streams: what was idle for so long, and what is new."""
 
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> None:
         """Say that these messages are still in hand."""
@@ -152,10 +159,14 @@ class Engine(Worker[None]):
 
     async def _claim(self, count: int) -> Entries:
         lease_ms = self.idle_timeout if time.monotonic() >= self._claims_from else GIVEN_BACK_MS
-        found: Entries = await self._lib.read_streams(
-            self.stream_key, REDIS_GROUP, self.id, count, lease_ms, *self.priorities
-        )
-        return found
+        claimed = await self._desk.claim(self.id, count, lease_ms)
+        return {
+            stream: tuple(
+                StreamEntry(message, OrderedDict(task_id=job_id, enqueue_time=enqueued))
+                for message, job_id, enqueued in messages
+            )
+            for stream, messages in claimed.items()
+        }
 
     async def _renew(self) -> None:
         for priority, messages in list(self._running_tasks.items()):

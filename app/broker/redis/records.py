@@ -12,8 +12,9 @@ from typing import Any, cast
 from coredis import Redis
 from coredis.commands.script import Script
 
-from app.broker.base import Backlog, Event, JobState, Presence, Terms
+from app.broker.base import Backlog, Delivery, Event, JobState, Presence, Terms
 from app.broker.redis import scripts
+from app.broker.redis.engine import Claimed
 from app.errors import JobUnknown, KeyReused, QueueFull, SettingsInvalid
 from app.redis.connection import Connection
 
@@ -93,12 +94,16 @@ class Records:
         over, said = _known(await self._ask("read", scripts.READ, job_id, self.process, after, EVENTS_AT_ONCE))
         return bool(over), [Event(number.decode(), data) for number, data in said]
 
-    async def take(self, job_id: str, token: str) -> tuple[bytes, float, int, str] | None:
-        """The body, how long the job waited in s, the try, and its fence. None where there is nothing to run."""
+    async def take(self, job_id: str, token: str) -> tuple[Delivery, str] | None:
+        """The job, and the fence of this try. None where there is nothing to run."""
         said = await self._ask(
             "take", scripts.TAKE, job_id, token, self.process, self.tries_max, self.lost, *self._limits, patient=True
         )
-        return None if said is None else (said[0], int(said[1]) / 1000, int(said[2]), said[3].decode())
+        if said is None:
+            return None
+        body, waited_ms, attempt, fence, age_ms = said
+        delivery = Delivery(job_id, body, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
+        return delivery, fence.decode()
 
     async def give_back(self, job_id: str, fence: str) -> None:
         await self._ask("give_back", scripts.GIVE_BACK, job_id, fence, *self._limits, patient=True)
@@ -119,9 +124,17 @@ class Records:
             "refuse", scripts.REFUSE, job_id, queue, priority, message, self.forged, *self._limits, patient=True
         )
 
+    async def claim(self, queue: str, consumer: str, count: int, idle_ms: int) -> Claimed:
+        """The messages of a queue that this consumer has from now on; see engine.Desk."""
+        said = await self._ask("claim", scripts.CLAIM, queue, consumer, count, idle_ms, once=True)
+        return {
+            stream.decode(): [(message.decode(), job_id.decode(), ms.decode()) for message, job_id, ms in messages]
+            for stream, messages in said
+        }
+
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> set[str]:
         """Those of the messages that others have now."""
-        said = await self._ask("renew", scripts.RENEW, stream, consumer, *messages, patient=True)
+        said = await self._ask("renew", scripts.RENEW, stream, consumer, *messages, once=True)
         return {message.decode() for message in said}
 
     async def sweep(self, queue: str) -> int:
@@ -148,14 +161,15 @@ class Records:
         return _ms(self.result_ttl_s), self.result_bytes_max
 
     async def _ask(
-        self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False
+        self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False, once: bool = False
     ) -> Any:
-        """Run a script. Who is patient waits for the server for ever."""
+        """Run a script. Who is patient waits for the server for ever; `once` says that it is away at the first try."""
 
         def command(client: Redis[bytes]) -> Awaitable[Any]:
             return script(args=arguments, client=client)
 
-        return await self.link.call(op, command, None if patient else self.wait_s, keep_full=patient)
+        wait_s = None if patient else 0.0 if once else self.wait_s
+        return await self.link.call(op, command, wait_s, keep_full=patient)
 
 
 def _ms(seconds: float) -> int:

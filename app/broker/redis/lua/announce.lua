@@ -10,6 +10,4 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', base, '-inf', whole(now))) do
 end
 redis.call('ZADD', base, whole(now + number(ttl)), worker)
 redis.call('HSET', base .. ':reasons', worker, reason)
-redis.call('PEXPIRE', base, ttl)
-redis.call('PEXPIRE', base .. ':reasons', ttl)
 return 1
