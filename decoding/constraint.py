@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
 from decoding.beams import Tables
-from decoding.estimate import cost_to_go
+from decoding.estimate import Reals, class_costs, cost_to_go
 from decoding.forced import Forced, Pieces
 from decoding.texts import Texts
 
@@ -20,6 +20,8 @@ class Constraint:
 
     estimate  float64 [S], nats from each state to acceptance under a prior of the model's; without it a token on the
               way to acceptance counts alike wherever it stands
+    class_cost  float64 [C] on the host, what each class of tokens costs under that prior; with both, and where the
+              automaton is not too large, a search learns in a first pass what they cost in their places
     texts     of the vocabulary, on the device; with them, of the rows that say the same only the best is kept
     forced    what each state dictates; without it nothing is taken for dictated
     """
@@ -27,6 +29,7 @@ class Constraint:
     automaton: TokenAutomaton
     tables: Tables
     estimate: Tensor | None = None
+    class_cost: Reals | None = None
     texts: Texts | None = None
     forced: Forced | None = None
 
@@ -40,6 +43,7 @@ class Constraint:
         prior  float64 [V], how probable each id is at large, from `estimate.token_prior`
         """
         estimate = cost_to_go(automaton, prior) if prior is not None else None
+        class_cost = class_costs(automaton, prior) if prior is not None and estimate is not None else None
         estimate = estimate.to(device) if estimate is not None else None
         forced = Forced(automaton, pieces) if pieces is not None else None
-        return cls(automaton, Tables.from_automaton(automaton, device), estimate, texts, forced)
+        return cls(automaton, Tables.from_automaton(automaton, device), estimate, class_cost, texts, forced)

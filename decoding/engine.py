@@ -7,11 +7,13 @@ the way back of beams and answers to the threads that wait. What a generation do
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -21,6 +23,16 @@ from decoding.runs import Hypothesis, Run, Snapshot, StepEvent
 from decoding.search import first_scores
 
 Outcome = tuple[Hypothesis, ...] | BaseException
+
+
+class Watch(Protocol):
+    """Is told by the engine's thread how it gets on, in s; so nothing here may wait."""
+
+    def began(self, seconds: float) -> None:
+        """A generation's first step is done, so long after it was asked for."""
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        """One step of all generations, with so many rows in the forward pass, took so long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +47,7 @@ class _Ticket:
     session: Any = None
     news: SimpleQueue[Snapshot | Outcome] = field(default_factory=SimpleQueue)
     abandoned: bool = False
+    asked: float = field(default_factory=time.monotonic)
 
     def take(self, scores: Scores) -> None:
         snapshots = self.run.advance(scores)
@@ -53,15 +66,18 @@ class Engine:
     model         obeys LanguageModel; only this engine's thread calls its prefill and step
     memory_bytes  what all generations together may hold: keys and values, and the log-probs of their rows. A generation
                   waits until what it may come to need at most is free, so none runs out of memory half-way.
+    watch         is told of every step
     """
 
-    def __init__(self, model: LanguageModel[Any], memory_bytes: int) -> None:
+    def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:
         self._model = model
         self._memory_bytes = memory_bytes
+        self._watch = watch
+        self._moved = time.monotonic()  # when it last did something, or was given something to do
         self._changed = threading.Condition()
         self._waiting: deque[_Ticket] = deque()
         self._active: list[_Ticket] = []
-        self._open = True
+        self._open, self._died = True, False
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._thread.start()
 
@@ -76,6 +92,14 @@ class Engine:
         """How many are running or waiting."""
         with self._changed:
             return len(self._active) + len(self._waiting)
+
+    @property
+    def stalled_s(self) -> float:
+        """For how many s it has had work and got nowhere; infinite once its thread has died."""
+        with self._changed:
+            if self._died:
+                return inf
+            return time.monotonic() - self._moved if self._active or self._waiting else 0.0
 
     def close(self) -> None:
         """Stop after the current step; what is not finished fails with Cancelled."""
@@ -102,6 +126,8 @@ class Engine:
         with self._changed:
             if not self._open:
                 raise Cancelled("the engine is closed")
+            if not (self._active or self._waiting):
+                self._moved = time.monotonic()
             self._waiting.append(ticket)
             self._changed.notify_all()
         try:
@@ -117,9 +143,11 @@ class Engine:
                     self._drop_called_off()
                     for ticket in self._admitted():
                         self._begin(ticket)
+                        self._moved = time.monotonic()
                     self._step()
+                    self._moved = time.monotonic()
         except BaseException as error:  # a fault of ours: nobody may wait for a thread that is gone
-            reason = error
+            reason, self._died = error, True
             raise
         finally:
             with self._changed:
@@ -165,11 +193,13 @@ class Engine:
         except Exception as error:
             self._leave(ticket, error)
         else:
+            if self._watch:
+                self._watch.began(time.monotonic() - ticket.asked)
             self._leave_if_done(ticket)
 
     def _step(self) -> None:
         """One forward pass for all, and each run's step with its own scores."""
-        feeds = []
+        started, feeds = time.monotonic(), []
         for ticket in list(self._active):
             try:
                 feeds.append(Feed(ticket.session, *ticket.run.feed()))
@@ -191,6 +221,8 @@ class Engine:
                 self._leave(ticket, error)
             else:
                 self._leave_if_done(ticket)
+        if self._watch:
+            self._watch.stepped(time.monotonic() - started, sum(len(feed.parents) for feed in feeds))
 
     def _leave_if_done(self, ticket: _Ticket) -> None:
         if not ticket.run.done:

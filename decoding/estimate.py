@@ -27,6 +27,7 @@ _SEED = 20_250
 _CELLS = 1 << 18  # of rows under work at once
 _EDGE_CELLS_MAX = 1 << 23  # of the automaton's table; larger ones get no estimate
 _WORK_MAX = 1 << 26  # cells looked at before the rest is left unknown; about a second
+_CORRECTING_WORK_MAX = 1 << 21  # the same within a request; some milliseconds
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -75,9 +76,10 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
     """
     if automaton.edge_outer.size + automaton.edge_inner.size > _EDGE_CELLS_MAX:
         return None
-    class_cost = np.full(automaton.classes, np.inf)
-    np.minimum.at(class_cost, automaton.token_class, -prior.numpy())
-    cost = _relaxed(automaton, _Moves(automaton, class_cost)).reshape(-1)
+    accepted = automaton.distance.reshape(-1, automaton.letter_states) == 0
+    cost = np.where(accepted, 0.0, np.inf)
+    _relax(automaton, _Moves.everywhere(automaton, class_costs(automaton, prior)), cost, _WORK_MAX)
+    cost = cost.reshape(-1)
     unknown = np.isinf(cost) & (automaton.distance != UNREACHABLE)
     if unknown.any():
         known = np.isfinite(cost) & (automaton.distance > 0)
@@ -86,23 +88,58 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
     return torch.from_numpy(np.where(automaton.distance == UNREACHABLE, 0.0, cost))
 
 
+def class_costs(automaton: TokenAutomaton, prior: Tensor) -> Reals:
+    """What the most probable token of each class costs under a prior, float64 [V]: float64 [C]."""
+    cost = np.full(automaton.classes, np.inf)
+    np.minimum.at(cost, automaton.token_class, -prior.numpy())
+    return cost
+
+
+def corrected(automaton: TokenAutomaton, cost: Reals, estimate: Reals) -> Reals:
+    """An estimate, float64 [S], with other costs between characters; inside characters it stays as it is.
+
+    cost  float64 [B, C0]  of each class of tokens after each labeller state between characters
+    All of it stays as it is where the work passes a bound.
+    """
+    between, letter_states = len(automaton.edge_outer), automaton.letter_states
+    alive = automaton.distance.reshape(-1, letter_states) != UNREACHABLE
+    accepted = automaton.distance.reshape(-1, letter_states) == 0
+    found = np.where(alive, estimate.reshape(-1, letter_states), np.inf)
+    found[:between] = np.where(accepted[:between], 0.0, np.inf)
+    _relax(automaton, _Moves.between_characters(automaton, cost), found, _CORRECTING_WORK_MAX)
+    if (np.isinf(found) & alive).any():
+        return estimate
+    return np.where(alive, found, 0.0).reshape(-1)
+
+
 class _Moves:
     """The distinct edges that leave each labeller state, by where they lead. N of them.
 
     source  int64 [N]    the labeller state left
     edge    int64 [N]    the edge
-    cost    float64 [N]  of the most probable token that takes it
+    cost    float64 [N]  of the cheapest class of tokens that takes it
     """
 
-    def __init__(self, automaton: TokenAutomaton, class_cost: Reals) -> None:
+    @classmethod
+    def everywhere(cls, automaton: TokenAutomaton, class_cost: Reals) -> _Moves:
+        """By the same costs in all states, float64 [C]."""
         between, outer = automaton.edge_outer.shape
         rows, columns = automaton.edge_outer.nonzero()
         inner_rows, inner_columns = automaton.edge_inner.nonzero()
         source = np.concatenate([rows, inner_rows + between - 1]).astype(np.int64)
-        edge = np.concatenate(
-            [automaton.edge_outer[rows, columns], automaton.edge_inner[inner_rows, inner_columns]]
-        ).astype(np.int64)
-        cost = class_cost[np.concatenate([columns, inner_columns + outer])]
+        edge = np.concatenate([automaton.edge_outer[rows, columns], automaton.edge_inner[inner_rows, inner_columns]])
+        classes = np.concatenate([columns, inner_columns + outer])
+        return cls(automaton, source, edge.astype(np.int64), class_cost[classes])
+
+    @classmethod
+    def between_characters(cls, automaton: TokenAutomaton, cost: Reals) -> _Moves:
+        """Only those that leave states between characters; float64 [B, C0]."""
+        rows, columns = automaton.edge_outer.nonzero()
+        edge = automaton.edge_outer[rows, columns].astype(np.int64)
+        return cls(automaton, rows.astype(np.int64), edge, cost[rows, columns])
+
+    def __init__(self, automaton: TokenAutomaton, source: Wholes, edge: Wholes, cost: Reals) -> None:
+        between = len(automaton.edge_outer)
         key = automaton.edge_target[edge] * np.int64(len(automaton.edge_target)) + edge
         key = key * (between + len(automaton.edge_inner)) + source  # by target, then edge, then source
         order = key.argsort(kind="stable")
@@ -121,14 +158,15 @@ class _Moves:
         return np.asarray(found[self.source[found].argsort(kind="stable")])
 
 
-def _relaxed(automaton: TokenAutomaton, moves: _Moves) -> Reals:
-    """The least cost from each state (l, q), inf where none was found: float64 [L, Q]."""
+def _relax(automaton: TokenAutomaton, moves: _Moves, cost: Reals, work_max: int) -> None:
+    """Lowers the cost of each state (l, q), float64 [L, Q], to the least that the moves allow; inf where none does.
+
+    work_max  cells looked at before the rest is left as it is
+    """
     letter_states = automaton.letter_states
-    accepted = automaton.distance.reshape(-1, letter_states) == 0
-    cost = np.where(accepted, 0.0, np.inf)
-    changed = np.flatnonzero(accepted.any(axis=1))
+    changed = np.flatnonzero(np.isfinite(cost).any(axis=1))
     work = 0
-    while len(changed) and work <= _WORK_MAX:
+    while len(changed) and work <= work_max:
         found = moves.into(changed)
         work += len(found) * letter_states
         lower = np.zeros(len(cost), dtype=bool)
@@ -137,7 +175,6 @@ def _relaxed(automaton: TokenAutomaton, moves: _Moves) -> Reals:
             lower[source] |= (best < cost[source]).any(axis=1)
             cost[source] = np.minimum(best, cost[source])
         changed = np.flatnonzero(lower)
-    return cost
 
 
 def _blocks(source: Wholes, few: int) -> Iterator[slice]:

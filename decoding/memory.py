@@ -20,6 +20,22 @@ def free_bytes(device: torch.device) -> int:
     return min([_available(), *(left for left in map(_left_of, _CGROUPS) if left is not None)])
 
 
+def gpu_bytes(device: torch.device) -> dict[str, int]:
+    """A GPU's memory in bytes: free, total, and what this process has taken of it. Empty for another device."""
+    if device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(device)
+    return {"free": free, "total": total, "reserved": torch.cuda.memory_reserved(device)}
+
+
+def describe_device(name: str) -> str:
+    """The device of this name, "auto" as a model is loaded with it, in words. Raises RuntimeError where it has none."""
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    torch.zeros(1, device=device).add(1)
+    known = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
+    return f"{device}: {known}, {free_bytes(device) / 2**30:.1f} GiB free, torch {torch.__version__}"
+
+
 def _available() -> int:
     """What the system would give without swapping; where it does not say so, what it has in all."""
     try:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from decoding.arrays import Array, like, real, take
@@ -69,6 +71,15 @@ class Plan:
             texts = replace(texts, addend=like(distance, texts.addend), factor=like(distance, texts.factor))
         nats = None if estimate is None else like(distance, estimate.double())
         return cls(options.beams, reserve, alpha, nats, weight, distance, like(distance, fall), texts)
+
+    def estimates(self) -> NDArray[np.float64]:
+        """The estimate of all states, on the host: float64 [S]. Only where there is one."""
+        assert self.estimate is not None
+        return self.estimate if isinstance(self.estimate, np.ndarray) else self.estimate.cpu().numpy()
+
+    def with_learned(self, estimate: NDArray[np.float64]) -> Plan:
+        """The same by another estimate, float64 [S]."""
+        return replace(self, estimate=like(self.distance, torch.from_numpy(estimate)))
 
     @property
     def pushes(self) -> bool:

@@ -30,6 +30,7 @@ from decoding.finished import Finished
 from decoding.forced import FREE
 from decoding.history import Columns, History
 from decoding.language_model import Feed, LanguageModel, Scores
+from decoding.lessons import Lessons
 from decoding.moves import NO_FLOOR
 from decoding.options import SearchOptions
 from decoding.plan import Plan
@@ -112,7 +113,8 @@ class BeamSearch:
 
     With "abs" finished rows stay in the beam, as in the paper, and the answers are chosen from the last one. Otherwise
     they are taken out as they come, and live rows that can no longer beat them are dropped, so that the search ends of
-    itself.
+    itself. Where the constraint has what it takes (`Constraint.class_cost`) it goes over the text twice: the first pass
+    is told to nobody, its answers count, and what it has seen corrects the estimate for the second.
     """
 
     def __init__(
@@ -122,16 +124,31 @@ class BeamSearch:
         self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
         self._plan = Plan.prepare(self._tables, constraint.texts, constraint.estimate, options)
         self._paper = options.algorithm == "abs"
+        self._lessons = self._first_lessons(constraint)  # None once they have been learned
+        self._prompt_scores: Scores | None = None
         self._forced = None if self._paper else constraint.forced  # the paper tries every spelling
         self._device = constraint.tables.distance.device
-        self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
+        self._start = constraint.automaton.start if start is None else start
+        self._finished = Finished(options, text_of)
+        self._begin()
+
+    def _first_lessons(self, constraint: Constraint) -> Lessons | None:
+        """What a first pass is to learn; None where there is none."""
+        if self._paper or constraint.class_cost is None or not Lessons.possible(constraint.automaton):
+            return None
+        return Lessons(constraint.automaton, self._tables, constraint.class_cost)
+
+    def _begin(self) -> None:
+        """At the prompt, with nothing written."""
+        self._beams = Beams.start(self._start, self._tables.distance)
         self._columns = Columns.of(self._beams, self._tables)
         self._before = self._columns
         self._history = History()
-        self._finished = Finished(options, text_of)
         self._scored = np.zeros(1, dtype=np.int64)  # for each row of the beam, its row in the scores to come
         self._parents = self._scored  # for each row of the beam, its parent's row in the feed before
         self._chain: list[NDArray[np.int64]] = []  # dictated tokens fed in advance, each for all rows of the feed
+        self._best = NO_FLOOR  # log-prob of all that this pass has finished
+        self._again = False  # the next feed extends the prompt again
         self._done = False
 
     @property
@@ -139,6 +156,21 @@ class BeamSearch:
         return self._done
 
     def advance(self, scores: Scores) -> list[Snapshot]:
+        if self._lessons is None:
+            self._again = False
+            return self._steps(scores)
+        self._prompt_scores = self._prompt_scores or scores
+        self._steps(scores)
+        if not self._done:
+            return []
+        learned = self._lessons.estimate(self._plan.estimates())
+        self._lessons, self._plan, first = None, self._plan.with_learned(learned), self._prompt_scores
+        self._begin()
+        snapshots, self._again = self._steps(first), True
+        return snapshots
+
+    def _steps(self, scores: Scores) -> list[Snapshot]:
+        """One step for each token that the rows were fed."""
         snapshots = []
         for place in range(len(self._chain)):
             snapshots.append(self._forced_step(scores, place))
@@ -146,13 +178,14 @@ class BeamSearch:
                 return snapshots
         return [*snapshots, self._free_step(scores.log_probs)]
 
-    def feed(self) -> tuple[Tensor, Tensor]:
+    def feed(self) -> tuple[Tensor, Tensor, bool]:
         live = self._columns.live
         parents = self._parents[live]
         self._chain = self._dictated()
         self._scored = np.zeros(self._columns.rows, dtype=np.int64)
         self._scored[live] = np.arange(len(live))
-        return self._whole(parents), self._whole(np.stack([self._columns.token[live], *self._chain], axis=1))
+        tokens = np.stack([self._columns.token[live], *self._chain], axis=1)
+        return self._whole(parents), self._whole(tokens), self._again
 
     def answers(self) -> tuple[Hypothesis, ...]:
         return self._finished.answers()
@@ -166,6 +199,8 @@ class BeamSearch:
         """The log-prob that a live row must have more of to become an answer; no step raises a log-prob."""
         if self._paper:
             return NO_FLOOR
+        if self._lessons is not None:  # one answer is enough to learn from, however many are wanted
+            return self._best
         return float(self._finished.threshold * self._options.max_tokens**self._options.length_power)
 
     def _forced_step(self, scores: Scores, place: int) -> Snapshot:
@@ -182,10 +217,14 @@ class BeamSearch:
         at = self._scored[self._columns.live]
         if not np.array_equal(at, np.arange(len(log_probs))):
             log_probs = log_probs[self._whole(at)]
+        allowed, leader = self._allowed(), self._tables.best_of_chunks(log_probs)
         beams = step(
-            self._beams, log_probs, self._tables, self._plan, self._budget_before, self._allowed(), self._floor
+            self._beams, log_probs, self._tables, self._plan, self._budget_before, allowed, self._floor, leader
         )
+        states = self._columns.state[self._columns.live]
         snapshot = self._take(beams)
+        if self._lessons is not None:
+            self._lessons.learn(states, leader, allowed)
         self._parents = self._scored[self._columns.parent]
         return snapshot
 
@@ -194,7 +233,8 @@ class BeamSearch:
         columns = Columns.of(beams, self._tables)
         if np.isnan(columns.score).any():
             raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
-        if not columns.rows and not self._finished.complete:
+        enough = self._finished.complete or (self._lessons is not None and self._best > NO_FLOOR)
+        if not columns.rows and not enough:
             raise SearchExhausted(f"no row could be extended with {self._budget_before} tokens left")
         self._before, self._columns = self._columns, columns
         self._history.add(columns)
@@ -205,6 +245,7 @@ class BeamSearch:
         else:
             shrunk = columns.log_prob[columns.finished] / len(self._history) ** self._options.length_power
             self._collect(columns.finished[shrunk >= self._finished.threshold])
+            self._best = float(columns.log_prob[columns.finished].max(initial=self._best))
             self._done = not columns.live.size
         return self._snapshot()
 

@@ -54,6 +54,9 @@ class SharedReader:
         """One pass for all; more only for what is left of feeds of many tokens a row."""
         if self._threads != torch.get_num_threads():  # products are split by them
             self.find_multiple()
+        for feed in feeds:
+            if feed.again:
+                feed.session.rewind()
         stretches = [Stretch(feed.parents, feed.tokens, self._vocab_size) for feed in feeds]
         reading = list(zip([feed.session for feed in feeds], stretches, strict=True))
         while reading:

@@ -33,7 +33,7 @@ from decoding.ranking import top, top_in_order
 
 def step(
     beams: Beams, log_probs: Tensor, tables: Tables, plan: Plan, budget_before: int, allowed: Array | None = None,
-    floor: float = NO_FLOOR,
+    floor: float = NO_FLOOR, leader: Array | None = None,
 ) -> Beams:
     """The next beam, best first; rows of DEAD_SCORE, at its end, only fill places.
 
@@ -42,13 +42,14 @@ def step(
     budget_before  T - t + 1, tokens left, this step's among them
     allowed        int64 [R]       the one token that each live row may take, FREE where it may take any
     floor          "banked": candidates with no higher log-prob are dropped, if they are live
+    leader         `tables.best_of_chunks(log_probs)` where it is known
     "abs": at most k rows. "banked", whose `beams` are all live: at most k live rows, then those that finish in this
     step, in the order of their parents.
     All scores are NaN where a row of log_probs holds NaN or has no finite best.
     """
     live, done = _split(beams, tables, len(log_probs))
     rows = beams.select(live) if len(done) else beams
-    leader = tables.best_of_chunks(log_probs)  # [R, M]
+    leader = tables.best_of_chunks(log_probs) if leader is None else leader  # [R, M]
     peak = library(leader).amax(leader, 1)  # [R]
     known = like(leader, log_probs.contiguous())
     moves = moves_of(rows, live, known, peak, tables, plan, budget_before, allowed, floor)

@@ -76,7 +76,11 @@ def constraint_of(case: Case, draw: random.Random) -> Constraint:
     vocabulary = case.vocabulary
     texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, CPU) if draw.random() < 0.7 else None
     pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, spelling(vocabulary)) if draw.random() < 0.7 else None
-    return Constraint.prepare(case.automaton, CPU, texts=texts, pieces=pieces)
+    prior = None  # with one the search goes over the text twice
+    if draw.random() < 0.7:
+        costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
+        prior = -torch.tensor(costs, dtype=torch.float64)
+    return Constraint.prepare(case.automaton, CPU, prior=prior, texts=texts, pieces=pieces)
 
 
 def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:

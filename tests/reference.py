@@ -20,7 +20,7 @@ from compiler.token_automaton import TokenAutomaton
 
 LEAST_LOG_PROB = -1e4
 POOL, RESERVE_SHARE, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 8, 3.0, 6.0, 2
-HOPE_FIRST, HOPE, LEAST_PRIOR, NAT = 1.0, 0.6, -20.0, 2**20
+LEAST_PRIOR, NAT = -20.0, 2**20
 
 
 @dataclass
@@ -46,7 +46,6 @@ class Settings:
     dictated  the one token a state may take with so many tokens left after it, None where any
     estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
     class_cost  nats of each class of tokens; with them "banked" goes over the text twice
-    hope        how much of what a row still owes counts when it is held against the best answers
     known       what finished in the pass before
     """
 
@@ -62,7 +61,6 @@ class Settings:
     dictated: Callable[[int, int], int | None] | None = None
     estimate: Sequence[float] | None = None
     class_cost: Sequence[float] | None = None
-    hope: float = 0.0
     known: Sequence[Row] = ()
 
 
@@ -77,17 +75,17 @@ LogProbsOf = Callable[[tuple[int, ...]], Any]
 def passes(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settings) -> list[list[list[Row]]]:
     """The beams after each step of each pass over the text: of one, or where something is to be learned of two.
 
-    The first pass wants one answer only, and drops what falls short of it by all that is believed; what it has found
-    counts in the second, whose estimate is corrected by what the rows of the first have seen.
+    The first pass wants the most probable answer only; what it has found counts in the second, whose estimate is
+    corrected by what the rows of the first have seen.
     """
     if settings.class_cost is None or settings.algorithm == "abs":
         return [beam_search(log_probs_of, automaton, settings)]
-    plain = replace(settings, hope=HOPE_FIRST, n=1, length_penalty=0.0, text_of=None)
+    plain = replace(settings, n=1, length_penalty=0.0, text_of=None)
     first = beam_search(log_probs_of, automaton, plain)
     found = [row for rows in first for row in rows if automaton.distance[row.state] == 0]
     start = Row((), automaton.start, 0.0, 0.0)
     estimate = _learned([[start], *first[:-1]], log_probs_of, automaton, settings)
-    second = replace(settings, hope=HOPE, estimate=estimate, known=found)
+    second = replace(settings, estimate=estimate, known=found)
     return [first, beam_search(log_probs_of, automaton, second)]
 
 
@@ -222,8 +220,7 @@ def _shared_out(alive: Sequence[Row], floor: float, distance: Sequence[int], set
 
     And always the best k / 8 of those that came closer to acceptance, which are looked for among all.
     """
-    hoped = [(row, row.log_prob - settings.hope * _to_come(row.state, distance, settings)) for row in alive]
-    ranked = _ranked([], [row for row, hope in hoped if hope > floor])
+    ranked = _ranked([], [row for row in alive if row.log_prob > floor])
     reserve = max(1, settings.beams // RESERVE_SHARE) if settings.beams > 1 else 0
     pool = ranked[: POOL * settings.beams]
     pool += [row for row in [row for row in ranked if row.gains][: 2 * reserve] if all(row is not one for one in pool)]

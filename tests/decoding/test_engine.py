@@ -242,7 +242,7 @@ def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
     order = _long(max_tokens=40)
 
     class Broken(BeamSearch):
-        def feed(self) -> tuple[Tensor, Tensor]:
+        def feed(self) -> tuple[Tensor, Tensor, bool]:
             if self._columns.rows and len(self._history) == 5:
                 raise ValueError("no idea")
             return super().feed()

@@ -10,14 +10,16 @@ import torch
 from compiler.token_automaton import TokenAutomaton
 from decoding.arrays import count_up, like
 from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.estimate import class_costs, cost_to_go
 from decoding.forced import FREE
+from decoding.lessons import Lessons
 from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.step import forced_step, step
 from decoding.texts import Texts
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
-from tests.reference import Row, Settings, beam_search
+from tests.reference import Row, Settings, passes
 
 MODELS = {
     "smooth": {},
@@ -50,8 +52,13 @@ class Case:
         self.options = replace(self.options, n=int(random.integers(1, self.options.beams + 1)))
         letters = [bytes(random.choice(list(b" ab"), int(random.integers(0, 3))).tolist()) for _ in range(size)]
         self.pieces = [b"" if id in eos_ids else text for id, text in enumerate(letters)] if seed % 2 else None
-        estimate = np.where(self.automaton.distance == 0, 0.0, random.exponential(9.0, self.automaton.states))
-        self.estimate = estimate if seed % 5 < 2 else None
+        prior = torch.from_numpy(random.normal(scale=3.0, size=size)).log_softmax(dim=0)
+        estimate = cost_to_go(self.automaton, prior)
+        assert estimate is not None
+        self.class_cost = class_costs(self.automaton, prior) if seed % 5 < 3 else None  # it goes over the text twice
+        if self.class_cost is None:
+            estimate = torch.from_numpy(np.where(estimate == 0.0, 0.0, random.exponential(9.0, len(estimate))))
+        self.estimate = estimate if seed % 5 < 4 else None
         self._dictated = self._random_dictation() if seed % 3 == 0 else {}
 
     def _random_dictation(self) -> dict[int, int]:
@@ -70,40 +77,54 @@ class Case:
             return None
         return token
 
-    def slow(self) -> list[list[Row]]:
+    def slow(self) -> list[list[list[Row]]]:
+        """The beams after each step of each pass over the text."""
         options = self.options
-        return beam_search(
+        return passes(
             lambda ids: self.model.log_probs(ids).tolist(),
             self.automaton,
             Settings(
                 options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
                 options.length_penalty, self.pieces, None, self.dictated,
                 None if self.estimate is None else self.estimate.tolist(),
+                None if self.class_cost is None else self.class_cost.tolist(),
             ),
         )
 
-    def fast(self, *, like_an_accelerator: bool = False) -> list[list[Row]]:
-        """The beams after each step; where all live rows are dictated, by `forced_step` if the dice say so.
+    def fast(self, *, like_an_accelerator: bool = False) -> list[list[list[Row]]]:
+        """The same by the fast search; where all live rows are dictated, by `forced_step` if the dice say so.
 
         like_an_accelerator  in torch's arrays, in shapes that depend on no data
         """
-        options, eos_ids, distance = self.options, self.automaton.eos_ids, self.automaton.distance
+        options = self.options
         tables = Tables.from_automaton(self.automaton, CPU)
         tables = tables if like_an_accelerator else tables.for_search()
-        texts = Texts.of(self.pieces, eos_ids, CPU) if self.pieces else None
-        estimate = None if self.estimate is None else torch.from_numpy(self.estimate)
-        plan = Plan.prepare(tables, texts, estimate, options)
+        texts = Texts.of(self.pieces, self.automaton.eos_ids, CPU) if self.pieces else None
+        plan = Plan.prepare(tables, texts, self.estimate, options)
+        if self.class_cost is None or options.algorithm == "abs":
+            return [self._pass(tables, plan, options, [], None)]
+        lessons = Lessons(self.automaton, tables, self.class_cost)
+        wanted = replace(options, n=1, length_penalty=0.0)
+        first = self._pass(tables, plan, wanted, [], lessons)
+        known = [row for rows in first for row in rows if self.automaton.distance[row.state] == 0]
+        plan = plan.with_learned(lessons.estimate(plan.estimates()))
+        return [first, self._pass(tables, plan, options, known, None)]
+
+    def _pass(
+        self, tables: Tables, plan: Plan, options: SearchOptions, known: list[Row], lessons: Lessons | None
+    ) -> list[list[Row]]:
+        """The beams after each step of one pass; `known` are the answers of the one before."""
+        eos_ids, distance = self.automaton.eos_ids, self.automaton.distance
         beams, ids = Beams.start(self.automaton.start, tables.distance), [()]
         history: list[list[Row]] = []
-        sums: list[float] = []  # of what has finished, over length ** length_penalty
+        finished = list(known)
         for budget_before in range(options.max_tokens, 0, -1):
             live = np.flatnonzero(distance[np.asarray(beams.state)]).tolist()
             if not live:
                 break
-            floor = float("-inf")
-            if options.algorithm == "banked" and len(sums) >= options.n:
-                floor = sorted(sums)[-options.n] * options.max_tokens**options.length_penalty
-            beams = self._step(beams, [ids[row] for row in live], live, tables, plan, budget_before, floor)
+            floor = self._floor(finished, options)
+            prefixes = [ids[row] for row in live]
+            beams = self._step(beams, prefixes, live, tables, plan, budget_before, floor, lessons)
             kept = beams.score != DEAD_SCORE
             assert kept.tolist() == sorted(kept.tolist(), reverse=True)  # the dead ones are last
             beams = beams.select(count_up(kept, int(kept.sum())))
@@ -113,15 +134,25 @@ class Case:
             history.append([Row(tokens, *row[2:]) for tokens, row in zip(ids, rows, strict=True)])
             if options.algorithm == "banked":
                 alive = [number for number, row in enumerate(rows) if distance[row[2]] != 0]
-                ended = history[-1][len(alive) :]
-                sums += [row.log_prob / len(row.ids) ** options.length_penalty for row in ended]
+                finished += history[-1][len(alive) :]
                 beams, ids = beams.select(count_up(kept, len(alive))), ids[: len(alive)]
                 assert alive == list(range(len(alive))) and len(alive) <= options.beams
+        assert all(row.ids[-1] in eos_ids for row in finished)
         return history
+
+    def _floor(self, finished: list[Row], options: SearchOptions) -> float:
+        """What a row must be above; answers are distinct as ids."""
+        power, best = options.length_penalty, dict[tuple[int, ...], float]()
+        for row in finished:
+            ids = _cut(row.ids, self.automaton.eos_ids)[:-1]
+            best[ids] = max(row.log_prob / (len(ids) + 1) ** power, best.get(ids, float("-inf")))
+        if options.algorithm == "abs" or len(best) < options.n:
+            return float("-inf")
+        return sorted(best.values())[-options.n] * options.max_tokens**power
 
     def _step(
         self, beams: Beams, prefixes: list[tuple[int, ...]], live: list[int], tables: Tables, plan: Plan,
-        budget_before: int, floor: float,
+        budget_before: int, floor: float, lessons: Lessons | None,
     ) -> Beams:
         only = [self.dictated(state, budget_before - 1) for state in beams.state[live].tolist()]
         allowed = torch.tensor([FREE if token is None else token for token in only], dtype=torch.int64)
@@ -129,7 +160,10 @@ class Case:
         log_probs = torch.stack([self.model.log_probs(prefix) for prefix in prefixes])
         if None in only or self.random.random() < 0.3:
             free = None if all(token is None for token in only) else allowed
-            return step(beams, log_probs, tables, plan, budget_before, free, floor)
+            leader = tables.best_of_chunks(log_probs)
+            if lessons is not None:
+                lessons.learn(np.asarray(beams.state)[live], leader, free)
+            return step(beams, log_probs, tables, plan, budget_before, free, floor, leader)
         own = like(tables.distance, log_probs)[count_up(allowed, len(allowed)), allowed]
         peak = like(tables.distance, log_probs.amax(dim=1))
         return forced_step(beams, allowed, own, peak, tables, plan, budget_before, floor)
@@ -140,13 +174,23 @@ def differences(case: Case, *, like_an_accelerator: bool = False) -> list[str]:
     eos_ids = case.automaton.eos_ids
     found = []
     slow, fast = case.slow(), case.fast(like_an_accelerator=like_an_accelerator)
+    for begin, (expected, rows) in enumerate(zip(slow, fast, strict=True), start=1):
+        found += [f"pass {begin}, {what}" for what in _differences(expected, rows, case.options.algorithm, eos_ids)]
+    return found
+
+
+def _differences(
+    slow: list[list[Row]], fast: list[list[Row]], algorithm: str, eos_ids: tuple[int, ...]
+) -> list[str]:
+    """The same of one pass."""
+    found = []
     for number, (expected, rows) in enumerate(zip(slow, fast, strict=False), start=1):
         want = [(_cut(row.ids, eos_ids), row.state, row.score, row.log_prob) for row in expected]
         have = [(row.ids, row.state, row.score, row.log_prob) for row in rows]
         if want != have:
             found.append(f"step {number}: {have} for {want}")
     for expected in slow[len(fast) :]:  # the fast one stops when no row is live
-        left = [] if case.options.algorithm == "banked" else [row.ids for row in fast[-1]]
+        left = [] if algorithm == "banked" else [row.ids for row in fast[-1]]
         if [_cut(row.ids, eos_ids) for row in expected] != left:
             found.append("the rows changed after all were finished")
     return found
