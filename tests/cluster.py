@@ -57,6 +57,15 @@ def events(response: httpx2.Response) -> Iterator[Event]:
             fields = {}
 
 
+def metric(url: str, name: str, **labels: str) -> float:
+    """A metric of a process, summed over the labels that are not named; 0 where it was never touched."""
+    wanted = {f'{key}="{value}"' for key, value in labels.items()}
+    text = httpx2.get(f"{url}/metrics", timeout=30, trust_env=False).text
+    lines = (re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line) for line in text.splitlines())
+    of_name = (line for line in lines if line and line[1] == name)
+    return sum(float(line[3]) for line in of_name if wanted <= set((line[2] or "").split(",")))
+
+
 class Part:
     """One process of the service."""
 
@@ -111,14 +120,8 @@ class Part:
         return self.process.wait(STOP_S_MAX)
 
     def metric(self, name: str, **labels: str) -> float:
-        """A metric of the process; 0 where it was never touched."""
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        text = httpx2.get(f"{self.url}/metrics", timeout=30, trust_env=False).text
-        for line in text.splitlines():
-            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if found and found[1] == name and wanted <= set((found[2] or "").split(",")):
-                return float(found[3])
-        return 0.0
+        """A metric of the process."""
+        return metric(self.url, name, **labels)
 
     def log(self) -> str:
         return f"{self.name}: " + self._log.read_text(errors="replace")[-4_000:]

@@ -31,6 +31,9 @@ def run_steps(target: str, folder: Path) -> None:
         for word, rest in stage.steps if stage.name not in done else ():
             if word == "COPY" and not rest.startswith("--from"):
                 _copy(rest.split(), source)
+            elif word == "ARG":
+                name, _, value = rest.partition("=")
+                own[name] = value.strip('"')
             elif word == "RUN" and rest != FIRST:
                 for there, here in inside.items():
                     rest = rest.replace(there, here)

@@ -20,6 +20,7 @@ from app.settings import Settings, read_settings
 from tests import dockerfile
 from tests.containers import Service, free_port, seconds
 from tests.local import short_folder, until
+from tests.test_kubernetes import COUNTED
 
 ROOT = dockerfile.ROOT
 COMPOSE = dockerfile.compose()
@@ -163,11 +164,13 @@ def test_the_server_lets_nobody_in_without_a_name_and_nobody_do_what_he_need_not
 def test_the_autoscaler_reads_how_much_waits_and_nothing_else(deployed: Deployed) -> None:
     port = int(deployed.services["redis"].ports["6379"])
     login = f"AUTH keda {(deployed.secrets / 'keda_password').read_text()}\r\n".encode()
-    for queue in ("compile", "generate"):
-        said = _asked(port, login + f"XINFO GROUPS streaq:abs:{queue}:queues:interactive\r\n".encode())
-        assert b"workers" in said and b"lag\r\n:0\r\n" in said
-    for command in (b"XLEN streaq:abs:compile:queues:interactive\r\n", b"GET abs:secret\r\n"):
-        assert b"-NOPERM" in _asked(port, login + command)
+    counted = COUNTED.encode()
+    for queue in (b"compile", b"generate"):
+        key = b"abs:queue:%b:waiting" % queue
+        script = b"*4\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n" % (len(counted), counted, len(key), key)
+        assert b":0\r\n" in _asked(port, login + script)
+    for command in (b"ZCARD abs:queue:compile:outside", b"GET abs:secret", b"DEL abs:queue:compile:waiting"):
+        assert b"-NOPERM" in _asked(port, login + command + b"\r\n")
 
 
 def _asked(port: int, lines: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -10,16 +11,21 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from streaq.constants import REDIS_GROUP
 
-from app.broker.redis.engine import PRIORITIES, Engine
+from app.broker.redis.broker import RedisBroker
 from app.metrics import exposition
 from app.settings import QUEUES, Settings
 from tests import dockerfile
+from tests.app.redis_server import running_server
 
 FOLDER = dockerfile.ROOT / "deploy" / "kubernetes"
 VERSION = "1.30"
 CUSTOM = ("keda.sh/v1alpha1", "kustomize.config.k8s.io/v1beta1")  # no part of Kubernetes' own schemas
+WAITING = "abs:queue:{}:waiting"
+COUNTED = (  # as KEDA counts whatever has the name that it is given
+    "local cmd = {zset='zcard', set='scard', list='llen', hash='hlen', none='llen'} "
+    "return redis.call(cmd[redis.call('type', KEYS[1]).ok], KEYS[1])"
+)
 FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))
 
 
@@ -66,17 +72,28 @@ def test_everything_is_applied_but_the_template_of_the_secrets() -> None:
     assert {value for one in documents("secrets.yaml") for value in one["stringData"].values()} == {"FILL-IN"}
 
 
-def test_the_workers_grow_with_the_very_streams_of_the_queue() -> None:
+def test_the_workers_grow_with_what_waits_for_them() -> None:
     for document, queue in zip(of_kind("ScaledObject"), QUEUES, strict=True):
-        engine = Engine("redis://127.0.0.1:1/0", queue, 1, 30.0, b"s" * 16, None)  # type: ignore[arg-type]
-        streams = {engine.stream_key + priority for priority in PRIORITIES}
-        triggers = [trigger["metadata"] for trigger in document["spec"]["triggers"]]
-        assert {trigger["stream"] for trigger in triggers} == streams
-        assert {trigger["consumerGroup"] for trigger in triggers} == {REDIS_GROUP}
-        assert all(int(trigger["lagCount"]) > 0 and trigger["username"] == "keda" for trigger in triggers)
-        assert all(trigger["address"] == "redis:6379" for trigger in triggers)
+        (trigger,) = document["spec"]["triggers"]
+        told = trigger["metadata"]
+        assert (trigger["type"], told["listName"], told["username"]) == ("redis", WAITING.format(queue), "keda")
+        assert int(told["listLength"]) > 0 and told["address"] == "redis:6379"
         assert CONTAINERS[document["spec"]["scaleTargetRef"]["name"]]["command"] == ["abs", "worker", queue]
         assert document["spec"]["minReplicaCount"] >= 1
+
+
+def test_what_waits_is_where_the_autoscaler_looks() -> None:
+    async def submit(url: str) -> None:
+        broker = RedisBroker.from_url(url, Settings(secret=b"s" * 16))
+        for queue, count in zip(QUEUES, (2, 3), strict=True):
+            for number in range(count):
+                await broker.submit(queue, f"{queue} {number}", b"body")
+        await broker.close()
+
+    with running_server() as server:
+        asyncio.run(submit(server.url))
+        for queue, count in zip(QUEUES, (2, 3), strict=True):
+            assert server.ask("EVAL", COUNTED, "1", WAITING.format(queue)) == f":{count}"
 
 
 @pytest.mark.parametrize("label", OURS)

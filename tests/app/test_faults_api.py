@@ -60,18 +60,18 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
 
     def plain() -> None:
         with whole.client() as http:
-            answers.append(http.post("/generate", json=BODY | {"prompt": "steps 5 0.1"}))
+            answers.append(http.post("/generate", json=BODY | {"prompt": "steps 10 0.1"}))
 
     def stream() -> None:
         with whole.client() as http:
-            with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 100 0.1", "stream": True}) as response:
+            with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 60 0.1", "stream": True}) as response:
                 told = list(events(response))
             streams.append((response.headers["x-job-id"], told))
 
     threads = [threading.Thread(target=target) for target in [stream] * 4 + [plain] * 46]
     for thread in threads:
         thread.start()
-    until(lambda: part.metric("abs_http_in_flight") >= 50, "50 clients are being served")
+    until(lambda: part.metric("abs_http_in_flight") >= 40, "nearly all clients are being served")
     began = time.monotonic()
     assert part.stop() == 0
     assert time.monotonic() - began < 30
@@ -85,7 +85,7 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
             assert told[-1].name == "handover", told[-1]
             whole_story = [event for event in told if event.name != "handover"]
             whole_story += read_on(http, job, whole_story[-1].id if whole_story else "")
-            assert steps(whole_story) == list(range(1, 101)) and whole_story[-1].name == "done"
+            assert steps(whole_story) == list(range(1, 61)) and whole_story[-1].name == "done"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -193,8 +193,7 @@ def test_requests_with_one_key_that_come_at_once_at_two_apis_are_one_job(whole: 
         assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole: Cluster, stream: bool) -> None:
+def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole: Cluster) -> None:
     small = whole.parts.get("small") or whole.add("small", API, ABS_QUEUE_JOBS_MAX="1")
     small.wait_until("/ready")
     with whole.client("small") as http:
@@ -204,11 +203,12 @@ def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole:
             long.append(begin(http, "steps 600 0.1"))
         until(lambda: running(whole) == SLOTS, "all slots are taken")
         long.append(begin(http, "steps 600 0.1"))
-        refused = http.post("/generate", json=BODY | {"prompt": "x", "stream": stream})
-        assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
-        assert refused.headers["content-type"] == "application/problem+json"
-        assert int(refused.headers["retry-after"]) > 0
-        assert refused.json()["limit"] == "queue_jobs_max" and refused.json()["cap"] == 1
+        for stream in (False, True):
+            refused = http.post("/generate", json=BODY | {"prompt": "x", "stream": stream})
+            assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert int(refused.headers["retry-after"]) > 0
+            assert (refused.json()["limit"], refused.json()["cap"]) == ("queue_jobs_max", 1)
         for job in long:
             http.delete(f"/jobs/{job}")
         until(lambda: running(whole) == 0, "nothing runs any more")
