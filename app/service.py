@@ -18,7 +18,7 @@ from app import metrics
 from app.broker.base import Broker, Event, JobState
 from app.constraints import Constraints, Known, require_text
 from app.desk import Asking, Desk, Observer, until
-from app.errors import BudgetTooSmall, JobCancelled, JobUnknown, RequestOverLimit, StorageDown
+from app.errors import BudgetTooSmall, JobCancelled, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
 from app.generation import GenerateOrder, check_order_limits, require_chars, seeded
 from app.jobs import CheckJob, CheckResult, CompileResult, DecodeJob, DescribeJob, GenerateJob, Result, spec_json
 from app.keys import request_id
@@ -226,7 +226,10 @@ class Service:
     async def state(self, job_id: str, owner: str) -> tuple[JobState, Result | None]:
         """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
         state = await self.desk.state(job_id, owner)
-        return state, await self.desk.outcome(job_id) if state.state == "done" else None
+        try:
+            return state, await self.desk.outcome(job_id) if state.state == "done" else None
+        except JobUnknown as error:  # its time ran out just now
+            raise UnknownJob(str(error)) from None
 
     async def cancel(self, job_id: str, owner: str) -> bool:
         """Call a caller's job off; False where it was over already. Raises UnknownJob."""

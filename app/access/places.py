@@ -23,11 +23,12 @@ redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """
-# KEYS: the places of a key. ARGV: the lease in ms, and who goes on; one whose lease ran out gets his place back.
+# KEYS: the places of a key. ARGV: the lease in ms, and who goes on. One who has left meanwhile, or whom another has
+# followed after his lease, gets no place by it: nobody would ever give it up.
 RENEW = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for place = 2, #ARGV do redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[place]) end
+for place = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', now + ARGV[1], ARGV[place]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return 1
 """
@@ -42,7 +43,7 @@ class Places(Protocol):
         """True where one of `cap` places was free, which `member` then has."""
 
     async def renew(self, held: Mapping[str, Sequence[str]]) -> None:
-        """The leases of all these members begin anew."""
+        """The leases of those of these members that have a place begin anew."""
 
     async def leave(self, name: str, member: str) -> None:
         """The member's place is free."""
@@ -65,8 +66,8 @@ class MemoryPlaces:
 
     async def renew(self, held: Mapping[str, Sequence[str]]) -> None:
         for name, members in held.items():
-            ends = dict.fromkeys(members, time.monotonic() + LEASE_S)
-            self._ends.setdefault(name, {}).update(ends)
+            ends = self._ends.get(name, {})
+            ends.update({member: time.monotonic() + LEASE_S for member in members if member in ends})
 
     async def leave(self, name: str, member: str) -> None:
         ends = self._ends.get(name, {})

@@ -20,7 +20,7 @@ class Terms:
     weight      what it counts against `queue_weight_max` while it waits
     after       a job that must be over first, however it ended; until then this one waits outside its queue
     detached    it runs though nobody has a share in it; submitting it gives none
-    remember_s  for how long after its end its key still leads to it
+    remember_s  for how long after its end its key still leads to it, where its worker finds the result worth that
     """
 
     owner: str = ""
@@ -97,6 +97,8 @@ class Broker(Protocol):
     Whoever submits or joins a job has a share in it until he leaves: a job that everyone left is called off, and the
     result of one that someone still has a share in is not dropped for want of space.
 
+    Finished jobs go when their time is over, and for want of space the first to end first; never the last to end.
+
     Bodies, events and results are bytes that the broker never reads.
 
     A broker whose server cannot be reached waits for it for a while, and then raises StorageDown: from any method but
@@ -153,8 +155,11 @@ class Broker(Protocol):
         Of events that are only passing the last few are kept: a reader who lags misses those before.
         """
 
-    async def finish(self, job_id: str, result: bytes) -> None:
-        """Worker: give the result. Ignored once the job is finished."""
+    async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
+        """Worker: give the result. Ignored once the job is finished.
+
+        remember  whether the job's key leads to this result, if its terms say so; without, the next of the key runs
+        """
 
     async def cancelled(self, job_id: str) -> None:
         """Worker: returns once the job is called off."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -37,7 +38,7 @@ class MemoryBroker:
         self._jobs: dict[str, Job] = {}
         self._by_key: dict[str, Job] = {}  # waiting, running or remembered
         self._queues: defaultdict[str, Queue] = defaultdict(Queue)
-        self._finished: dict[str, None] = {}  # ids, oldest first
+        self._finished: dict[str, None] = {}  # ids, the first to end first
         self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
         self._finished_bytes = 0
         self._presence: defaultdict[str, dict[str, tuple[Presence, float]]] = defaultdict(dict)
@@ -141,10 +142,10 @@ class MemoryBroker:
         if job is not None and not job.done.is_set() and job.events.add(event, passing):
             job.tell()
 
-    async def finish(self, job_id: str, result: bytes) -> None:
+    async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
         job = self._jobs.get(job_id)
         if job is not None and not job.done.is_set():
-            self._end(job, None if job.called_off.is_set() else result)
+            self._end(job, None if job.called_off.is_set() else result, remember)
 
     async def cancelled(self, job_id: str) -> None:
         await self._job(job_id).called_off.wait()
@@ -182,9 +183,9 @@ class MemoryBroker:
         except KeyError:
             raise JobUnknown("no such job, or its result is too old") from None
 
-    def _end(self, job: Job, result: bytes | None) -> None:
+    def _end(self, job: Job, result: bytes | None, remember: bool = False) -> None:
         job.result, job.running, job.body = result, False, b""
-        remember_s = 0.0 if result is None else job.terms.remember_s
+        remember_s = job.terms.remember_s if remember and result is not None else 0.0
         job.key_ends = self._now() + remember_s
         if not remember_s:
             self._forget_key(job)
@@ -200,12 +201,16 @@ class MemoryBroker:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Forget what is past its time; then, oldest first, what nobody has a share in, until the rest fits."""
+        """Forget what is past its time; then, the first to end first, what nobody has a share in, until the rest fits.
+
+        The last to end stays whatever its size: whoever was told of it is still to read it.
+        """
         now = self._now()
         while self._expiry and self._expiry[0][0] <= now:
             self._forget(heapq.heappop(self._expiry)[1])
         while self._finished_bytes > self._result_bytes_max:
-            oldest = next((job_id for job_id in self._finished if not self._jobs[job_id].shares), None)
+            before_last = itertools.islice(self._finished, len(self._finished) - 1)
+            oldest = next((job_id for job_id in before_last if not self._jobs[job_id].shares), None)
             if oldest is None:
                 return
             self._forget(oldest)

@@ -50,6 +50,11 @@ PROGRESS_S = 0.1
 STEPS_ON_THE_WAY_MAX = 16  # to an event loop that is busy
 STORAGE_POLL_S = 0.5
 SAVE_S_MAX = 10.0  # how long a result waits for a store that takes nothing
+CALLERS_OWN = frozenset({  # failures of requests that fail again whenever they are sent; all others may pass
+    "SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable", "SpecUnspellable", "LimitExceeded", "BudgetTooSmall",
+    "PromptViolates", "PromptEmpty", "PromptTooLong", "OptionsInvalid", "LengthImpossible", "RequestTooLarge",
+    "InvalidRequest", "RequestOverLimit",
+})
 T = TypeVar("T")
 log = logging.getLogger("app.worker")
 
@@ -78,7 +83,7 @@ class Attempt:
         try:
             job = _job(self._delivery.body)
         except MessageInvalid as error:
-            await self._broker.finish(job_id, dump(failure_of(error)))
+            await self._broker.finish(job_id, dump(failure_of(error)), remember=False)
             return
         context = _Context(self._bench, self._delivery, job)
         watcher = asyncio.create_task(self._watch(context))
@@ -96,7 +101,7 @@ class Attempt:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
-        await self._broker.finish(job_id, dump(result))
+        await self._broker.finish(job_id, dump(result), remember=_lasts(result))
 
     async def _watch(self, context: _Context) -> None:
         with contextlib.suppress(JobUnknown):  # then it is nobody's any more
@@ -122,6 +127,11 @@ class Attempt:
                 log.error("a %s job failed: %s", job.kind, without_message(error))
                 tried.result = failure_of(error)
         return tried.result
+
+
+def _lasts(result: Result) -> bool:
+    """Whether the same request would end so again: with an answer, or a failure that is the caller's own."""
+    return not isinstance(result, Failure) or result.error in CALLERS_OWN
 
 
 def _job(body: bytes) -> Job:

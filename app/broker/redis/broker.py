@@ -116,14 +116,14 @@ class RedisBroker:
             if not await self._records.publish(job_id, lease.fence, lease.events, event, passing):
                 lease.lost.set()
 
-    async def finish(self, job_id: str, result: bytes) -> None:
+    async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
         held = self._held(job_id)
         if held is None:
             return
         desk, lease = held
         async with lease.writing:
             if not lease.over.is_set():
-                await self._records.finish(job_id, lease.fence, result)
+                await self._records.finish(job_id, lease.fence, result, remember)
         desk.end(lease)
 
     async def cancelled(self, job_id: str) -> None:

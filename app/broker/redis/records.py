@@ -116,8 +116,8 @@ class Records:
         )
         return bool(said >= 0)
 
-    async def finish(self, job_id: str, fence: str, result: bytes) -> None:
-        await self._ask("finish", scripts.FINISH, job_id, fence, result, *self._limits, patient=True)
+    async def finish(self, job_id: str, fence: str, result: bytes, remember: bool) -> None:
+        await self._ask("finish", scripts.FINISH, job_id, fence, result, int(remember), *self._limits, patient=True)
 
     async def refuse(self, job_id: str, queue: str, priority: str, message: str) -> None:
         await self._ask(

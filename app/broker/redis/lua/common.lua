@@ -12,8 +12,11 @@
 -- abs:queue:<queue>:waiting        zset    jobs that wait, in order                   for ever
 -- abs:queue:<queue>:outside        set     jobs that wait for others                  for ever
 -- abs:queue:<queue>:running        zset    jobs that were taken                       for ever
--- abs:place                        string  counts the places given out in queues      for ever
--- abs:finished, :sizes, :bytes     zset..  what finished jobs take, by their ends     for ever, pruned by time
+-- abs:place                        string  counts the places given out, in queues and  for ever
+--                                          in the order of ends
+-- abs:finished                     zset    finished jobs, by when they are forgotten  for ever, pruned by time
+-- abs:finished:order               zset    the same, in the order of their ends       as abs:finished
+-- abs:finished:sizes, :bytes       hash..  what they take, each and all               as abs:finished
 -- abs:workers:<queue>, :reasons    zset..  who said that he lives                     until he says no more
 -- abs:seen:<token>                 string  a change that must not be made twice       a minute
 -- abs:secret                       string  a fingerprint of the secret in use         two minutes after the last worker
@@ -112,22 +115,27 @@ local function forget(id)
   redis.call('DECRBY', 'abs:finished:bytes', redis.call('HGET', 'abs:finished:sizes', id) or '0')
   redis.call('HDEL', 'abs:finished:sizes', id)
   redis.call('ZREM', 'abs:finished', id)
+  redis.call('ZREM', 'abs:finished:order', id)
 end
 
--- Forget what is past its time; then, soonest to go first, what nobody has a share in, until the rest fits.
+-- Forget what is past its time; then, the first to end first, what nobody has a share in, until the rest fits. The last
+-- to end stays whatever its size: whoever was told of it is still to read it.
 local function forget_old(bytes_max)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', 'abs:finished', '-inf', whole(now_ms()), 'LIMIT', 0, 100)) do
     forget(id)
   end
   if number(redis.call('GET', 'abs:finished:bytes')) <= bytes_max then return end
-  for _, id in ipairs(redis.call('ZRANGE', 'abs:finished', 0, 199)) do
+  local before_last = math.min(199, redis.call('ZCARD', 'abs:finished:order') - 2)
+  if before_last < 0 then return end
+  for _, id in ipairs(redis.call('ZRANGE', 'abs:finished:order', 0, whole(before_last))) do
     if number(redis.call('HGET', job_key(id), 'shares')) <= 0 then forget(id) end
     if number(redis.call('GET', 'abs:finished:bytes')) <= bytes_max then return end
   end
 end
 
--- The end of a job. `result` is nil where it was called off; `limits` are result_ttl_ms and result_bytes_max.
-local function finish(id, result, limits)
+-- The end of a job. `result` is nil where it was called off; `limits` are result_ttl_ms and result_bytes_max; `lasts`
+-- says whether the job's key may lead to this result.
+local function finish(id, result, limits, lasts)
   local job = job_key(id)
   local field = redis.call('HMGET', job, 'queue', 'priority', 'weight', 'message', 'key', 'remember', 'bytes',
     'shares', 'detached')
@@ -137,7 +145,7 @@ local function finish(id, result, limits)
   redis.call('HSET', job, 'state', result and 'done' or 'cancelled')
   if result then redis.call('HSET', job, 'result', result) end
   redis.call('HDEL', job, 'body', 'ticket', 'message')
-  if result and remember > 0 and redis.call('GET', 'abs:key:' .. key) == id then
+  if result and lasts and remember > 0 and redis.call('GET', 'abs:key:' .. key) == id then
     redis.call('PEXPIRE', 'abs:key:' .. key, whole(remember))
   else
     forget_key(id, key)
@@ -156,6 +164,7 @@ local function finish(id, result, limits)
   if number(field[8]) <= 0 and field[9] ~= '1' then set_ttl(id, ttl) end
   local size = JOB_BYTES + number(field[7]) + (result and #result or 0)
   redis.call('ZADD', 'abs:finished', whole(now_ms() + ttl), id)
+  redis.call('ZADD', 'abs:finished:order', whole(redis.call('INCR', 'abs:place')), id)
   redis.call('HSET', 'abs:finished:sizes', id, whole(size))
   redis.call('INCRBY', 'abs:finished:bytes', whole(size))
   forget_old(limits.bytes)

@@ -1,7 +1,7 @@
--- id fence result result_ttl_ms result_bytes_max
+-- id fence result remember result_ttl_ms result_bytes_max
 local id = ARGV[1]
 local field = redis.call('HMGET', job_key(id), 'state', 'fence', 'called_off')
 if field[1] ~= 'running' or field[2] ~= ARGV[2] then return end
 local result = ARGV[3]
 if field[3] then result = nil end
-finish(id, result, {ttl = number(ARGV[4]), bytes = number(ARGV[5])})
+finish(id, result, {ttl = number(ARGV[5]), bytes = number(ARGV[6])}, ARGV[4] == '1')

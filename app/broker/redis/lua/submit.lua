@@ -5,9 +5,9 @@ local id, token, queue, key, body, owner, digest, kind, priority = unpack(ARGV, 
 local weight, after, detached, remember, ticket = unpack(ARGV, 10, 14)
 local jobs_max, weight_max = number(ARGV[15]), number(ARGV[16])
 
+if redis.call('EXISTS', job_key(id)) == 1 then return {'new', id} end -- asked again by one who saw no reply
 forget_old(number(ARGV[17]))
 local known = redis.call('GET', 'abs:key:' .. key)
-if known == id then return {'new', id} end -- asked again by one who saw no reply
 local digest_known = known and redis.call('HGET', job_key(known), 'digest')
 if digest_known then
   if digest_known ~= digest then return {'reused', ''} end
