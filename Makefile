@@ -58,9 +58,10 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine.
+# One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine. Three files at
+# once: many tests wait for processes more than they work.
 test: check $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz --cases $(N)
