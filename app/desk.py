@@ -149,8 +149,13 @@ class Desk:
         try:
             async with self.observed(job_id):
                 result = await self.result(job_id)
-        finally:
-            await self._broker.leave(job_id)
+        except (JobFailed, StorageDown):
+            self.leave_soon(job_id)
+            raise
+        except BaseException:
+            await self.leave(job_id)
+            raise
+        self.leave_soon(job_id)
         if not isinstance(result, wanted):
             raise MessageInvalid(f"a {job.kind} job was answered by a {result.kind} message")
         return result
@@ -218,10 +223,15 @@ class Desk:
         await self._broker.cancel(job_id)
 
     async def leave(self, *job_ids: str | None) -> None:
-        """Give up a share in each; the last one to leave calls a job off."""
+        """Give up a share in each; the last to leave calls a job off. Where the server is away it runs to its end."""
         for job_id in job_ids:
             if job_id is not None:
-                await self._broker.leave(job_id)
+                with contextlib.suppress(StorageDown):
+                    await self._broker.leave(job_id)
+
+    def leave_soon(self, *job_ids: str | None) -> None:
+        """The same without a wait: an answer in hand is not to be kept back, or lost, for a server that is away."""
+        self._later(self.leave(*job_ids))
 
     def leave_later(self, *job_ids: str | None) -> None:
         """The same when `stream_grace_s` have passed, unless this process stops before: then others read on."""
@@ -236,8 +246,7 @@ class Desk:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
             return
-        with contextlib.suppress(StorageDown):  # then it runs to its end
-            await self.leave(*job_ids)
+        await self.leave(*job_ids)
 
     def close(self) -> None:
         """Take nothing new, and wait for nobody who may come back."""

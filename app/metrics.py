@@ -31,7 +31,8 @@ from app.errors import SettingsInvalid
 from app.settings import Settings
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-SILENT_S_MAX = 10.0  # after which a worker that gave no sign of life counts as stuck
+SILENT_S_MAX = 10.0  # after which a worker that told nobody of itself counts as not ready
+HUNG_S_MAX = 60.0  # after which one whose event loop gave no sign is to be started anew
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
@@ -150,16 +151,23 @@ class Beats:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[str, tuple[float, str]] = {}
+        self._signs: dict[str, tuple[float, str]] = {}
 
     def put(self, worker: str, reason: str) -> None:
-        """A worker lives."""
+        """A worker lives, and is about to tell the others."""
         HEARTBEAT.labels(worker).set_to_current_time()
         with self._lock:
             self._last[worker] = time.monotonic(), reason
 
+    def sign(self, worker: str, trouble: str) -> None:
+        """A worker's event loop goes on; its handler may be stuck nevertheless."""
+        with self._lock:
+            self._signs[worker] = time.monotonic(), trouble
+
     def drop(self, worker: str) -> None:
         """A worker has ended."""
         with self._lock:
+            self._signs.pop(worker, None)
             if self._last.pop(worker, None):
                 HEARTBEAT.remove(worker)
 
@@ -174,6 +182,19 @@ class Beats:
         told += [f"{name}: no sign of life for {seconds:.0f} s; {hangs}" for name, seconds in silent.items()]
         return tuple(told) if last else ("no worker runs yet",)
 
+    def hung(self) -> tuple[str, ...]:
+        """What only a new process can mend. A server that is away, or a model that is missing, is not among it."""
+        now = time.monotonic()
+        with self._lock:
+            signs = dict(self._signs)
+        told = []
+        for name, (seen, trouble) in signs.items():
+            if now - seen > HUNG_S_MAX:
+                told.append(f"{name}: its event loop gave no sign for {now - seen:.0f} s")
+            elif trouble:
+                told.append(f"{name}: {trouble}")
+        return tuple(told)
+
 
 BEATS = Beats()
 
@@ -185,10 +206,10 @@ def exposition() -> bytes:
 
 @contextlib.contextmanager
 def listening(settings: Settings) -> Iterator[None]:
-    """While the body runs, answer GET /metrics, /health and /ready at `metrics_host` and `metrics_port`, if it is set.
+    """While the body runs, answer GET /metrics, /health, /live and /ready at `metrics_port`, if it is set.
 
-    A thread of its own answers: it tells of a worker whose event loop is blocked. Raises SettingsInvalid where the
-    port cannot be had.
+    /live says whether the process must be started anew, /ready whether its workers take jobs. A thread of its own
+    answers: it tells of a worker whose event loop is blocked. Raises SettingsInvalid where the port cannot be had.
     """
     if not settings.metrics_port:
         yield
@@ -210,7 +231,7 @@ def listening(settings: Settings) -> Iterator[None]:
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """Three paths, no bodies; whoever sends slowly is cut off."""
+    """A few paths, no bodies; whoever sends slowly is cut off."""
 
     timeout = 5.0
     server_version, sys_version = "abs", ""
@@ -221,12 +242,16 @@ class _Answer(BaseHTTPRequestHandler):
                 self._send(200, CONTENT_TYPE, exposition())
             case "/health":
                 self._send(200, "application/json", b'{"status": "ok"}')
+            case "/live":
+                self._tell("live", "hung", BEATS.hung())
             case "/ready":
-                reasons = BEATS.reasons()
-                body = {"status": "not_ready", "reasons": reasons} if reasons else {"status": "ready"}
-                self._send(503 if reasons else 200, "application/json", json.dumps(body).encode())
+                self._tell("ready", "not_ready", BEATS.reasons())
             case _:
                 self._send(404, "application/json", b'{"status": "not_found"}')
+
+    def _tell(self, well: str, ill: str, reasons: tuple[str, ...]) -> None:
+        body = {"status": ill, "reasons": reasons} if reasons else {"status": well}
+        self._send(503 if reasons else 200, "application/json", json.dumps(body).encode())
 
     def _send(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)

@@ -18,7 +18,7 @@ from app import metrics
 from app.broker.base import Broker, Event, JobState
 from app.constraints import Constraints, Known, require_text
 from app.desk import Asking, Desk, Observer, until
-from app.errors import BudgetTooSmall, JobCancelled, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
+from app.errors import BudgetTooSmall, JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
 from app.generation import GenerateOrder, check_order_limits, require_chars, seeded
 from app.jobs import CheckJob, CheckResult, CompileResult, DecodeJob, DescribeJob, GenerateJob, Result, spec_json
 from app.keys import request_id
@@ -162,11 +162,20 @@ class Service:
         except StorageDown:
             reader.gone()  # there is no reaching it now; the job goes on, and the caller may ask again
             raise
+        except JobFailed:
+            self._over(begun)
+            raise
         except BaseException:
             await reader.done()
             raise
-        await reader.done()
+        self._over(begun)
         return result
+
+    def _over(self, begun: Begun) -> None:
+        """The job has been answered: nobody waits until that is known."""
+        self.desk.ended(begun.queue, begun.weight)
+        if not begun.asking.detached:
+            self.desk.leave_soon(begun.compile_job, begun.job_id)
 
     async def compiled(self, begun: Begun) -> None:
         """Wait for the compilation that a job waits for.

@@ -24,6 +24,8 @@ from app.store.base import Store
 LOADING = "loading"
 DRAINING = "about to stop"
 BEAT_S = PRESENCE_TTL_S / 3
+SIGN_S = 1.0  # between two signs that the event loop goes on
+TELL_S_MAX = 1.0  # for how long what a worker does waits for its being told
 log = logging.getLogger(__name__)
 
 
@@ -48,7 +50,8 @@ async def serve(
                 return
             await beat.now(handler)
             async with _threads(queue, handler) as threads:
-                await _Worker(Bench(handler, threads, broker, store, queue, beat.worker), beat, settings).run(stop)
+                bench = Bench(handler, threads, broker, store, queue, beat.worker, settings.storage_wait_s)
+                await _Worker(bench, beat, settings).run(stop)
     finally:
         metrics.BEATS.drop(beat.worker)
 
@@ -78,24 +81,38 @@ class _Beat:
         await self.tell()
 
     async def tell(self) -> None:
+        """Tell it now, unless the server is away: nothing that the worker does waits for that."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TELL_S_MAX):
+                await self._tell()
+
+    async def _tell(self) -> None:
         if self._handler is not None:
             self.reason = DRAINING if self._draining else self._handler.trouble()
         metrics.BEATS.put(self.worker, self.reason)
         await self._broker.announce(self._queue, Presence(self.worker, self.reason))
 
     async def forever(self) -> None:
+        """Tell it over and over; a server that is away is waited for."""
         while True:
-            await self.tell()
+            await self._tell()
             await asyncio.sleep(BEAT_S)
+
+    async def live(self) -> None:
+        """Show over and over that the event loop goes on, wherever the server is."""
+        while True:
+            metrics.BEATS.sign(self.worker, self._handler.trouble() if self._handler else "")
+            await asyncio.sleep(SIGN_S)
 
 
 @contextlib.asynccontextmanager
 async def _beating(beat: _Beat) -> AsyncIterator[None]:
     await beat.tell()
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(beat.forever())
+        tasks = [group.create_task(work) for work in (beat.forever(), beat.live())]
         yield
-        task.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 async def _opened(queue: str, open_handler: OpenHandler, settings: Settings, beat: _Beat) -> Handler | None:
@@ -167,8 +184,9 @@ class _Worker:
             await asyncio.wait({stopped, taking}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             taking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await broker.give_back((await taking).job_id)  # it came at the last moment
+            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                async with asyncio.timeout(self.bench.give_back_s):
+                    await broker.give_back((await taking).job_id)  # it came at the last moment
             raise
         taking.cancel()  # of one that is done this does nothing
         with contextlib.suppress(asyncio.CancelledError):

@@ -40,6 +40,7 @@ def make_secrets(folder: Path, server: str, key_name: str) -> str:
     _write(folder / "signing", secrets.token_hex(32) + "\n")
     text, key = new_key(key_name, SCOPES)
     (folder / "keyring").mkdir()
+    (folder / "keyring").chmod(0o755)  # whatever the umask: it is mounted, and its key is read by another user
     add_key(folder / "keyring" / "keys", key)
     (folder / "keyring" / "keys").chmod(0o644)
     return text

@@ -1,30 +1,40 @@
 """Requests while workers are killed and the server dies: python -m tests.chaos [--requests 500] [--workers 2]
 
-Runs `abs up` with the built-in model, and keeps some requests going at a time. All the while a worker, picked at random
-of those that have done anything yet, is killed with -9 every second, in the middle of whatever else it does, and once,
-half-way, the server. (One that is still loading is left alone: on a small machine none would ever get further.) Counts
-what came of it: every request is answered once, and every answer satisfies its constraint by the definitions, checked
-here without the service's code.
+Runs `abs up` with the built-in model, and keeps some requests going at a time. All the while a worker, picked at
+random, is killed with -9 every second, in the middle of whatever it does, be it loading; and once, half-way, the
+server. The one exception, or a small machine would never get further: a worker that has come to the end of no job yet
+is left alone while no other of its queue has. Then it looks at what came of it:
 
-A job is given up after so many tries as `job_tries_max` says, since it may be what kills; here it never is, and the
-limit is out of the way.
+- every request is answered, and every answer satisfies its constraint by the definitions, checked here without the
+  service's code;
+- each is sent once more at the end, under its key, and answered by the same job with the same texts;
+- the server holds one finished job for each key, and no other that generates: nothing was done twice.
+
+A job is given up after so many tries as `job_tries_max` says, since it may be what kills. Here it never is, a job may
+well be in the hands of more workers that die than the usual limit allows, and the limit is out of the way.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
+from coredis import Redis
 
+from app.settings import QUEUES
 from compiler.spec_json import spec_from_json
 from tests.cluster import metric
 from tests.containers import free_port
@@ -37,38 +47,53 @@ REQUEST_S_MAX = 300.0
 RETRY_S = 0.5
 AT_ONCE = 6
 
+Note = Callable[[httpx2.Client, str, dict[str, Any], dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a request was answered with."""
+
+    job: str
+    texts: tuple[str, ...]
+
 
 @dataclass
 class Story:
-    """What happened."""
+    """What happened to so many requests. `server_too`: whether the server was to be killed as well."""
 
-    answered: Counter[str] = field(default_factory=Counter)  # by Idempotency-Key
-    jobs: dict[str, set[str]] = field(default_factory=dict)  # the ids of the jobs that answered, by key
+    requests: int
+    server_too: bool
+    answers: dict[str, Answered] = field(default_factory=dict)  # by Idempotency-Key
+    replayed: dict[str, Answered] = field(default_factory=dict)  # what the same request was answered with at the end
+    states: Counter[str] = field(default_factory=Counter)  # of all jobs on the server that generate
     attempts: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     again: Counter[str] = field(default_factory=Counter)  # why requests were sent again
-    killed: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)  # with " (loading)" those that had done nothing yet
     took_s: float = 0.0
 
-    def report(self, requests: int) -> str:
+    def changed(self) -> list[str]:
+        """The keys whose second answer is not the first, or is none."""
+        return [key for key, answer in self.answers.items() if self.replayed.get(key) != answer]
+
+    def report(self) -> str:
         """What happened, for people."""
-        twice = sum(count > 1 for count in self.answered.values())
-        many = sum(len(jobs) > 1 for jobs in self.jobs.values())
         return "\n".join([
-            f"{requests} requests in {self.took_s:.0f} s: {len(self.answered)} answered, "
-            f"{requests - len(self.answered)} lost, {twice} answered twice, {many} done by more than one job, "
+            f"{self.requests} requests in {self.took_s:.0f} s: {len(self.answers)} answered, "
+            f"{self.requests - len(self.answers)} lost, {len(self.changed())} answered otherwise when asked again, "
             f"{len(self.wrong)} that do not satisfy, {len(self.failed)} failed",
-            f"killed: {dict(self.killed)}; jobs by tries: {dict(sorted(self.attempts.items()))}; "
-            f"requests sent again: {dict(self.again)}",
-            *self.wrong[:5], *self.failed[:5],
+            f"jobs on the server that generate: {dict(self.states)}; by tries: {dict(sorted(self.attempts.items()))}",
+            f"killed: {dict(self.killed)}; requests sent again: {dict(self.again)}",
+            *self.wrong[:5], *self.failed[:5], *self.changed()[:5],
         ])
 
-    def good(self, requests: int) -> bool:
-        """Whether each request was answered once, by one job, and well."""
-        once = all(count == 1 for count in self.answered.values())
-        one_job = all(len(jobs) == 1 for jobs in self.jobs.values())
-        return len(self.answered) == requests and once and one_job and not self.wrong and not self.failed
+    def good(self) -> bool:
+        """Whether there were kills, and each request was answered well, by one job, done once and the only one."""
+        killed = self.killed["server"] == int(self.server_too) and self.killed.total() > self.killed["server"]
+        answered = len(self.answers) == self.requests and not self.wrong and not self.failed
+        return killed and answered and not self.changed() and self.states == {"done": self.requests}
 
 
 def body_of(number: int, rng: random.Random) -> dict[str, Any]:
@@ -96,60 +121,66 @@ class Chaos:
     def __init__(
         self, running: Up, ports: dict[str, int], requests: int, kills_max: int, server_too: bool, seed: int
     ) -> None:
-        self._running, self._ports, self._requests = running, ports, requests
-        self._kills_max, self._server_too = kills_max, server_too
+        self._running, self._ports, self._kills_max = running, ports, kills_max
         self._rng = random.Random(seed)
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self.story = Story()
+        self.story = Story(requests, server_too)
 
     def run(self) -> Story:
-        """All requests, from the first to the last answer."""
-        bodies = [body_of(number, self._rng) for number in range(self._requests)]
+        """All requests, from the first to the last answer; then all of them once more, and a look at the server."""
+        requests = {f"chaos-{number}": body_of(number, self._rng) for number in range(self.story.requests)}
         killer = threading.Thread(target=self._kill)
         began = time.monotonic()
         killer.start()
+        try:
+            self._ask_all(requests, self._note)
+        finally:
+            self._over.set()
+            killer.join()
+        self.story.took_s = time.monotonic() - began
+        self._ask_all({key: requests[key] for key in self.story.answers}, self._note_replay)
+        self.story.states = asyncio.run(states_of_generations(self._running.data / "server.sock"))
+        return self.story
+
+    def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                list(pool.map(self._ask, range(self._requests), bodies))
+                list(pool.map(lambda key: self._ask(key, requests[key], note), requests))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._running.end()  # or what was begun would be waited for
                 raise
-            finally:
-                self._over.set()
-                killer.join()
-        self.story.took_s = time.monotonic() - began
-        return self.story
 
     def _kill(self) -> None:
         """A worker each second; the server once, when half of all is answered."""
         while not self._over.wait(1.0):
             story = self.story
-            if self._server_too and len(story.answered) >= self._requests / 2 and not story.killed["server"]:
+            if story.server_too and len(story.answers) >= story.requests / 2 and not story.killed["server"]:
                 self._running.kill("server")
                 story.killed["server"] += 1
                 continue
-            workers = [name for name in self._ports if self._worked(name)]
+            worked = {name for name in self._ports if self._worked(name)}
+            queues = {queue_of(name) for name in worked}
+            pids = self._running.pids
+            workers = [name for name in self._ports if queue_of(name) in queues and psutil.pid_exists(pids[name])]
             if workers and story.killed.total() < self._kills_max:
                 name = self._rng.choice(workers)
                 self._running.kill(name)
-                story.killed[name] += 1
+                story.killed[name if name in worked else f"{name} (loading)"] += 1
 
     def _worked(self, name: str) -> bool:
         """Whether a worker, as it now lives, has come to the end of any job."""
-        done = "abs_compile_total" if name.startswith("compile") else "abs_generate_total"
         try:
-            return metric(f"http://127.0.0.1:{self._ports[name]}", done) > 0
+            return metric(f"http://127.0.0.1:{self._ports[name]}", f"abs_{queue_of(name)}_total") > 0
         except httpx2.TransportError:
             return False
 
-    def _ask(self, number: int, body: dict[str, Any]) -> None:
+    def _ask(self, key: str, body: dict[str, Any], note: Note) -> None:
         """One request, sent again under the same key for as long as the service asks for that."""
-        key = f"chaos-{number}"
         ends = time.monotonic() + REQUEST_S_MAX
         with httpx2.Client(base_url=self._running.url, timeout=REQUEST_S_MAX, trust_env=False) as http:
-            while time.monotonic() < ends and not self._over.is_set():
+            while time.monotonic() < ends:
                 try:
                     response = http.post("/generate", json=body | {"timeout_s": 250}, headers={"idempotency-key": key})
                 except httpx2.TransportError as error:
@@ -158,43 +189,68 @@ class Chaos:
                 if response.status_code in (429, 503):
                     self._note_again(response.json()["code"])
                     continue
-                return self._note(http, key, body, response)
-        with self._lock:
-            self.story.failed.append(f"{key}: no answer in {REQUEST_S_MAX:g} s")
+                if response.is_success:
+                    return note(http, key, body, response.json())
+                return self._fail(f"{key}: {response.status_code} {response.text[:300]}")
+        self._fail(f"{key}: no answer in {REQUEST_S_MAX:g} s")
 
     def _note_again(self, reason: str) -> None:
         with self._lock:
             self.story.again[reason] += 1
         time.sleep(RETRY_S)
 
-    def _note(self, http: httpx2.Client, key: str, body: dict[str, Any], response: httpx2.Response) -> None:
-        story = self.story
-        if not response.is_success:
-            with self._lock:
-                story.failed.append(f"{key}: {response.status_code} {response.text[:300]}")
-            return
-        answer = response.json()
-        again = http.get(f"/jobs/{answer['id']}")
+    def _fail(self, words: str) -> None:
         with self._lock:
-            story.answered[key] += 1
-            story.jobs.setdefault(key, set()).add(answer["id"])
-            if again.is_success:
-                story.attempts[again.json()["attempt"]] += 1
+            self.story.failed.append(words)
+
+    def _note(self, http: httpx2.Client, key: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        story = self.story
+        shown = http.get(f"/jobs/{answer['id']}")
+        with self._lock:
+            story.answers[key] = answered(answer)
+            if shown.is_success:
+                story.attempts[shown.json()["attempt"]] += 1
             for choice in answer["choices"]:
                 if not choice["satisfied"] or not check(body, choice["text"]):
                     story.wrong.append(f"{key}: {json.dumps(body['constraint'])} {choice['text']!r}")
 
+    def _note_replay(self, http: httpx2.Client, key: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        with self._lock:
+            self.story.replayed[key] = answered(answer)
 
-def chaos(requests: int, kills_max: int, workers: int, server_too: bool = True, seed: int = 1) -> Story:
-    """The story of so many requests, with at most so many kills."""
+
+def answered(answer: dict[str, Any]) -> Answered:
+    """What of an answer may not change."""
+    return Answered(answer["id"], tuple(choice["text"] for choice in answer["choices"]))
+
+
+def queue_of(worker: str) -> str:
+    """The queue that a worker serves, by its name: generate-2."""
+    return worker.partition("-")[0]
+
+
+async def states_of_generations(server: Path) -> Counter[str]:
+    """How many jobs that generate a server holds, by their states."""
+    states: Counter[str] = Counter()
+    async with Redis.from_url(f"unix://{server}", decode_responses=True) as client:
+        async for key in client.scan_iter(match="abs:job:*", count=1_000):
+            if str(key).count(":") == 2:  # others hold what belongs to a job
+                kind, state = await client.hmget(key, ["kind", "state"])
+                states[str(state)] += kind == "generate"
+    return +states
+
+
+def chaos(requests: int, kills_max: int, workers: Mapping[str, int], server_too: bool = True, seed: int = 1) -> Story:
+    """The story of so many requests, with at most so many kills, and so many workers of each queue."""
     port = free_port()
-    names = ["compile-1", *(f"generate-{number}" for number in range(1, workers + 1))]
+    names = [f"{queue}-{number}" for queue in QUEUES for number in range(1, workers[queue] + 1)]
     settings = {
         "ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_TRIES_MAX": "1000", "ABS_METRICS_PORT": str(port),
         "OMP_NUM_THREADS": "1",
     }
-    with short_folder() as folder:  # noqa: SIM117
-        with up(folder / "data", "--workers-generate", str(workers), environment=settings) as running:
+    with short_folder() as folder:
+        options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
+        with up(folder / "data", *options, environment=settings) as running:
             ports = {name: port + place for place, name in enumerate(names, 1)}
             return Chaos(running, ports, requests, kills_max, server_too, seed).run()
 
@@ -204,12 +260,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
-    parser.add_argument("--workers", type=int, default=2, help="inference workers")
+    parser.add_argument("--workers", type=int, default=2, help="of each queue")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    story = chaos(given.requests, given.kills, given.workers, seed=given.seed)
-    print(story.report(given.requests))
-    return 0 if story.good(given.requests) else 1
+    story = chaos(given.requests, given.kills, dict.fromkeys(QUEUES, given.workers), seed=given.seed)
+    print(story.report())
+    return 0 if story.good() else 1
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -62,7 +64,7 @@ def command(name: str) -> list[str]:
     return list(json.loads(steps(name, "CMD")[-1]))
 
 
-def compose() -> dict[str, Any]:
-    """docker-compose.yml, with the defaults of its variables."""
+def compose(given: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """docker-compose.yml, with what is given for its variables, else their defaults."""
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text)))
+    return dict(yaml.safe_load(re.sub(r"\$\{([A-Z_]+):-([^}]*)\}", lambda found: given.get(found[1], found[2]), text)))

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from app.demo import REQUESTS
-from app.settings import Settings, read_settings
+from app.settings import BUILT_IN_MODEL, Settings, read_settings
 from tests import dockerfile
 from tests.containers import Service, free_port, seconds
 from tests.local import short_folder, until
@@ -57,6 +57,16 @@ def test_a_container_that_is_stopped_has_time_to_finish_its_work(name: str) -> N
 def test_every_variable_is_a_setting(name: str) -> None:
     files = {"ABS_SECRET_FILE", "ABS_BROKER_FILE", "ABS_STORE_FILE"}
     assert set(SERVICES[name]["environment"]) <= files | {f"ABS_{field.upper()}" for field in Settings.__slots__}
+
+
+@pytest.mark.parametrize("named", [None, "mine"])
+@pytest.mark.parametrize("name", OURS)
+def test_the_model_has_its_own_name_and_not_that_of_a_mount(name: str, named: str | None) -> None:
+    given = {"ABS_MODEL_NAME": named} if named else {}
+    service = dockerfile.compose(given)["services"][name]
+    folder = service["environment"]["ABS_MODEL"]
+    assert Path(folder).name == (named or Path(BUILT_IN_MODEL).name)
+    assert f"./{Path(BUILT_IN_MODEL).relative_to(ROOT)}:{folder}:ro" in service["volumes"]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -143,13 +153,22 @@ def test_the_secrets_are_hidden_and_made_only_once(deployed: Deployed) -> None:
     assert again.returncode == 1 and "take it away" in again.stderr
 
 
+def test_the_secrets_can_be_read_inside_however_private_their_maker_s_files_are(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    maker = [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder)]
+    subprocess.run(maker, capture_output=True, check=True, timeout=60, umask=0o077)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
+
+
 def test_the_services_answer_the_requests_of_the_readme(deployed: Deployed) -> None:
     with httpx2.Client(base_url=deployed.url, timeout=60, trust_env=False) as http:
         assert http.post("/generate", json=REQUESTS[0][1]).status_code == 401
         for _, body in REQUESTS:
             answer = http.post("/generate", json=body, headers={"Authorization": f"Bearer {deployed.key}"})
             assert answer.status_code == 200, answer.text
-            assert answer.json()["choices"][0]["text"]
+            assert answer.json()["choices"][0]["text"] and answer.json()["model"] == "captions"
 
 
 def test_the_server_lets_nobody_in_without_a_name_and_nobody_do_what_he_need_not(deployed: Deployed) -> None:

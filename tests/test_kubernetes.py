@@ -162,6 +162,12 @@ def test_probes_and_services_name_ports_that_are_there() -> None:
     assert {name(one) for one in of_kind("Service")} == {"api", "redis"}
 
 
+def test_nothing_is_started_anew_because_the_server_is_away() -> None:
+    for label, path in (("api", "/health"), ("compile-worker", "/live"), ("inference-worker", "/live")):
+        assert CONTAINERS[label]["livenessProbe"]["httpGet"]["path"] == path
+        assert CONTAINERS[label]["startupProbe"]["httpGet"]["path"] == path
+
+
 def test_every_part_has_a_budget_of_disruptions_and_something_that_scales_it() -> None:
     assert {name(one) for one in of_kind("PodDisruptionBudget")} == set(OURS)
     scaled = {one["spec"]["scaleTargetRef"]["name"] for one in of_kind("HorizontalPodAutoscaler", "ScaledObject")}

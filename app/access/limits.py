@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from limits import RateLimitItemPerMinute
+from limits import RateLimitItemPerMinute, RateLimitItemPerSecond
 from limits.aio.storage import MemoryStorage, Storage
 from limits.aio.strategies import MovingWindowRateLimiter, SlidingWindowCounterRateLimiter
 
@@ -118,6 +118,20 @@ class Limiter:
         taken, left = await self._ask(hit)
         if not taken:
             raise RateLimited("beam_tokens_per_minute", cap, math.ceil(MINUTE_S * max(1, beam_tokens - left) / cap))
+
+    async def refund(self, key: Key, beam_tokens: int) -> None:
+        """Take a charge back: nothing came of it."""
+        cap = self._cap(key, "beam_tokens_per_minute")
+        if cap:
+            item = RateLimitItemPerMinute(cap)
+            await self._ask(lambda counters: counters.tokens.hit(item, "beam_tokens", key.name, cost=-beam_tokens))
+
+    async def is_first(self, key: Key, job_id: str) -> bool:
+        """Whether nobody asked this of the job yet, as long as an Idempotency-Key may lead to it."""
+        if not self._cap(key, "beam_tokens_per_minute"):
+            return True
+        once = RateLimitItemPerSecond(1, math.ceil(self._settings.idempotency_ttl_s))
+        return await self._ask(lambda counters: counters.requests.hit(once, "charged", job_id))
 
     @contextlib.asynccontextmanager
     async def place(self, key: Key, door: Door) -> AsyncIterator[None]:

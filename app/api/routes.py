@@ -24,7 +24,7 @@ from app.api.schemas import (
     compile_response,
 )
 from app.api.stream import JobEvents
-from app.api.walls import charge
+from app.api.walls import charged
 from app.errors import UnknownAutomaton
 from app.keys import HASH
 from app.service import Begun, Service
@@ -76,8 +76,7 @@ async def generate(
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
     order = body.order()
-    await charge(request, order.weight)
-    begun = await until_gone(request, service.begin_generate(order, asking))
+    begun = await charged(request, order.weight, lambda: service.begin_generate(order, asking))
     if asking.alone or not body.stream:
         return await _answered(request, service, begun)
     reader = service.reader(begun)
@@ -95,8 +94,7 @@ async def decode(
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
     order = body.order()
-    await charge(request, order.weight)
-    begun = await until_gone(request, service.begin_decode(order, asking))
+    begun = await charged(request, order.weight, lambda: service.begin_decode(order, asking))
     return await _answered(request, service, begun)
 
 

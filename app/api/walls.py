@@ -6,8 +6,8 @@ All of it is decided before the first byte of a body is read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
@@ -16,8 +16,10 @@ from app.access.keys import Key, KeyRing
 from app.api.asgi import App, Message, Receive, Send, headers_named, id_of_request, send_problem
 from app.api.errors import problem
 from app.api.origins import Origins
+from app.api.reaching import until_gone
 from app.errors import (
     Busy,
+    ClientGone,
     HeadersTooLarge,
     MalformedRequest,
     MethodNotAllowed,
@@ -25,6 +27,7 @@ from app.errors import (
     RequestError,
     Unauthorized,
 )
+from app.service import Begun
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,14 +44,28 @@ _SAFE = {
 }
 
 
-async def charge(request: Request, beam_tokens: int) -> None:
-    """Count beams times tokens for the key of the request; nothing where there are no keys.
+async def charged(
+    request: Request, beam_tokens: int, begin: Callable[[], Coroutine[Any, Any, Begun]]
+) -> Begun:
+    """Begin a job, counting beams times tokens for the key of the request; nothing where there are no keys.
 
-    Raises RateLimited, RequestOverLimit.
+    What is refused costs nothing, nor does a job that its Idempotency-Key has led to before.
+    Raises RateLimited, RequestOverLimit, and what `begin` does.
     """
     limiter, key = request.scope["state"].get("limiter"), request.scope["state"].get("key")
-    if limiter is not None and key is not None:
-        await limiter.charge(key, beam_tokens)
+    if limiter is None or key is None:
+        return await until_gone(request, begin())
+    await limiter.charge(key, beam_tokens)
+    try:
+        begun = await until_gone(request, begin())
+    except ClientGone:  # the job may be there
+        raise
+    except Exception:
+        await limiter.refund(key, beam_tokens)
+        raise
+    if begun.asking.key is not None and not await limiter.is_first(key, begun.job_id):
+        await limiter.refund(key, beam_tokens)
+    return begun
 
 
 class Walls:

@@ -61,7 +61,11 @@ log = logging.getLogger("app.worker")
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a worker works with. `worker` is its name."""
+    """What a worker works with.
+
+    worker       its name
+    give_back_s  how long it may take to hand a job back
+    """
 
     handler: Handler
     threads: ThreadPoolExecutor
@@ -69,6 +73,7 @@ class Bench:
     store: Store
     queue: str
     worker: str
+    give_back_s: float
 
 
 class Attempt:
@@ -109,11 +114,16 @@ class Attempt:
         context.call_off()
 
     async def _give_back(self, context: _Context) -> None:
-        """Leave the job to another worker; whoever has read along learns that it begins anew."""
+        """Leave the job to another worker; whoever has read along learns that it begins anew.
+
+        Where the server is away for too long, the job is taken over when the lease on it ends.
+        """
         context.call_off()
-        if context.told:
-            await self._broker.publish(self._delivery.job_id, dump(Restart(self._delivery.attempt)))
-        await self._broker.give_back(self._delivery.job_id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._bench.give_back_s):
+                if context.told:
+                    await self._broker.publish(self._delivery.job_id, dump(Restart(self._delivery.attempt)))
+                await self._broker.give_back(self._delivery.job_id)
 
     def _handle(self, job: Job, context: _Context) -> Result:
         """In the handler's thread: what comes of the job."""
@@ -285,7 +295,8 @@ class _Context:
         finally:
             waiting.cancel()
             over.cancel()
-            await self._broker.leave(compile_job)
+            with contextlib.suppress(StorageDown):  # nothing is lost but a share
+                await self._broker.leave(compile_job)
         if result is None:
             return failure_of(DeadlineExceeded(self.timeout_s) if self.late() else JobCancelled("called off"))
         return result

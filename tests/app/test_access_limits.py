@@ -7,10 +7,11 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from coredis import Redis
 from limits.aio.storage import MemoryStorage
 
 from app.access import limits as limits_module
@@ -18,7 +19,7 @@ from app.access import places as places_module
 from app.access.doors import door_to
 from app.access.keys import Key
 from app.access.limits import Counters, Limiter, counters
-from app.access.places import MemoryPlaces
+from app.access.places import MemoryPlaces, Places, ServerPlaces
 from app.errors import RateLimited, RequestOverLimit
 from app.settings import Settings
 from app.wiring import open_limiter
@@ -154,6 +155,27 @@ def test_a_place_of_a_process_that_died_is_free_after_its_lease_and_one_in_use_i
         await other.close()
 
     asyncio.run(scenario())
+
+
+def test_who_has_left_gets_no_place_by_a_renewal_that_was_on_its_way(redis_server: RedisServer) -> None:
+    async def scenario(places: Places) -> None:
+        assert await places.take("anna", "stays", 2)
+        assert await places.take("anna", "leaves", 2)
+        await places.leave("anna", "leaves")
+        await places.renew({"anna": ("stays", "leaves"), "ben": ("never came",)})
+        assert await places.take("anna", "another", 2)
+        assert not await places.take("anna", "one more", 2)
+        assert await places.take("ben", "another", 1)
+
+    async def on_a_server() -> None:
+        async with Redis.from_url(redis_server.url) as client:
+            async def script(text: str, keys: Sequence[str], arguments: Sequence[str]) -> object:
+                return await client.eval(text, keys, arguments)
+
+            await scenario(ServerPlaces(script))
+
+    asyncio.run(scenario(MemoryPlaces()))
+    asyncio.run(on_a_server())
 
 
 def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from app.broker.base import PRESENCE_TTL_S, Broker, Presence
+from app.broker.base import PRESENCE_TTL_S, Broker, Presence, Terms
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from tests.app.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, SLOTS, Tell, Time, all_events, take
@@ -226,6 +226,40 @@ def test_the_oldest_results_that_nobody_shares_go_when_space_runs_out(tell: Tell
             await broker.result(old)
         assert len(await broker.result(shared)) == RESULT_BYTES_MAX // 2
         assert len(await broker.result(new)) == RESULT_BYTES_MAX // 3
+
+    tell(story)
+
+
+def test_the_first_to_end_goes_first_however_long_it_was_to_be_remembered(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        third, ended = bytes(RESULT_BYTES_MAX // 3), []
+        for number in range(4):
+            terms = Terms(detached=True, remember_s=0.0 if number in (1, 3) else 600.0)
+            ended.append(await broker.submit("q", str(number), b"", terms))
+            await take(broker)
+            await broker.finish(ended[-1], third)
+            assert await broker.result(ended[-1]) == third
+        for gone in ended[:2]:
+            with pytest.raises(JobUnknown):
+                await broker.result(gone)
+        for kept in ended[2:]:
+            assert await broker.result(kept) == third
+
+    tell(story)
+
+
+def test_the_last_to_end_is_kept_whatever_its_size(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        huge = bytes(RESULT_BYTES_MAX + 1)
+        for key in "ab":
+            job_id = await finished(broker, key, huge, left=True)
+            assert await broker.result(job_id) == huge
+            await broker.submit("other", key, b"")
+            assert await broker.result(job_id) == huge
+        small = await finished(broker, "c", b"small", left=True)
+        assert await broker.result(small) == b"small"
+        with pytest.raises(JobUnknown):
+            await broker.result(job_id)
 
     tell(story)
 

@@ -182,6 +182,23 @@ def test_a_finished_job_is_remembered_by_its_key_for_as_long_as_was_asked(tell: 
     tell(story)
 
 
+def test_a_result_that_is_not_worth_it_is_not_found_by_its_key_but_by_its_id(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        remembered = Terms(remember_s=60)
+        first = await broker.submit("q", "k", b"", remembered)
+        assert await broker.submit("q", "k", b"", remembered) == first
+        await take(broker)
+        await broker.finish(first, b"our fault", remember=False)
+        second = await broker.submit("q", "k", b"", remembered)
+        assert second != first
+        await take(broker)
+        await broker.finish(second, b"answer")
+        assert await broker.submit("q", "k", b"", remembered) == second
+        assert (await broker.result(first), await broker.result(second)) == (b"our fault", b"answer")
+
+    tell(story)
+
+
 def test_a_job_that_was_called_off_is_not_remembered(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"", Terms(remember_s=60))

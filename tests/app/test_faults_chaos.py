@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from tests.chaos import chaos
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 
-REQUESTS = 30
-KILLS_MAX = 4
+import pytest
+
+from tests.chaos import Answered, Story, chaos
+
+REQUESTS = 20
+KILLS_MAX = 3
+WORKERS = {"compile": 1, "generate": 2}
 
 
 def test_workers_and_the_server_are_killed_under_requests() -> None:
-    story = chaos(REQUESTS, KILLS_MAX, workers=2)
-    assert story.good(REQUESTS), story.report(REQUESTS)
-    assert story.killed.total() >= 2 and story.killed["server"] == 1, story.report(REQUESTS)
+    story = chaos(REQUESTS, KILLS_MAX, WORKERS)
+    assert story.good(), story.report()
+
+
+def good_story() -> Story:
+    """A story of two requests that is good."""
+    answers = {f"chaos-{number}": Answered(f"job {number}", ("a dog",)) for number in range(2)}
+    return Story(
+        2, True, answers, dict(answers), Counter(done=2), killed=Counter({"server": 1, "generate-1": 1}), took_s=1.0
+    )
+
+
+def test_a_good_story_is_good() -> None:
+    assert good_story().good() and not good_story().changed()
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"killed": Counter(server=1)}, {"killed": Counter({"generate-1": 5})}, {"failed": ["chaos-1: 500"]},
+        {"wrong": ["chaos-0: cat"]}, {"states": Counter(done=3)}, {"states": Counter(done=2, cancelled=1)},
+        {"answers": {"chaos-0": Answered("job 0", ("a dog",))}}, {"replayed": {}},
+        {"replayed": {f"chaos-{number}": Answered("job 2", ("a dog",)) for number in range(2)}},
+        {"replayed": {f"chaos-{number}": Answered(f"job {number}", ("a cat",)) for number in range(2)}},
+    ],
+)
+def test_a_story_without_kills_or_with_a_request_lost_spoilt_or_done_twice_is_not(spoilt: dict[str, Any]) -> None:
+    assert not replace(good_story(), **spoilt).good()

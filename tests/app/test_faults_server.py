@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_what_the_store_holds_is_never_trusted(whole: Cluster) -> None:
         return whole.parts["other"].metric("abs_cache_requests_total", result="corrupt")
 
     before, answers, keys = automaton_keys(whole.server), [], []
-    constraints = [{"regex": "spoilt [a-c]+"}, {"regex": "swapped [a-d]{3}"}]
+    constraints = [{"regex": "spoilt [a-c]+"}, {"regex": "swapped [a-d]{3}"}, {"regex": "with [e-h]{4}"}]
     with whole.client() as http:
         for constraint in constraints:
             answers.append(http.post("/compile", json={"constraint": constraint}).json())
@@ -113,12 +114,10 @@ def test_what_the_store_holds_is_never_trusted(whole: Cluster) -> None:
             keys.append(key)
             before.add(key)
     assert whole.server.ask("SETRANGE", keys[0], "60", "\1\2\3\4").startswith(":")
-    _require_same(whole, constraints, answers)
-    assert corrupt() == 1
-    for old, new in ((keys[0], "abs:dfa:t"), (keys[1], keys[0]), ("abs:dfa:t", keys[1])):
+    for old, new in ((keys[1], "abs:dfa:t"), (keys[2], keys[1]), ("abs:dfa:t", keys[2])):
         assert whole.server.ask("RENAME", old, new) == "+OK"
     _require_same(whole, constraints, answers)
-    assert corrupt() == 2
+    assert corrupt() == 3
 
 
 def _require_same(cluster: Cluster, constraints: list[dict[str, str]], answers: list[dict[str, object]]) -> None:
@@ -143,12 +142,18 @@ def _require_same(cluster: Cluster, constraints: list[dict[str, str]], answers: 
 def test_a_server_that_would_lose_jobs_is_refused_at_the_start(options: tuple[str, str], word: str) -> None:
     with running_server(*options) as server:
         urls = {"ABS_BROKER": server.url, "ABS_STORE": server.url}
-        for command in (["serve", "--port", "0"], ["worker", "compile"]):
-            said = subprocess.run(
-                [sys.executable, "-m", "app.main", *command],
-                env={**os.environ, **COMMON, **urls}, capture_output=True, text=True, timeout=COMMAND_S_MAX,
-            )
-            assert said.returncode == 4 and word in said.stderr, said.stderr
+        commands = (["serve", "--port", "0"], ["worker", "compile"])
+        with ThreadPoolExecutor(len(commands)) as pool:
+            for said in pool.map(lambda command: run_command(command, urls), commands):
+                assert said.returncode == 4 and word in said.stderr, said.stderr
+
+
+def run_command(words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The command `abs`, until it ends."""
+    return subprocess.run(
+        [sys.executable, "-m", "app.main", *words],
+        env={**os.environ, **COMMON, **environment}, capture_output=True, text=True, timeout=COMMAND_S_MAX,
+    )
 
 
 def submitted(url: str, keys: list[str]) -> list[str]:

@@ -285,9 +285,14 @@ def test_a_worker_process_answers_probes_and_scrapes_on_a_port_of_its_own(
         assert ask(free_port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
         beats.put("w-1", "")
         assert ask(free_port, "/ready") == (200, '{"status": "ready"}')
+        assert ask(free_port, "/live") == (200, '{"status": "live"}')
+        beats.sign("w-1", "stuck: no step")
+        assert ask(free_port, "/live") == (503, '{"status": "hung", "reasons": ["w-1: stuck: no step"]}')
+        beats.sign("w-1", "")
         monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.0)
         time.sleep(0.01)
         assert "no sign of life" in ask(free_port, "/ready")[1]
+        assert ask(free_port, "/live")[0] == 200, "that others are not told is no reason to start anew"
         assert ask(free_port, "/health")[0] == 200
         assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(free_port, "/metrics")[1]
         assert ask(free_port, "/else")[0] == 404

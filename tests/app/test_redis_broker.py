@@ -12,7 +12,7 @@ import pytest
 from coredis import PureToken, Redis
 from streaq import constants
 
-from app.broker.base import Presence, Terms
+from app.broker.base import PLAIN, Backlog, Presence, Terms
 from app.broker.redis import broker as redis_broker
 from app.broker.redis.broker import RedisBroker
 from app.errors import JobUnknown, SettingsInvalid
@@ -116,7 +116,7 @@ def test_jobs_that_are_over_leave_nothing_behind(redis_server: RedisServer) -> N
         await asyncio.sleep(1.5)
         last = await api.submit("q", "last", b"")  # what is past its time goes when another comes
         await api.cancel(last)
-        mine = {f"abs:job:{last}".encode(), b"abs:finished", b"abs:finished:sizes"}
+        mine = {f"abs:job:{last}".encode(), b"abs:finished", b"abs:finished:order", b"abs:finished:sizes"}
         assert await lives_for_ever(client) <= FOR_EVER | mine
         assert await client.hgetall("abs:queue:q") in ({}, {b"weight": b"0", b"outside_weight": b"0"})
         assert await client.xlen("streaq:abs:q:queues:interactive") == 0
@@ -140,6 +140,39 @@ def test_a_ticket_that_we_did_not_sign_is_not_run(redis_server: RedisServer) -> 
             assert isinstance(failure, Failure)
             assert failure.error == "MessageInvalid"
         answering.cancel()
+
+    run(redis_server.url, story)
+
+
+def test_who_saw_no_reply_and_submits_again_does_not_run_a_job_twice_that_is_over(redis_server: RedisServer) -> None:
+    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+        job_id = await api.submit("q", "k", b"body")
+        ticket = await client.get(f"streaq:abs:q:task:data:{job_id}")
+        assert ticket is not None
+        await take(worker)
+        await worker.finish(job_id, b"answer")
+        again = await api._records.submit(job_id, "q", "k", b"body", PLAIN, ticket)
+        assert again == job_id
+        assert await api.backlog("q") == Backlog(0, 0, 0)
+        assert await api.result(job_id) == b"answer"
+
+    run(redis_server.url, story)
+
+
+def test_neither_a_job_whose_workers_died_nor_a_forged_one_is_remembered(redis_server: RedisServer) -> None:
+    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+        terms = Terms(remember_s=60)
+        lost, forged = await api.submit("q", "a", b"", terms), await api.submit("other", "b", b"", terms)
+        await client.hset(f"abs:job:{lost}", {"attempt": "3"})  # as many as may be
+        await client.set(f"streaq:abs:other:task:data:{forged}", b"not ours")
+        for queue, key, job_id, error in (("q", "a", lost, "WorkerLost"), ("other", "b", forged, "MessageInvalid")):
+            taker = asyncio.create_task(take(worker, queue))
+            failure = load(await api.result(job_id))
+            assert isinstance(failure, Failure)
+            assert failure.error == error
+            again = await api.submit(queue, key, b"", terms)
+            assert again != job_id
+            assert (await taker)[0] == again
 
     run(redis_server.url, story)
 

@@ -1,0 +1,76 @@
+"""What an Idempotency-Key leads to again: answers and the caller's own faults, never a fault of ours that may pass."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.api.errors import ERRORS
+from app.broker.base import Terms
+from app.broker.memory import MemoryBroker
+from app.errors import BudgetTooSmall, DeadlineExceeded, JobUnknown, StorageDown
+from app.handlers.base import Context, Handler
+from app.handlers.running import CALLERS_OWN
+from app.jobs import Job, Result, dump
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from app.worker import serve
+from decoding.errors import Cancelled, ModelUnavailable
+from tests.app.test_worker import S_MAX, job
+
+REMEMBERED = Terms(remember_s=60)
+
+
+def test_what_is_remembered_is_what_is_answered_with_422() -> None:
+    assert {name for name, row in ERRORS.items() if row.status == 422} - {"KeyReused"} == CALLERS_OWN
+
+
+@pytest.mark.parametrize(
+    ("error", "remembered"),
+    [
+        (BudgetTooSmall(9, 8), True),
+        (StorageDown(), False),
+        (ModelUnavailable("no model"), False),
+        (Cancelled("gone"), False),
+        (DeadlineExceeded(1.0), False),
+        (ZeroDivisionError(), False),
+    ],
+)
+def test_a_worker_says_which_failures_are_remembered(error: Exception, remembered: bool) -> None:
+    def open_failing(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            raise error
+
+        return Handler(handle)
+
+    async def story() -> None:
+        broker = MemoryBroker(16)
+        serving = asyncio.create_task(serve("q", open_failing, broker, MemoryStore(1000), Settings()))
+        async with asyncio.timeout(S_MAX):
+            first = await broker.submit("q", "k", dump(job()), REMEMBERED)
+            await broker.result(first)
+            assert (await broker.submit("q", "k", dump(job()), REMEMBERED) == first) is remembered
+            broken = await broker.submit("q", "broken", b"no message", REMEMBERED)
+            await broker.result(broken)
+            assert await broker.submit("q", "broken", b"no message", REMEMBERED) != broken
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+def test_a_job_whose_time_runs_out_while_it_is_looked_up_is_unknown(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
+    shown = f"/jobs/{client.post('/generate', json=body).json()['id']}"
+    assert client.get(shown).status_code == 200
+
+    async def forgotten(self: MemoryBroker, job_id: str) -> bytes:
+        raise JobUnknown("no such job, or its result is too old")
+
+    monkeypatch.setattr(MemoryBroker, "result", forgotten)
+    response = client.get(shown)
+    assert (response.status_code, response.json()["code"]) == (404, "unknown_job")

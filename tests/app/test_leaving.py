@@ -1,0 +1,113 @@
+"""An answer in hand reaches the caller, though the server dies before his share in the job is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.broker.base import PLAIN, Presence, Terms
+from app.broker.memory import MemoryBroker
+from app.desk import Asking, Desk
+from app.errors import JobFailed, StorageDown
+from app.jobs import CheckJob, CheckResult, Failure, dump
+from app.model_files import open_model_files
+from app.service import Begun, Service
+from app.settings import Settings
+from app.store.memory import MemoryStore
+
+S_MAX = 20.0
+JOB = dump(CheckJob({"regex": "a"}, "a", 4e9))
+FAILURE = Failure("LimitExceeded", "too large", {"limit": "dfa_states_max"})
+
+
+class Dying(MemoryBroker):
+    """One whose server dies when somebody leaves: the call waits for it, in vain."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.left = 0
+
+    async def leave(self, job_id: str) -> None:
+        self.left += 1
+        await asyncio.sleep(0.1)
+        raise StorageDown
+
+    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
+        await asyncio.sleep(0.01)
+        return await super().submit(queue, key, body, terms)
+
+    async def answer(self, result: CheckResult | Failure) -> None:
+        """Take a job, and finish it so."""
+        await self.announce("compile", Presence("w", ""))
+        await self.finish((await self.take("compile")).job_id, dump(result))
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[list[dict[str, Any]]]:
+    """What the event loop complains of in the end."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    yield complaints
+    gc.collect()
+
+
+RESULT = CheckResult(True, (), None)
+
+
+@pytest.mark.parametrize("result", [RESULT, FAILURE])
+def test_a_waiter_has_his_answer_at_once(result: CheckResult | Failure, captions_dir: Path) -> None:
+    async def story() -> None:
+        broker, settings = Dying(), Settings(model=str(captions_dir))
+        service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
+        with unheard() as complaints:
+            job_id = await broker.submit("compile", "k", JOB)
+            begun = Begun(job_id, "compile", math.inf, math.inf, Asking())
+            answering = asyncio.create_task(broker.answer(result))
+            with pytest.raises(JobFailed) if result is FAILURE else contextlib.nullcontext():
+                assert await service.answer(begun) == result
+            assert broker.left == 0, "the answer did not wait"
+            await answering
+            await asyncio.sleep(0.2)
+        assert broker.left == 1 and not complaints
+
+    asyncio.run(asyncio.wait_for(story(), S_MAX))
+
+
+def test_a_job_of_ours_is_answered_too() -> None:
+    async def story() -> None:
+        broker = Dying()
+        desk = Desk(Settings(), broker)
+        await broker.announce("compile", Presence("w", ""))
+        with unheard() as complaints:
+            answering = asyncio.create_task(broker.answer(RESULT))
+            job = CheckJob({"regex": "a"}, "a", 4e9)
+            assert await desk.run("compile", "k", job, CheckResult) == RESULT
+            await answering
+            await asyncio.sleep(0.2)
+        assert broker.left == 1 and not complaints
+
+    asyncio.run(asyncio.wait_for(story(), S_MAX))
+
+
+def test_whoever_leaves_before_he_has_his_job_leaves_no_error_behind() -> None:
+    async def story() -> None:
+        broker = Dying()
+        desk = Desk(Settings(), broker)
+        await broker.announce("compile", Presence("w", ""))
+        with unheard() as complaints:
+            asking = asyncio.create_task(desk.submit("compile", "k", CheckJob({"regex": "a"}, "a", 4e9)))
+            await asyncio.sleep(0.005)
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asking
+            await asyncio.sleep(0.3)
+        assert broker.left == 1 and not complaints
+
+    asyncio.run(asyncio.wait_for(story(), S_MAX))
