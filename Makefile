@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up check test image-check chaos reference bench load abuse fuzz lock clean
+.PHONY: help setup demo serve up check test image-check faults chaos reference bench load abuse fuzz lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,6 +26,7 @@ help:
 	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
 	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
 	@echo "make image-check  the Dockerfile's steps in an empty environment (minutes)"
+	@echo "make faults  real processes and a real server that die, hang, fill up; compose's services; load in short"
 	@echo "make chaos   500 requests while workers are killed every second"
 	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
@@ -61,7 +62,13 @@ check: $(INSTALLED)
 # One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine. Three files at
 # once: many tests wait for processes more than they work.
 test: check $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(FAULTS:%=--ignore=%)
+
+# What takes minutes of real processes dying: too long beside all the rest.
+FAULTS := tests/app/test_faults_chaos.py tests/app/test_faults_server.py tests/app/test_faults_workers.py \
+	tests/test_compose.py tests/test_load.py
+faults: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(FAULTS)
 
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz --cases $(N)

@@ -101,7 +101,9 @@ async def quiet(url: str, count: int, dice: random.Random) -> dict[str, Any]:
 async def cached(url: str, rate: float, seconds: float) -> dict[str, Any]:
     """POST /compile of a stored constraint, so many a second whatever comes back, each timed from when it was due."""
     body = json.dumps({"constraint": keywords(("dog", "ball"))[0], "explain": False}).encode()
-    await Connection(url).post("/compile", body)
+    warming = Connection(url)
+    await warming.post("/compile", body)
+    warming.close()
     pool = [Connection(url) for _ in range(32)]
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for connection in pool:

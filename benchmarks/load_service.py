@@ -66,6 +66,8 @@ def running() -> Iterator[Service]:
         finally:
             process.terminate()
             process.wait(120)
+            if process.stdout:
+                process.stdout.close()
             logs = "".join(path.read_text(errors="replace")[-2000:] for path in Path(folder).glob("logs/*.log"))
             if "Traceback" in logs:
                 print("a process wrote of an error:\n", logs, file=sys.stderr)

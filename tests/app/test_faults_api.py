@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -68,8 +67,12 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
                 told = list(events(response))
             streams.append((response.headers["x-job-id"], told))
 
-    threads = [threading.Thread(target=target) for target in [stream] * 4 + [plain] * 46]
-    for thread in threads:
+    readers = [threading.Thread(target=stream) for _ in range(4)]
+    threads = [*readers, *(threading.Thread(target=plain) for _ in range(46))]
+    for thread in readers:
+        thread.start()
+    until(lambda: part.metric("abs_http_in_flight") >= 5, "the readers, and who asks, are being served")
+    for thread in threads[len(readers) :]:
         thread.start()
     until(lambda: part.metric("abs_http_in_flight") >= 40, "nearly all clients are being served")
     began = time.monotonic()
@@ -77,7 +80,9 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
     assert time.monotonic() - began < 30
     for thread in threads:
         thread.join(ASK_S_MAX)
-    assert Counter(answer.status_code for answer in answers) == {200: 46}
+    late = [answer.json()["code"] for answer in answers if answer.status_code == 503]
+    assert sum(answer.status_code == 200 for answer in answers) == 46 - len(late)
+    assert len(late) <= 11 and set(late) <= {"draining"}  # who came after the signal was told so
     with pytest.raises(httpx2.TransportError):
         httpx2.get(f"{part.url}/health", trust_env=False)
     with whole.client("other") as http:
