@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.load_client import Connection
+from tests.app.processes import children, resident_bytes
+from tests.containers import free_port
 
 _COMPILATIONS = re.compile(rb"^abs_compile_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
@@ -36,7 +37,7 @@ class Service:
         found = {}
         for name, pid in self.processes.items():
             with contextlib.suppress(OSError):  # it was restarted
-                found[name] = sum(map(_resident, (pid, *_descendants(pid)))) / 2**20
+                found[name] = sum(map(resident_bytes, (pid, *_descendants(pid)))) / 2**20
         return found
 
     async def compilations(self) -> float:
@@ -50,7 +51,7 @@ class Service:
 @contextlib.contextmanager
 def running() -> Iterator[Service]:
     """`abs up` with the built-in model and nothing set, from ready until stopped."""
-    port = _free_port()
+    port = free_port()  # it and the two after it are most likely free
     with tempfile.TemporaryDirectory(prefix="abs-load-") as folder:
         command = [sys.executable, "-m", "app.main", "up", "--json", "--port", "0", "--data", folder]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
@@ -77,18 +78,6 @@ def _is_ready(told: dict[str, object]) -> bool:
     return told["event"] == "ready"
 
 
-def _free_port() -> int:
-    """A port such that it and the two after it are most likely free."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def _resident(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def _descendants(pid: int) -> list[int]:
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [int(child) for one in lists for child in one.read_text().split()]
+    found = children(pid)
     return [*found, *(inner for child in found for inner in _descendants(child))]
