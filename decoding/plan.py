@@ -15,6 +15,7 @@ from decoding.beams import Tables
 from decoding.options import SearchOptions
 from decoding.ramp import push_up_table
 from decoding.texts import Texts
+from decoding.widths import rows_after
 
 POOL = 8
 """So many times k candidates are looked at before k are kept. This and the next three by benchmarks/search_quality."""
@@ -32,13 +33,13 @@ NATS_A_TOKEN = 6.0
 class Plan:
     """One request's constants. S automaton states, T = max_tokens, D the largest distance that can matter.
 
-    beam_count  k, the rows kept ("banked": the live ones alone)
+    beam_count  the rows kept after a step ("banked": the live ones alone), k unless `keeping` says otherwise
     reserve     so many of them are the best that come closer to acceptance
     alpha       float64 [T+1, D+1]  push-up by budget_before and distance; None where nothing is pushed
     estimate    float64 [S]         nats to acceptance; None takes NATS_A_TOKEN for each token of the distance
     weight      how far they are believed
     distance    int [S]             as in `Tables`
-    fall        float64 [POOL * k + 2 * reserve]  what the place within its group costs a candidate
+    fall        float64 [F]         what the place within its group costs a candidate, for the widest of pools
     texts       with them "banked" keeps only the best of the rows that say the same
     """
 
@@ -65,11 +66,13 @@ class Plan:
             table = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
             alpha = like(distance, np.array(table))
         weight = ESTIMATE_WEIGHT + ESTIMATE_WEIGHT_ALONE / sqrt(options.beams)
-        reserve = max(1, options.beams // RESERVE_SHARE) if options.beams > 1 else 0
-        fall = np.array([GROUP_COST * log(place) for place in range(1, POOL * options.beams + 2 * reserve + 1)])
+        widest = options.beams if alpha is not None else rows_after(1, options.beams, options.max_tokens)
+        places = POOL * widest + 2 * _reserve(widest)
+        fall = np.array([GROUP_COST * log(place) for place in range(1, places + 1)])
         if texts is not None:
             texts = replace(texts, addend=like(distance, texts.addend), factor=like(distance, texts.factor))
         nats = None if estimate is None else like(distance, estimate.double())
+        reserve = _reserve(options.beams)
         return cls(options.beams, reserve, alpha, nats, weight, distance, like(distance, fall), texts)
 
     def estimates(self) -> NDArray[np.float64]:
@@ -80,6 +83,10 @@ class Plan:
     def with_learned(self, estimate: NDArray[np.float64]) -> Plan:
         """The same by another estimate, float64 [S]."""
         return replace(self, estimate=like(self.distance, torch.from_numpy(estimate)))
+
+    def keeping(self, rows: int) -> Plan:
+        """The same for a step after which so many rows are kept, at most as many as `widths` names."""
+        return replace(self, beam_count=rows, reserve=_reserve(rows))
 
     @property
     def pushes(self) -> bool:
@@ -101,3 +108,8 @@ class Plan:
     def alpha_of(self, distance: int, budget_before: int) -> float:
         """The push-up of one row, as a step with that budget gives it."""
         return float(self.push_up(like(self.fall, np.array([distance])), budget_before)[0])
+
+
+def _reserve(rows: int) -> int:
+    """The places for candidates that come closer to acceptance, among so many."""
+    return max(1, rows // RESERVE_SHARE) if rows > 1 else 0

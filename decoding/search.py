@@ -36,6 +36,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.runs import BeamRow, Hypothesis, Run, Snapshot, StepEvent, TextOf
 from decoding.step import forced_step, step
+from decoding.widths import nodes_at_most, rows_after, rows_of_first_pass
 
 
 def generate(
@@ -113,8 +114,9 @@ class BeamSearch:
 
     With "abs" finished rows stay in the beam, as in the paper, and the answers are chosen from the last one. Otherwise
     they are taken out as they come, and live rows that can no longer beat them are dropped, so that the search ends of
-    itself. Where the constraint has what it takes (`Constraint.class_cost`) it goes over the text twice: the first pass
-    is told to nobody, its answers count, and what it has seen corrects the estimate for the second.
+    itself, and keeps more rows than k at first (`widths`). Where the constraint has what it takes
+    (`Constraint.class_cost`) it goes over the text twice: the first pass, of few rows, is told to nobody, its
+    answers count, and what it has seen corrects the estimate for the second.
     """
 
     def __init__(
@@ -203,12 +205,24 @@ class BeamSearch:
             return self._best
         return float(self._finished.threshold * self._options.max_tokens**self._options.length_power)
 
+    @property
+    def _step_plan(self) -> Plan:
+        """The plan with as many rows as the next step keeps."""
+        beams, max_tokens = self._options.beams, self._options.max_tokens
+        if self._paper:
+            return self._plan
+        if self._lessons is not None:
+            return self._plan.keeping(rows_of_first_pass(beams))
+        return self._plan.keeping(rows_after(len(self._history) + 1, beams, max_tokens))
+
     def _forced_step(self, scores: Scores, place: int) -> Snapshot:
         """One step of a stretch that every live row is in: nothing to choose from, only sums and order."""
         at = self._scored[self._columns.live]
         tokens, fed = self._array(self._chain[place][at]), self._array(at)
         own, peak = (self._array(column[:, place])[fed] for column in (scores.own, scores.peak))
-        beams = forced_step(self._beams, tokens, own, peak, self._tables, self._plan, self._budget_before, self._floor)
+        beams = forced_step(
+            self._beams, tokens, own, peak, self._tables, self._step_plan, self._budget_before, self._floor
+        )
         snapshot = self._take(beams)
         self._scored = self._scored[self._columns.parent]
         return snapshot
@@ -219,7 +233,7 @@ class BeamSearch:
             log_probs = log_probs[self._whole(at)]
         allowed, leader = self._allowed(), self._tables.best_of_chunks(log_probs)
         beams = step(
-            self._beams, log_probs, self._tables, self._plan, self._budget_before, allowed, self._floor, leader
+            self._beams, log_probs, self._tables, self._step_plan, self._budget_before, allowed, self._floor, leader
         )
         states = self._columns.state[self._columns.live]
         snapshot = self._take(beams)
@@ -264,12 +278,16 @@ class BeamSearch:
         return self._array(tokens) if (tokens != FREE).any() else None
 
     def _dictated(self) -> list[NDArray[np.int64]]:
-        """The tokens that every live row must take next, step by step, as far as all have one; EOS is never fed."""
+        """The tokens that every live row must take next, step by step, as far as all have one; EOS is never fed.
+
+        No more than all rows together have room for: `nodes_at_most` is what a generation is admitted with.
+        """
         columns: list[NDArray[np.int64]] = []
         if self._forced is None:
             return columns
         states = self._columns.state[self._columns.live]
-        for budget_after in range(self._budget_before - 1, 0, -1):
+        room = nodes_at_most(self._options.beams, self._options.max_tokens) // len(states) - len(self._history)
+        for budget_after in range(self._budget_before - 1, max(0, self._budget_before - 1 - room), -1):
             tokens = self._forced.tokens(states, budget_after)
             if (tokens == FREE).any() or self._forced.ends(tokens).any():
                 break

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from compiler.token_automaton import TokenAutomaton
@@ -47,6 +48,7 @@ class Settings:
     estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
     class_cost  nats of each class of tokens; with them "banked" goes over the text twice
     known       what finished in the pass before
+    learning    it is the first of two passes: it keeps a quarter of the rows, or 4
     """
 
     budget: int
@@ -62,6 +64,7 @@ class Settings:
     estimate: Sequence[float] | None = None
     class_cost: Sequence[float] | None = None
     known: Sequence[Row] = ()
+    learning: bool = False
 
 
 def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> float:
@@ -80,7 +83,7 @@ def passes(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settin
     """
     if settings.class_cost is None or settings.algorithm == "abs":
         return [beam_search(log_probs_of, automaton, settings)]
-    plain = replace(settings, n=1, length_penalty=0.0, text_of=None)
+    plain = replace(settings, n=1, length_penalty=0.0, text_of=None, learning=True)
     first = beam_search(log_probs_of, automaton, plain)
     found = [row for rows in first for row in rows if automaton.distance[row.state] == 0]
     start = Row((), automaton.start, 0.0, 0.0)
@@ -160,7 +163,7 @@ def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: S
             alive = [row for row in candidates if distance[row.state] != 0]
             known = [row for rows in history for row in rows if distance[row.state] == 0]
             floor = _floor([*settings.known, *known], settings)
-            history.append(_shared_out(alive, floor, distance, settings) + ended)
+            history.append(_shared_out(alive, floor, distance, _rows_kept(t, settings), settings.pieces) + ended)
     return history[1:]
 
 
@@ -215,20 +218,34 @@ def _floor(finished: Sequence[Row], settings: Settings) -> float:
     return sorted(best.values(), reverse=True)[settings.n - 1] * settings.budget**power
 
 
-def _shared_out(alive: Sequence[Row], floor: float, distance: Sequence[int], settings: Settings) -> list[Row]:
-    """At most k live rows: of 8k by rank one of each kind, the r-th of those equally far off 3 ln(r) worse.
+def _rows_kept(t: int, settings: Settings) -> int:
+    """3 k after each of the first steps, an eighth of all or four; k from the last or the 31st on, fewer between.
 
-    And always the best k / 8 of those that came closer to acceptance, which are looked for among all.
+    Where k is 64 or more 4 k at first.
+    """
+    if settings.learning:
+        return min(settings.beams, max(4, math.ceil(settings.beams / 4)))
+    first, last = min(4, settings.budget // 8), min(31, settings.budget)
+    more = settings.beams * (3 if settings.beams >= 64 else 2)
+    return int(settings.beams + Fraction(more * min(last - first, max(0, last - t)), last - first))
+
+
+def _shared_out(
+    alive: Sequence[Row], floor: float, distance: Sequence[int], rows: int, pieces: Sequence[bytes] | None
+) -> list[Row]:
+    """At most `rows`, R: of 8 R by rank one of each kind, the r-th of those equally far off 3 ln(r) worse.
+
+    And always the best R / 8 of those that came closer to acceptance, which are looked for among all.
     """
     ranked = _ranked([], [row for row in alive if row.log_prob > floor])
-    reserve = max(1, settings.beams // RESERVE_SHARE) if settings.beams > 1 else 0
-    pool = ranked[: POOL * settings.beams]
+    reserve = max(1, rows // RESERVE_SHARE) if rows > 1 else 0
+    pool = ranked[: POOL * rows]
     pool += [row for row in [row for row in ranked if row.gains][: 2 * reserve] if all(row is not one for one in pool)]
     said, recent, count = set(), set(), Counter[int]()
     keyed = []
     for row in pool:
         text, last = (row.text, row.state), (row.ids[-RECENT:], row.state)
-        if last not in recent and (text not in said or settings.pieces is None):
+        if last not in recent and (text not in said or pieces is None):
             count[distance[row.state]] += 1
             kept = row.gains and reserve > 0
             reserve -= kept
@@ -237,7 +254,7 @@ def _shared_out(alive: Sequence[Row], floor: float, distance: Sequence[int], set
         said.add(text)
         recent.add(last)
     keyed.sort(key=lambda found: -found[0])
-    return [row for _, row in keyed[: settings.beams]]
+    return [row for _, row in keyed[:rows]]
 
 
 def answers(

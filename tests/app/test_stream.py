@@ -105,7 +105,8 @@ def test_every_step_of_a_generation_is_told_and_then_the_answer(served_url: str)
     assert {event.name for event in told[1:-1]} == {"step"}
     assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
     assert all(step["step"] + step["budget_after"] == BODY["max_tokens"] for step in steps)
-    assert all(sum(not row["finished"] for row in step["rows"]) <= BODY["beams"] for step in steps)
+    live = [sum(not row["finished"] for row in step["rows"]) for step in steps]
+    assert max(live) <= 4 * BODY["beams"] and live[-1] <= BODY["beams"]  # up to four times as many at first
     choice = told[-1].data["choices"][0]
     rows = [row for step in steps for row in step["rows"]]
     last = next(row for row in rows if row["finished"] and row["log_prob"] == choice["log_prob"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -17,9 +19,11 @@ from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from decoding.constraint import Constraint
 from decoding.forced import FREE, Forced, Pieces
+from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
 from decoding.search import BeamSearch, drive
-from tests.fakes import HashModel
+from decoding.widths import nodes_at_most
+from tests.fakes import HashModel, PrefixSession
 
 TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
 
@@ -100,6 +104,28 @@ class StepByStep(BeamSearch):
 
     def _dictated(self) -> list[NDArray[np.int64]]:
         return []
+
+
+class Counting(HashModel):
+    """Knows the most tokens that all rows of a feed have written together."""
+
+    most = 0
+
+    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+        scores = super().step(feeds)
+        for feed in feeds:
+            self.most = max(self.most, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
+        return scores
+
+
+def test_a_stretch_is_read_ahead_only_as_far_as_all_rows_have_room(files: ModelFiles, pieces: Pieces) -> None:
+    one_of_many = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
+    compiled = _compiled(files, {"regex": one_of_many, "leading_space": "forbid"})
+    constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 1, beams=3)
+    model = Counting(files.vocabulary.size, files.vocabulary.eos_ids)
+    drive(model, (5,), BeamSearch(constraint, options))
+    assert 3 * options.max_tokens < model.most <= nodes_at_most(3, options.max_tokens)
 
 
 @pytest.mark.parametrize("beams", [1, 2, 7])

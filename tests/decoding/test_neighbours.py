@@ -15,6 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel
+from decoding.widths import rows_after
 from tests.decoding.models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed
 
 
@@ -127,4 +128,20 @@ def test_a_generation_holds_no_more_than_was_announced(
         for step in range(0, tokens - 1, stretch):
             parents = [0] * rows if step == 0 else list(range(rows))
             _step(model, session, parents, [[row + 1] * stretch for row in range(rows)])
+    assert held.most <= announced < 40 * held.most
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral, a window of 5"])
+def test_a_search_that_begins_with_many_rows_holds_no_more_than_was_announced(name: str) -> None:
+    beams, tokens = 20, 34
+    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else windowed(5))
+    announced = model.bytes_for(3, beams, tokens)
+    model.prefill([1])  # what the library keeps for later
+    with _Held() as held:
+        session, _ = model.prefill([1, 2, 3])
+        before = 1
+        for step in range(1, tokens):
+            rows = rows_after(step, beams, tokens)
+            _step(model, session, [row % before for row in range(rows)], [[row % V] for row in range(rows)])
+            before = rows
     assert held.most <= announced < 40 * held.most

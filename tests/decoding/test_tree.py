@@ -52,7 +52,7 @@ def test_every_node_sees_its_own_ancestors_and_nothing_else(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_tree_never_holds_more_than_was_announced(seed: int) -> None:
     tree, rows, tokens = _grown(seed, rows_max=7, steps=30, stretch_max=3)
-    assert tree.nbytes <= (3 + slots_at_most(rows, tokens)) * 2 * 2 * 4
+    assert tree.nbytes <= (3 + slots_at_most(rows, rows * tokens)) * 2 * 2 * 4
 
 
 def test_slots_of_rows_that_died_out_are_used_again() -> None:

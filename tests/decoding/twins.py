@@ -17,6 +17,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.step import forced_step, step
 from decoding.texts import Texts
+from decoding.widths import rows_after, rows_of_first_pass
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
 from tests.reference import Row, Settings, passes
@@ -124,7 +125,9 @@ class Case:
                 break
             floor = self._floor(finished, options)
             prefixes = [ids[row] for row in live]
-            beams = self._step(beams, prefixes, live, tables, plan, budget_before, floor, lessons)
+            kept_rows = self._rows(options.max_tokens - budget_before + 1, lessons is not None)
+            step_plan = plan.keeping(kept_rows) if options.algorithm == "banked" else plan
+            beams = self._step(beams, prefixes, live, tables, step_plan, budget_before, floor, lessons)
             kept = beams.score != DEAD_SCORE
             assert kept.tolist() == sorted(kept.tolist(), reverse=True)  # the dead ones are last
             beams = beams.select(count_up(kept, int(kept.sum())))
@@ -136,9 +139,14 @@ class Case:
                 alive = [number for number, row in enumerate(rows) if distance[row[2]] != 0]
                 finished += history[-1][len(alive) :]
                 beams, ids = beams.select(count_up(kept, len(alive))), ids[: len(alive)]
-                assert alive == list(range(len(alive))) and len(alive) <= options.beams
+                assert alive == list(range(len(alive))) and len(alive) <= kept_rows
         assert all(row.ids[-1] in eos_ids for row in finished)
         return history
+
+    def _rows(self, step: int, learning: bool) -> int:
+        """How many live rows "banked" keeps after a step."""
+        beams, max_tokens = self.options.beams, self.options.max_tokens
+        return rows_of_first_pass(beams) if learning else rows_after(step, beams, max_tokens)
 
     def _floor(self, finished: list[Row], options: SearchOptions) -> float:
         """What a row must be above; answers are distinct as ids."""
