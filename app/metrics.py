@@ -87,6 +87,7 @@ FIRST_STEP_SECONDS = _histogram(
 )
 STEP_SECONDS = _histogram("abs_step_duration_seconds", "A forward pass for all generations, and their search", _SHORT)
 BATCH_SIZE = _histogram("abs_batch_size", "Rows of all generations in one forward pass", _ROWS)
+OUT_OF_MEMORY = _counter("abs_out_of_memory_total", "Times that the memory of the model's device ran out", "then")
 LAST_STEP = _gauge("abs_last_step_timestamp_seconds", "When the engine last ended a step")
 # everything else
 GPU_BYTES = _gauge("abs_gpu_memory_bytes", "Memory of the model's GPU; absent without one", "kind")
@@ -97,6 +98,8 @@ BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format 
 REJECTED_CODES = (429, 503)
 for _result in ("hit", "miss", "negative", "corrupt"):
     CACHE.labels(_result)  # so that a rate of what never happened is 0, not absent
+for _then in ("parted", "begun_anew", "check_waited", "refused"):
+    OUT_OF_MEMORY.labels(_then)
 
 
 def cache(result: CacheResult) -> None:
@@ -143,6 +146,9 @@ class EngineWatch:
         STEP_SECONDS.observe(seconds)
         BATCH_SIZE.observe(rows)
         LAST_STEP.set_to_current_time()
+
+    def ran_out(self, then: str) -> None:
+        OUT_OF_MEMORY.labels(then).inc()
 
 
 class Beats:
@@ -204,9 +210,16 @@ def exposition() -> bytes:
     return generate_latest(REGISTRY)
 
 
+def _to_all(path: str, authorization: str) -> bool:
+    """What may be read where there are no keys."""
+    return True
+
+
 @contextlib.contextmanager
-def listening(settings: Settings) -> Iterator[None]:
+def listening(settings: Settings, opens: Callable[[str, str], bool] = _to_all) -> Iterator[None]:
     """While the body runs, answer GET /metrics, /health, /live and /ready at `metrics_port`, if it is set.
+
+    opens  says whether /metrics may be read by who sends such an Authorization header; probes send none
 
     /live says whether the process must be started anew, /ready whether its workers take jobs. A thread of its own
     answers: it tells of a worker whose event loop is blocked. Raises SettingsInvalid where the port cannot be had.
@@ -215,7 +228,8 @@ def listening(settings: Settings) -> Iterator[None]:
         yield
         return
     try:
-        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), _Answer)
+        answer = type("Answer", (_Answer,), {"opens": staticmethod(opens)})
+        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), answer)
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
         raise SettingsInvalid(f"ABS_METRICS_PORT: {where} cannot be listened on ({error.strerror})") from None
@@ -235,9 +249,12 @@ class _Answer(BaseHTTPRequestHandler):
 
     timeout = 5.0
     server_version, sys_version = "abs", ""
+    opens = staticmethod(_to_all)
 
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
+            case "/metrics" as path if not self.opens(path, self.headers.get("authorization", "")):
+                self._send(401, "application/json", b'{"status": "unauthorized"}')
             case "/metrics":
                 self._send(200, CONTENT_TYPE, exposition())
             case "/health":

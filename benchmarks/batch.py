@@ -88,8 +88,10 @@ def orders(model: HuggingFaceModel, count: int) -> list[Order]:
 
 
 def ask(engine: Engine, order: Order) -> tuple[Hypothesis, ...]:
-    run = BeamSearch(order.constraint, order.options)
-    return engine.generate(run, order.prompt_ids, order.options.beams, order.options.max_tokens)
+    def begin() -> BeamSearch:
+        return BeamSearch(order.constraint, order.options)
+
+    return engine.generate(begin, order.prompt_ids, order.options.beams, order.options.max_tokens)
 
 
 def one_after_another(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:

@@ -1,63 +1,46 @@
 """A continuous batch: many generations share each forward pass, and join and leave between two of them.
 
-Owns one thread, which alone asks the model; who is admitted, by the memory that each generation may come to need; and
-the way back of beams and answers to the threads that wait. What a generation does between two passes is its `Run`'s.
+Owns the one thread that asks the model for steps, and what becomes of whom where the device has less memory than was
+thought. What a generation does between two passes is its `Run`'s, who may begin the `Crowd`'s.
+
+Where memory runs out over a pass, its generations are read in two halves, and so on. One that finds none by itself goes
+back among those that wait, and begins anew from its prompt once there is more: a search takes the same steps again.
+Only where it finds none while no other runs does it fail, with OutOfMemory.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import inf
-from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
-from decoding.errors import Cancelled, RequestTooLarge
-from decoding.language_model import Feed, LanguageModel, Scores
-from decoding.runs import Hypothesis, Run, Snapshot, StepEvent
-from decoding.search import first_scores
+from decoding.crowd import Crowd
+from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
+from decoding.language_model import LanguageModel, Rescored
+from decoding.memory import is_out_of_memory, release_memory
+from decoding.room import ROWS_MAX, Room
+from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.tickets import Outcome, Ticket, outcome
 
-Outcome = tuple[Hypothesis, ...] | BaseException
+Shortage = Literal["parted", "begun_anew", "check_waited", "refused"]
+"""What becomes of who ran out of memory: a pass, a generation with others beside it, a check, whoever was alone."""
 
 
 class Watch(Protocol):
-    """Is told by the engine's thread how it gets on, in s; so nothing here may wait."""
+    """Is told how the engine gets on, in s; mostly by its thread, so nothing here may wait."""
 
     def began(self, seconds: float) -> None:
         """A generation's first step is done, so long after it was asked for."""
 
     def stepped(self, seconds: float, rows: int) -> None:
-        """One step of all generations, with so many rows in the forward pass, took so long."""
+        """One step of all generations, with so many rows, took so long."""
 
-
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """A generation that is waiting or running. `session` is the model's, once the prompt has been read."""
-
-    run: Run
-    prompt_ids: Sequence[int]
-    bytes_held: int
-    cancelled: Callable[[], bool] | None
-    listened_to: bool
-    session: Any = None
-    news: SimpleQueue[Snapshot | Outcome] = field(default_factory=SimpleQueue)
-    abandoned: bool = False
-    asked: float = field(default_factory=time.monotonic)
-
-    def take(self, scores: Scores) -> None:
-        snapshots = self.run.advance(scores)
-        if self.listened_to:
-            for snapshot in snapshots:
-                self.news.put(snapshot)
-
-    @property
-    def called_off(self) -> bool:
-        return self.abandoned or (self.cancelled is not None and self.cancelled())
+    def ran_out(self, then: Shortage) -> None:
+        """The device's memory ran out."""
 
 
 class Engine:
@@ -65,19 +48,20 @@ class Engine:
 
     model         obeys LanguageModel; only this engine's thread calls its prefill and step
     memory_bytes  what all generations together may hold: keys and values, and the log-probs of their rows. A generation
-                  waits until what it may come to need at most is free, so none runs out of memory half-way.
+                  waits until what it may come to need at most is free, so that none runs out of memory half-way.
     watch         is told of every step
     """
 
     def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:
         self._model = model
         self._memory_bytes = memory_bytes
+        self._room = Room(memory_bytes, ROWS_MAX if model.reads_together else 1)
+        self._crowd = Crowd(self._room)
+        self._checks = threading.Lock()
         self._watch = watch
         self._moved = time.monotonic()  # when it last did something, or was given something to do
-        self._changed = threading.Condition()
-        self._waiting: deque[_Ticket] = deque()
-        self._active: list[_Ticket] = []
-        self._open, self._died = True, False
+        self._died = False
+        self._parted, self._rows_held = False, 0  # in the step at hand: was a pass parted, the largest that held
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._thread.start()
 
@@ -90,82 +74,91 @@ class Engine:
     @property
     def generations(self) -> int:
         """How many are running or waiting."""
-        with self._changed:
-            return len(self._active) + len(self._waiting)
+        return len(self._crowd)
 
     @property
     def stalled_s(self) -> float:
         """For how many s it has had work and got nowhere; infinite once its thread has died."""
-        with self._changed:
-            if self._died:
-                return inf
-            return time.monotonic() - self._moved if self._active or self._waiting else 0.0
+        if self._died:
+            return inf
+        return time.monotonic() - self._moved if len(self._crowd) else 0.0
 
     def close(self) -> None:
         """Stop after the current step; what is not finished fails with Cancelled."""
-        with self._changed:
-            self._open = False
-            self._changed.notify_all()
+        self._crowd.close()
         self._thread.join()
 
     def generate(
-        self, run: Run, prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
+        self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
         on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
 
-        rows, max_tokens  the most rows the run ever feeds at once, and the most tokens of each
+        begin             makes the run; asked again where it has to begin anew for want of memory
+        rows, max_tokens  the rows of a sampling or k of a search (`widths`), and the most tokens of each
         on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
         cancelled         is asked before every step, in the engine's thread; True frees the run's memory at once
-        Raises RequestTooLarge where the run could never be admitted, Cancelled, and what the run raises.
+        Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
+        alone, Cancelled, and what the run raises.
         """
         held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens)
         if held > self._memory_bytes:
             raise RequestTooLarge(held, self._memory_bytes)
-        ticket = _Ticket(run, prompt_ids, held, cancelled, on_step is not None)
-        with self._changed:
-            if not self._open:
-                raise Cancelled("the engine is closed")
-            if not (self._active or self._waiting):
-                self._moved = time.monotonic()
-            self._waiting.append(ticket)
-            self._changed.notify_all()
+        ticket = Ticket(begin, prompt_ids, held, cancelled, on_step is not None)
+        if not len(self._crowd):
+            self._moved = time.monotonic()
+        self._crowd.join(ticket)
         try:
-            return _outcome(ticket, on_step)
+            return outcome(ticket, on_step)
         finally:
             ticket.abandoned = True  # where the listener failed, nobody waits any more
+
+    def check(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
+    ) -> Rescored:
+        """What the model says of a finished answer, read in another way than it was found; blocks.
+
+        One at a time, for what such a pass needs is part of no generation's memory. Where none is left for it, nobody
+        begins until enough of those that run have ended.
+        Raises OutOfMemory where it finds none while no other runs, and Cancelled.
+        """
+        with self._checks:
+            try:
+                while True:
+                    alone = self._crowd.begin_check()
+                    try:
+                        return self._model.score(prompt_ids, tokens)
+                    except Exception as error:
+                        if not is_out_of_memory(error):
+                            raise
+                    release_memory(self._model.device)
+                    self._tell("refused" if alone else "check_waited")
+                    if alone:
+                        raise OutOfMemory(self._model.bytes_for(len(prompt_ids) + len(tokens), 1, 1))
+                    self._crowd.wait_for_room(cancelled)
+            finally:
+                self._crowd.end_check()
 
     def _serve(self) -> None:
         reason: BaseException = Cancelled("the engine was closed")
         try:
             with torch.inference_mode():
-                while self._wait_for_work():
+                while self._crowd.wait_for_work():
                     self._drop_called_off()
-                    for ticket in self._admitted():
+                    for ticket in self._crowd.admit():
                         self._begin(ticket)
                         self._moved = time.monotonic()
                     self._step()
-                    self._moved = time.monotonic()
         except BaseException as error:  # a fault of ours: nobody may wait for a thread that is gone
             reason, self._died = error, True
             raise
         finally:
-            with self._changed:
-                self._open = False
-                left = [*self._active, *self._waiting]
-            for ticket in left:
+            self._crowd.close()
+            for ticket in self._crowd.everybody:
                 ticket.news.put(reason)
 
-    def _wait_for_work(self) -> bool:
-        with self._changed:
-            while self._open and not (self._active or self._waiting):
-                self._changed.wait()
-            return self._open
-
     def _drop_called_off(self) -> None:
-        with self._changed:
-            tickets = [*self._active, *self._waiting]
-        for ticket in tickets:
+        for ticket in self._crowd.everybody:
             try:
                 if not ticket.called_off:
                     continue
@@ -174,85 +167,93 @@ class Engine:
                 reason = error
             self._leave(ticket, reason)
 
-    def _admitted(self) -> list[_Ticket]:
-        """Those who may begin now, in the order in which they came: nobody is overtaken, so nobody waits for ever."""
-        admitted = []
-        with self._changed:
-            free = self._memory_bytes - sum(ticket.bytes_held for ticket in self._active)
-            while self._waiting and self._waiting[0].bytes_held <= free:
-                ticket = self._waiting.popleft()
-                free -= ticket.bytes_held
-                self._active.append(ticket)
-                admitted.append(ticket)
-        return admitted
-
-    def _begin(self, ticket: _Ticket) -> None:
+    def _begin(self, ticket: Ticket) -> None:
         try:
-            ticket.session, first = self._model.prefill(ticket.prompt_ids)
-            ticket.take(first_scores(first))
+            ticket.open(self._model)
         except Exception as error:
-            self._leave(ticket, error)
+            self._fail(ticket, error)
         else:
             if self._watch:
                 self._watch.began(time.monotonic() - ticket.asked)
             self._leave_if_done(ticket)
 
     def _step(self) -> None:
-        """One forward pass for all, and each run's step with its own scores."""
-        started, feeds = time.monotonic(), []
-        for ticket in list(self._active):
+        """One step of each run, in as few passes as there is memory for: nearly always one for all."""
+        started, tickets = time.monotonic(), list[Ticket]()
+        for ticket in self._crowd.running:
             try:
-                feeds.append(Feed(ticket.session, *ticket.run.feed()))
+                ticket.prepare()
+                tickets.append(ticket)
             except Exception as error:
-                self._leave(ticket, error)
-        running = list(self._active)
-        if not running:
+                self._fail(ticket, error)
+        if not tickets:
             return
+        rows = sum(len(ticket.feed.parents) for ticket in tickets if ticket.feed)
+        self._parted, self._rows_held = False, 0
+        for group in self._room.passes(tickets, lambda ticket: ticket.rows):
+            self._read(group)
+        if self._parted:
+            self._room.pass_failed(self._rows_held)
+        else:
+            self._room.step_held()
+        self._moved = time.monotonic()
+        if self._watch:
+            self._watch.stepped(self._moved - started, rows)
+
+    def _read(self, tickets: list[Ticket]) -> None:
+        """One pass for all of these, and each run's step with its own scores; where memory runs out, in two halves."""
         try:
-            scores = self._model.step(feeds)
+            scores = self._model.step([ticket.feed for ticket in tickets if ticket.feed])
         except Exception as error:  # the pass was everybody's
-            for ticket in running:
-                self._leave(ticket, error)
+            if len(tickets) == 1 or not is_out_of_memory(error):
+                for ticket in tickets:
+                    self._fail(ticket, error)
+                return
+            scores = None  # the halves come after this clause: in it the error still holds all that the pass made
+        if scores is None:
+            self._parted = True
+            self._tell("parted")
+            release_memory(self._model.device)
+            middle = len(tickets) // 2
+            self._read(tickets[:middle])
+            self._read(tickets[middle:])
             return
-        for ticket, own in zip(running, scores, strict=True):
+        self._rows_held = max(self._rows_held, sum(ticket.rows for ticket in tickets))
+        for ticket, own in zip(tickets, scores, strict=True):
             try:
                 ticket.take(own)
             except Exception as error:
-                self._leave(ticket, error)
+                self._fail(ticket, error)
             else:
                 self._leave_if_done(ticket)
-        if self._watch:
-            self._watch.stepped(time.monotonic() - started, sum(len(feed.parents) for feed in feeds))
 
-    def _leave_if_done(self, ticket: _Ticket) -> None:
+    def _leave_if_done(self, ticket: Ticket) -> None:
         if not ticket.run.done:
             return
         try:
-            self._leave(ticket, ticket.run.answers())
+            answers = ticket.run.answers()
         except Exception as error:
+            self._fail(ticket, error)
+        else:
+            self._leave(ticket, answers)
+
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
+        """It leaves with its error; but where memory ran out and it is not alone, it goes back to those that wait."""
+        if not is_out_of_memory(error):
             self._leave(ticket, error)
+            return
+        ticket.drop()
+        waits = self._crowd.put_back(ticket)
+        self._tell("begun_anew" if waits else "refused")
+        if not waits:
+            self._leave(ticket, OutOfMemory(ticket.bytes_held))
 
-    def _leave(self, ticket: _Ticket, outcome: Outcome) -> None:
+    def _leave(self, ticket: Ticket, told: Outcome) -> None:
         """Frees the ticket's memory, which is its session's, before its caller hears of it."""
-        ticket.session = None
-        with self._changed:
-            if ticket in self._active:
-                self._active.remove(ticket)
-            else:
-                self._waiting.remove(ticket)
-        ticket.news.put(outcome)
+        ticket.drop()
+        self._crowd.leave(ticket)
+        ticket.news.put(told)
 
-
-def _outcome(ticket: _Ticket, on_step: Callable[[StepEvent], None] | None) -> tuple[Hypothesis, ...]:
-    """What the engine's thread sends until the end, told to the listener as it comes."""
-    while True:
-        news = ticket.news.get()
-        if isinstance(news, tuple):
-            return news
-        if isinstance(news, BaseException):
-            try:
-                raise news
-            finally:
-                del news  # it would hold this frame, and the frame it, and both the run
-        if on_step is not None:
-            on_step(news())
+    def _tell(self, then: Shortage) -> None:
+        if self._watch:
+            self._watch.ran_out(then)

@@ -9,6 +9,9 @@
     |   |-- LengthImpossible      no sequence of exactly so many labels satisfies the constraint; says which would
     |   |-- RequestTooLarge       a request could need more memory than all requests together are given
     |   `-- Cancelled             the caller no longer waits
+    |-- MemoryShort             the model's device
+    |   |-- OutOfMemory           it ran out of memory over a request that had it to itself; says how much that may need
+    |   `-- MemoryTaken           it has none left for a request while others hold it; carries `retry_after_s`
     |-- ModelError              the operator's model
     |   |-- ModelUnavailable      the path or name holds no causal language model that can be loaded
     |   |-- ModelOutputInvalid    the model answers with NaN, or with no finite log-prob
@@ -89,6 +92,33 @@ class RequestTooLarge(RequestError):
 
 class Cancelled(RequestError):
     """The caller went away before the answer was found."""
+
+
+class MemoryShort(DecodeError):
+    """The model's device has less memory than was thought."""
+
+
+class OutOfMemory(MemoryShort):
+    """A request ran out of the device's memory though no other was running; `needed_bytes` is what it may come to hold.
+
+    Its caller can ask for less, and the operator can see to it that there is more, or that it is refused at once.
+    """
+
+    def __init__(self, needed_bytes: int) -> None:
+        super().__init__(
+            f"the model's device ran out of memory over this request alone, which may need {needed_bytes >> 20} MiB: "
+            "fewer beams, a lower max_tokens or a shorter prompt may fit; the operator may free memory on the device, "
+            "or lower ABS_DECODE_MEMORY_BYTES to have such requests refused at once"
+        )
+        self.needed_bytes = needed_bytes
+
+
+class MemoryTaken(MemoryShort):
+    """The device has no memory left for what a request needs before it begins, or for its check: others hold it."""
+
+    def __init__(self) -> None:
+        super().__init__("the memory of the model's device is taken by other requests; try again when some have ended")
+        self.retry_after_s = 5
 
 
 class ModelError(DecodeError):

@@ -79,13 +79,18 @@ class LanguageModel(Protocol[SessionT]):
     def tolerance(self) -> float:
         """By how much two honest ways of computing one log-prob may differ, in nats."""
 
+    @property
+    def reads_together(self) -> bool:
+        """Whether a step reads all its feeds in one pass. Where it does not, nothing is lost by giving it one."""
+
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
         """Reads the prompt: a session of one row, and the log-probs [V] of the first token."""
 
     def step(self, feeds: Sequence[Feed[SessionT]]) -> list[Scores]:
         """Extends the rows of several generations at once, each with its own session; the answers in their order.
 
-        What one feed is answered does not depend on the others.
+        What one feed is answered does not depend on the others. Where it raises, and reads its feeds together, the
+        sessions are as they were, and the same feeds may be given again, in smaller numbers; else they are spoilt.
         """
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:

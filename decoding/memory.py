@@ -1,4 +1,4 @@
-"""How much memory a device still has."""
+"""How much memory a device still has, and what it looks like when that is not enough."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ _CGROUPS = (  # what a container may use, and what it does: version 2, version 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
+
+_FAILURES = (  # what libraries say whose errors have no class of their own for it
+    "out of memory", "can't allocate memory", "ALLOC_FAILED", "could not create a memory",
+)  # fmt: skip
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether something failed for want of memory, on whatever device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _FAILURES)
+
+
+def release_memory(device: torch.device) -> None:
+    """Give back what PyTorch keeps of a GPU's memory for later: in pieces it may be too small for what is wanted."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def free_bytes(device: torch.device) -> int:

@@ -50,6 +50,10 @@ class HuggingFaceModel:
         """Whether a generation's log-probs are the same, to the last bit, whatever others share its passes."""
         return bool(self._reader.rows_independent)
 
+    @property
+    def reads_together(self) -> bool:
+        return self._reader is not self._plain
+
     @classmethod
     def load(cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto") -> HuggingFaceModel:
         """Loads a model; see `loading.load_model` for the arguments.

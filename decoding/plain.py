@@ -20,6 +20,7 @@ from decoding.errors import ModelUnavailable
 from decoding.language_model import Feed, Scores
 from decoding.packed import activation_bytes
 from decoding.stretch import PIECE_ROWS_MAX, Stretch, piece_bytes, piece_rows
+from decoding.widths import nodes_at_most, rows_at_most
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -54,7 +55,8 @@ class PlainReader:
         """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass."""
         first, each = self._row_bytes
         longest = prompt_tokens + max_tokens
-        held = 2 * rows * (first + longest * each)
+        nodes, rows = nodes_at_most(rows, max_tokens), rows_at_most(rows, max_tokens)
+        held = 2 * (rows * (first + prompt_tokens * each) + nodes * each)
         fed = piece_rows(rows, min(max_tokens, self.tokens_at_once))
         masks = 8 * self._scores_written * max(prompt_tokens * prompt_tokens, fed * longest)
         passing = activation_bytes(self._model, max(prompt_tokens, fed))

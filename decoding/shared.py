@@ -17,6 +17,7 @@ from decoding.language_model import Feed, Scores
 from decoding.packed import activation_bytes, layer_widths
 from decoding.stretch import Stretch, piece_bytes, piece_rows
 from decoding.tree import Tree, slots_at_most
+from decoding.widths import nodes_at_most, rows_at_most
 
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
@@ -54,6 +55,15 @@ class SharedReader:
         """One pass for all; more only for what is left of feeds of many tokens a row."""
         if self._threads != torch.get_num_threads():  # products are split by them
             self.find_multiple()
+        marks = [feed.session.mark() for feed in feeds]
+        try:
+            return self._step(feeds)
+        except BaseException:
+            for feed, mark in zip(feeds, marks, strict=True):
+                feed.session.restore(mark)
+            raise
+
+    def _step(self, feeds: Sequence[Feed[Tree]]) -> list[Scores]:
         for feed in feeds:
             if feed.again:
                 feed.session.rewind()
@@ -68,8 +78,9 @@ class SharedReader:
         """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides."""
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
-        slots, fed = slots_at_most(rows, max_tokens), piece_rows(rows, max_tokens)
-        held = (prompt_tokens + slots) * token + rows * slots
+        nodes, rows = nodes_at_most(rows, max_tokens), rows_at_most(rows, max_tokens)
+        slots, fed = slots_at_most(rows, nodes), piece_rows(rows, max_tokens)
+        held = (prompt_tokens + slots) * token + 2 * rows * slots  # who sees what: now, and before the step
         growing = held // layers  # one layer is held twice while it grows
         activations = activation_bytes(self._model, max(prompt_tokens, fed))
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2)  # the bias, and what it is made of
@@ -83,26 +94,33 @@ class SharedReader:
     @torch.inference_mode()
     def find_multiple(self) -> None:
         """Sets `rows_multiple` and `rows_independent` by trial, with this model's own matrices and threads."""
-        self._threads = torch.get_num_threads()
-        self.rows_multiple, self.rows_independent = 1, False
+        self.rows_multiple, self.rows_independent, self._threads = 1, False, 0  # where it fails it is found later
+        threads = torch.get_num_threads()
+        multiple = self._independent_multiple(threads)
+        if multiple is not None:
+            self.rows_multiple, self.rows_independent = multiple, True
+        self._threads = threads
+
+    def _independent_multiple(self, threads: int) -> int | None:
+        """The least multiple at which no row's bits depend on the others, None where none was found."""
         if any("expert" in name for name, _ in self._model.named_modules()):
-            return  # how many rows an expert reads depends on where the others go
+            return None  # how many rows an expert reads depends on where the others go
         most = _ROWS_TRIED.get(self._model.device.type, 96)
         ids = torch.arange(most, device=self._model.device)[None] * 7919 % self._vocab_size
         whole = self._forward([], ids, fill=most)
-        for multiple in self._multiples():
+        for multiple in self._multiples(threads):
             sizes = {multiple * times for times in (1, 2, 3, 5, 7)} | {most // 2 - most // 2 % multiple}
             if all(self._same_bits(ids, whole, rows) for rows in sorted(sizes) if 0 < rows < most):
-                self.rows_multiple, self.rows_independent = multiple, True
-                return
+                return multiple
+        return None
 
-    def _multiples(self) -> list[int]:
+    def _multiples(self, threads: int) -> list[int]:
         """Those to be tried: where there are such, only those that leave nothing over in any thread's share.
 
         What is left over differs by the number of rows, and its last bit by luck: no trial would find it for certain.
         """
         widths = layer_widths(self._model) if self._model.device.type == "cpu" else set()
-        for unit in (_AT_A_TIME * self._threads, _AT_A_TIME):
+        for unit in (_AT_A_TIME * threads, _AT_A_TIME):
             if even := [count for count in _MULTIPLES if all(count * width % unit == 0 for width in widths)]:
                 return even
         return list(_MULTIPLES)

@@ -6,11 +6,25 @@ values. Owns the memory and who sees what; knows nothing of models, of other gen
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 _SLACK_ROWS = 3  # a slab that grows has room for so many more steps at least, or for half as much again
 _SLOTS_STEP = 32  # slabs have a multiple of so many slots
+
+
+class Mark(NamedTuple):
+    """A tree as it was, but for the keys and values in slots that no row saw."""
+
+    length: int
+    rows: int
+    seen: Tensor
+    free: Tensor
+    taken: int
+    reach: int
+    full: int
 
 
 class Tree:
@@ -64,6 +78,17 @@ class Tree:
         self._free = torch.arange(self._seen.shape[1], device=self._seen.device)
         self._taken = self._reach = self._full = 0
 
+    def mark(self) -> Mark:
+        """Where it is, to go back to by `restore`; it holds what the rows see now until it is dropped."""
+        return Mark(self.length, self.rows, self._seen, self._free, self._taken, self._reach, self._full)
+
+    def restore(self, mark: Mark) -> None:
+        """Back to where it was, whatever became of an `extend` and of its `store` since, in whatever layer it ended.
+
+        Then the same parents may be extended again: what they see was never written over. What other rows saw may be.
+        """
+        self.length, self.rows, self._seen, self._free, self._taken, self._reach, self._full = mark
+
     def extend(self, parents: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Replaces the rows by N new ones, `count` nodes longer than their parents, int64 [N].
 
@@ -112,18 +137,18 @@ class Tree:
         self._full = self._reach - len(holes)
 
     def _grow(self, capacity: int) -> None:
+        for slabs in (self._keys, self._values):
+            for layer, slab in slabs.items():  # one at a time: no more than one is held twice
+                if slab.shape[1] < self.prompt + capacity:  # else it grew before memory ran out over another
+                    larger = slab.new_empty(slab.shape[0], self.prompt + capacity, slab.shape[2])
+                    larger[:, : slab.shape[1]] = slab
+                    slabs[layer] = larger
         before = self._seen.shape[1]
         unused = torch.arange(before, capacity, device=self._seen.device)
         self._free = torch.cat([self._free, unused])
         self._seen = torch.nn.functional.pad(self._seen, (0, capacity - before))
-        for slabs in (self._keys, self._values):
-            for layer, slab in slabs.items():  # one at a time: no more than one is held twice
-                larger = slab.new_empty(slab.shape[0], self.prompt + capacity, slab.shape[2])
-                larger[:, : slab.shape[1]] = slab
-                slabs[layer] = larger
 
 
-def slots_at_most(rows: int, tokens: int) -> int:
-    """The most slots that a tree of so many rows and tokens a row comes to hold."""
-    need = rows * tokens
-    return need + max(_SLACK_ROWS * rows, need // 2) + _SLOTS_STEP
+def slots_at_most(rows: int, nodes: int) -> int:
+    """The most slots that a tree comes to hold, of at most so many rows, and so many nodes that they see together."""
+    return nodes + max(_SLACK_ROWS * rows, nodes // 2) + _SLOTS_STEP

@@ -142,7 +142,7 @@ def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
 
         def ask(seed: int) -> list[Tokens]:
             run, rows = again(seed)
-            return [answer.tokens for answer in engine.generate(run, case.prompt_ids, rows, case.budget)]
+            return [answer.tokens for answer in engine.generate(lambda: run, case.prompt_ids, rows, case.budget)]
 
         crowd = list(callers.map(ask, seeds))
     alone = [[answer.tokens for answer in drive(case.model, case.prompt_ids, again(seed)[0])] for seed in seeds]

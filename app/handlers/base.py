@@ -36,8 +36,8 @@ class Context(Protocol):
     def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
         """A value of the store, which then lives for so long again, if that is given."""
 
-    def save(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Put a value into the store."""
+    def save(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
+        """Put a value into the store, in the share of whose it is."""
 
     def discard(self, key: str, value: bytes) -> None:
         """Remove a faulty value from the store."""

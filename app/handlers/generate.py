@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from app import metrics, tracing
 from app.automata import Kept, array_bytes, open_decoder, summary
-from app.errors import AutomatonMissing, MessageInvalid, PromptViolates
+from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
 from app.handlers.base import Context, Handler, stuck
 from app.handlers.compile import word_trace
 from app.handlers.decode import decode_matrix, since
@@ -33,6 +33,7 @@ from app.jobs import (
 )
 from app.keys import FORMAT, automaton_key
 from app.matrix import check_paths
+from app.model_digest import checked_model
 from app.model_files import ModelFiles, open_model_files
 from app.naming import named_decoding, named_generation
 from app.pieces import Choice, GenerateOptions, StepRow, TokenStep
@@ -45,12 +46,12 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding import trace
 from decoding.constraint import Constraint
 from decoding.engine import Engine
-from decoding.errors import PromptEmpty, ReplayRejected, VocabularyMismatch
+from decoding.errors import MemoryTaken, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.estimate import token_prior
 from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
-from decoding.memory import describe_device, free_bytes, gpu_bytes
+from decoding.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent
@@ -66,8 +67,9 @@ log = logging.getLogger(__name__)
 
 def open_handler(settings: Settings) -> Handler:
     """Load the model and its tokenizer; the handler then serves many jobs at once."""
-    files = open_model_files(settings.model)
-    model = HuggingFaceModel.load(settings.model, device=settings.device, dtype=settings.dtype)
+    folder = checked_model(settings)
+    files = open_model_files(folder)
+    model = HuggingFaceModel.load(folder, device=settings.device, dtype=settings.dtype)
     generator = Generator(model, files, settings)
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
     metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
@@ -87,6 +89,14 @@ def open_handler(settings: Settings) -> Handler:
 def device_of(settings: Settings) -> str:
     """What a model would be loaded on, in words. Raises RuntimeError where there is no such device."""
     return describe_device(settings.device)
+
+
+class _Watch(metrics.EngineWatch):
+    """Tells the metrics how the engine gets on, and the log where memory runs out."""
+
+    def ran_out(self, then: str) -> None:
+        super().ran_out(then)
+        log.warning("the memory of the model's device ran out: %s", then.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,9 +137,8 @@ class Generator:
         self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
         self._opened: Kept[str, tuple[Compiled, Constraint]] = Kept(settings.tables_bytes_max)
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
-        self._rescoring = threading.Lock()
         self._prior = token_prior(model)  # before the engine starts, whose thread alone may ask the model then
-        self._engine = Engine(model, _memory_bytes(model, settings), metrics.EngineWatch())
+        self._engine = Engine(model, _memory_bytes(model, settings), _Watch())
 
     def close(self) -> None:
         """End the thread that asks the model."""
@@ -145,6 +154,17 @@ class Generator:
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint, PromptViolates where
         no continuation of the prompt satisfies.
         """
+        try:
+            return self._answered(job, context)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            log.error("memory ran out over a request: %s", without_message(error))
+        release_memory(self._model.device)  # not before: the error held what was made with it
+        needed = self._model.bytes_for(len(job.prompt) + 1, job.options.rows, job.options.max_tokens)
+        raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
+
+    def _answered(self, job: GenerateJob, context: Context) -> GenerateResult:
         compiled, constraint = self._constraint(job.automaton, context)
         sizes = _sizes(job.automaton, compiled, context)
         if job.tell == "steps":
@@ -155,10 +175,10 @@ class Generator:
         started = time.perf_counter()
         with tracing.span("decode", rows=task.options.rows, max_tokens=task.options.max_tokens):
             hypotheses = self._engine.generate(
-                self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
+                lambda: self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
                 on_step=self._listener(task, context), cancelled=context.cancelled,
             )
-        choices = tuple(self._choice(hypothesis, task) for hypothesis in hypotheses)
+        choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
         decode_ms = (time.perf_counter() - started) * 1000
         result = GenerateResult(
             choices, len(prompt_ids), sizes, task.options.seed, task.options.rows, context.waited_s * 1000, decode_ms,
@@ -235,9 +255,9 @@ class Generator:
 
         return answer
 
-    def _choice(self, hypothesis: Hypothesis, task: _Task) -> Choice:
+    def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> Choice:
         """An answer with its evidence. Raises ReplayRejected where the finished text does not satisfy: our bug."""
-        steps = self._replay(hypothesis, task)
+        steps = self._replay(hypothesis, task, cancelled)
         text = self._answer(hypothesis.tokens, task)
         check = check_text(task.compiled.text, (task.before or "") + text)
         if not check.satisfied:
@@ -248,10 +268,9 @@ class Generator:
             trace=self._trace(steps, task) if task.job.trace else None,
         )
 
-    def _replay(self, hypothesis: Hypothesis, task: _Task) -> tuple[TraceStep, ...]:
+    def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
         """The search's claims, checked against a fresh pass of the model."""
-        with self._rescoring:  # one at a time: what a pass needs besides is part of no generation's memory
-            rescored = self._model.score(task.prompt_ids, hypothesis.tokens)
+        rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
         tokens, options = task.compiled.tokens, _decoding_options(task.options)
         return trace.replay(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
 

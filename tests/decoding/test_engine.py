@@ -86,7 +86,7 @@ def _long(beams: int = 2, max_tokens: int = 12) -> Order:
 
 
 def _ask(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis, ...]:
-    return engine.generate(order.run(), order.prompt, order.options.beams, order.options.max_tokens, **more)
+    return engine.generate(order.run, order.prompt, order.options.beams, order.options.max_tokens, **more)
 
 
 def _wait_for(holds: Callable[[], bool]) -> None:
@@ -253,7 +253,8 @@ def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
         good = callers.submit(_ask, engine, order)
         _wait_for(lambda: len(model.opened) == 1)
         broken = Broken(Constraint.prepare(order.automaton, torch.device("cpu")), order.options)
-        bad = callers.submit(engine.generate, broken, order.prompt, order.options.beams, order.options.max_tokens)
+        limits = order.options.beams, order.options.max_tokens
+        bad = callers.submit(engine.generate, lambda: broken, order.prompt, *limits)
         _wait_for(lambda: engine.generations == 2)
         model.may_step.set()
         with pytest.raises(ValueError, match="no idea"):

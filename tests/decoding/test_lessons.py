@@ -80,7 +80,7 @@ def test_a_crowd_in_which_all_go_over_their_texts_twice_gives_the_answers_of_eac
     orders = [(SearchOptions(least + at % 7, 1 + at % 5), (at,)) for at in range(24)]
 
     def ask(engine: Engine, options: SearchOptions, prompt: tuple[int, ...]) -> tuple[Hypothesis, ...]:
-        return engine.generate(BeamSearch(constraint, options), prompt, options.beams, options.max_tokens)
+        return engine.generate(lambda: BeamSearch(constraint, options), prompt, options.beams, options.max_tokens)
 
     with Engine(model, 10**9) as engine, ThreadPoolExecutor(len(orders)) as callers:
         together = [one.result() for one in [callers.submit(ask, engine, *order) for order in orders]]

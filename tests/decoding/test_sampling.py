@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -249,7 +250,7 @@ def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
     ]
     alone = [sample(model, automaton, options) for options in orders]
     with Engine(model, 10**9) as engine, ThreadPoolExecutor(len(orders)) as threads:
-        runs = [Sampling(constraint, options) for options in orders]
+        runs = [partial(Sampling, constraint, options) for options in orders]
         crowd = [
             threads.submit(engine.generate, run, PROMPT, options.n, options.max_tokens)
             for run, options in zip(runs, orders, strict=True)
