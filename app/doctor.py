@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import importlib.metadata
 import itertools
 import os
@@ -32,7 +31,8 @@ from app import __version__
 from app.access.keys import read_keys
 from app.client import CreateApp, Refused, in_process
 from app.demo import REQUESTS
-from app.errors import AppError
+from app.errors import AppError, ModelChanged
+from app.model_digest import digest_of, digests_of, model_files, require_meant
 from app.model_files import open_model_files
 from app.serving import require_guarded
 from app.settings import MEASURED, QUEUES, Settings
@@ -201,15 +201,18 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _weights(settings: Settings) -> Iterator[Finding]:
-    """A hash of all weights, to be compared with another machine's."""
-    files = _weight_files(open_model_files(settings.model).folder)
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            while block := file.read(2**20):
-                digest.update(block)
-    size = sum(file.stat().st_size for file in files)
-    yield Finding("weights", OK, f"{size / 2**20:.1f} MiB in {len(files)} files, SHA-256 {digest.hexdigest()[:16]}")
+    """What the model's files are known by, and whether they are those that are meant."""
+    folder = open_model_files(settings.model).folder
+    digests = digests_of(folder)
+    try:
+        require_meant(digests, folder, settings)
+    except ModelChanged as error:
+        yield Finding("weights", "failed", str(error),
+                      f"install the model again; what is here is known by the SHA-256 {digest_of(digests)}")
+        return
+    size = sum(file.stat().st_size for file in model_files(folder))
+    yield Finding("weights", OK, f"{size / 2**20:.1f} MiB in {len(digests)} files, with the rest of the model; "
+                  f"SHA-256 {digest_of(digests)}")
 
 
 def _device(settings: Settings) -> Iterator[Finding]:

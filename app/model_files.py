@@ -46,7 +46,7 @@ def open_model_files(model: str) -> ModelFiles:
 
     Raises SettingsInvalid, naming ABS_MODEL, where there is no such model or its tokenizer cannot be read.
     """
-    folder = Path(model) if Path(model).is_dir() else _download(model)
+    folder = Path(model) if Path(model).is_dir() else download(model, FILES)
     config = _read_json(folder / "config.json")
     text_config = config.get("text_config")
     if isinstance(text_config, dict):  # models of several media keep the language model's part inside
@@ -66,13 +66,16 @@ def open_model_files(model: str) -> ModelFiles:
     return ModelFiles(folder, vocabulary, _first(config.get("max_position_embeddings")), bos_id)
 
 
-def _download(model: str) -> Path:
-    """The folder of a model of the Hugging Face hub, or of its local cache."""
+def download(model: str, files: tuple[str, ...]) -> Path:
+    """The folder of a model of the Hugging Face hub, or of its local cache, with files of such names.
+
+    Raises SettingsInvalid, naming ABS_MODEL, where there is none.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, allow_patterns=list(FILES)))
+        return Path(snapshot_download(model, allow_patterns=list(files)))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = f"is neither a folder nor a model that can be fetched ({type(error).__name__})"
         raise SettingsInvalid(f"ABS_MODEL: {model!r} {reason}") from error

@@ -18,6 +18,7 @@ from app.broker.base import PRESENCE_TTL_S, Broker, Delivery, Presence
 from app.handlers.base import Handler, OpenHandler
 from app.handlers.running import Attempt, Bench
 from app.jobs import is_own
+from app.opening import Opening
 from app.settings import Settings
 from app.store.base import Store
 
@@ -35,7 +36,8 @@ async def serve(
 ) -> None:
     """Serve a queue until told to stop, or cancelled.
 
-    stopping  once it is set the worker takes no further job, and has `drain_s` for those that it runs
+    stopping  once it is set the worker takes no further job, and has `drain_s` for those that it runs; a handler that
+              is still being opened is not waited for
 
     What is not done then, or when the worker is cancelled, is given back; its threads are waited for. A handler that
     cannot be opened is the operator's trouble: the worker stays, and says so to who asks whether the service is ready.
@@ -44,13 +46,16 @@ async def serve(
     beat = _Beat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
     try:
         async with _beating(beat):
-            handler = await _opened(queue, open_handler, settings, beat)
+            handler = await _opened(queue, Opening(queue, open_handler, settings), beat, stop)
             if handler is None:
                 await stop.wait()
                 return
             await beat.now(handler)
             async with _threads(queue, handler) as threads:
-                bench = Bench(handler, threads, broker, store, queue, beat.worker, settings.storage_wait_s)
+                bench = Bench(
+                    handler, threads, broker, store, queue, beat.worker, settings.storage_wait_s,
+                    settings.answer_bytes_max,
+                )
                 await _Worker(bench, beat, settings).run(stop)
     finally:
         metrics.BEATS.drop(beat.worker)
@@ -115,9 +120,10 @@ async def _beating(beat: _Beat) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def _opened(queue: str, open_handler: OpenHandler, settings: Settings, beat: _Beat) -> Handler | None:
+async def _opened(queue: str, opening: Opening, beat: _Beat, stop: asyncio.Event) -> Handler | None:
+    """The handler; None where it cannot be opened, which is said, or the worker is told to stop before it is."""
     try:
-        return await asyncio.to_thread(open_handler, settings)
+        return await opening.handler(stop)
     except Exception as error:
         log.exception("the %s worker cannot start", queue)
         await beat.fail(str(error) if is_own(error) else f"cannot start ({type(error).__name__})")

@@ -1,7 +1,8 @@
 """How a worker is run as a process of its own: what it needs, and what signals and exit statuses mean.
 
 SIGTERM and SIGINT end it, with status 0: it takes no more jobs, those at hand have `drain_s` seconds, and what is not
-done by then is handed back. A second signal hands all back at once. A server that is away is waited for.
+done by then is handed back. A second signal hands all back at once. A model that is still being loaded is not waited
+for; a server that is away is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import logging
 import signal
 
 from app import logs, metrics, tracing
+from app.access.doors import opener
 from app.errors import SettingsInvalid, StorageDown
+from app.opening import end_without_openings
 from app.settings import PREFIX, Settings
 from app.wiring import check_storage, handler_opener, open_broker, open_store
 from app.worker import serve
@@ -29,8 +32,9 @@ def run_worker(queue: str, settings: Settings) -> None:
                 f"{PREFIX}STORE to the server that the API uses, as redis://host:6379/0 or unix:///path/to/socket"
             )
     logs.set_up(settings)
-    with tracing.exporting(settings), metrics.listening(settings):
+    with tracing.exporting(settings), metrics.listening(settings, opener(settings)):
         asyncio.run(_work(queue, settings))
+    end_without_openings(status=0)
 
 
 async def _work(queue: str, settings: Settings) -> None:

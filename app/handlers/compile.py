@@ -91,10 +91,10 @@ class Compiler:
         try:
             result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
         except JobFailed as failed:
-            self._keep_unmet(unmet, failed, context)
+            self._keep_unmet(unmet, failed, context, job.owner)
             raise
         assert isinstance(result, CompileResult)
-        context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s)
+        context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s, job.owner)
         return result
 
     def explain(self, job: ExplainJob, context: Context) -> ExplainResult:
@@ -105,13 +105,13 @@ class Compiler:
         result, _ = self._run(ExplainRequest(job.automaton, stored), context)
         assert isinstance(result, ExplainResult)
         key = explanation_key(job.automaton)
-        context.save(key, seal(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s)
+        context.save(key, seal(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s, job.owner)
         return result
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeResult:
         """Say what was compiled, which is stored by now as a rule, and explain it where that is possible."""
         assert job.spec is not None  # whoever asks for a description has the constraint
-        found = self.compile(CompileJob(job.automaton, job.spec, job.deadline), context)
+        found = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
         return DescribeResult(context.compiling or found, explanation)
 
@@ -121,7 +121,7 @@ class Compiler:
         stored = read_sealed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
         try:
             found = stored if isinstance(stored, ExplainResult) else self.explain(
-                ExplainJob(job.automaton, job.deadline), context
+                ExplainJob(job.automaton, job.deadline, owner=job.owner), context
             )
         except AutomatonMissing:
             return None
@@ -141,11 +141,11 @@ class Compiler:
             raise JobFailed(failure.error, failure.detail, failure.fields)
         context.discard(key, data)
 
-    def _keep_unmet(self, key: str, failed: JobFailed, context: Context) -> None:
+    def _keep_unmet(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
         """Remember a failure that the next compilation would end in too."""
         ttl_s = UNMET_TTL_S.get(failed.error)
         if ttl_s is not None:
-            context.save(key, seal(self._settings.secret, key, dump(failure_of(failed))), ttl_s)
+            context.save(key, seal(self._settings.secret, key, dump(failure_of(failed))), ttl_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
         """Check a text or labels, with the constraint as kept from the last check, or compiled now for single bytes."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from app import tally
 from app.broker.base import Broker, Delivery
 from app.errors import (
+    AnswerTooLarge,
     AutomatonMissing,
     DeadlineExceeded,
     JobCancelled,
@@ -53,7 +54,7 @@ SAVE_S_MAX = 10.0  # how long a result waits for a store that takes nothing
 CALLERS_OWN = frozenset({  # failures of requests that fail again whenever they are sent; all others may pass
     "SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable", "SpecUnspellable", "LimitExceeded", "BudgetTooSmall",
     "PromptViolates", "PromptEmpty", "PromptTooLong", "OptionsInvalid", "LengthImpossible", "RequestTooLarge",
-    "InvalidRequest", "RequestOverLimit",
+    "InvalidRequest", "RequestOverLimit", "AnswerTooLarge",
 })
 T = TypeVar("T")
 log = logging.getLogger("app.worker")
@@ -65,6 +66,8 @@ class Bench:
 
     worker       its name
     give_back_s  how long it may take to hand a job back
+    answer_bytes_max
+                 how long a result may be
     """
 
     handler: Handler
@@ -74,6 +77,7 @@ class Bench:
     queue: str
     worker: str
     give_back_s: float
+    answer_bytes_max: int
 
 
 class Attempt:
@@ -132,11 +136,16 @@ class Attempt:
             job, delivery.job_id, bench.queue, bench.worker, delivery.waited_s, delivery.attempt
         ) as tried:
             try:
-                tried.result = _outcome(bench.handler, job, context)
+                tried.result = _kept(_outcome(bench.handler, job, context), bench.answer_bytes_max)
             except Exception as error:  # of the broker, in the middle of a job
                 log.error("a %s job failed: %s", job.kind, without_message(error))
                 tried.result = failure_of(error)
         return tried.result
+
+
+def _kept(result: Result, bytes_max: int) -> Result:
+    """The result, or the failure that it is longer than anybody keeps."""
+    return result if len(dump(result)) <= bytes_max else failure_of(AnswerTooLarge(bytes_max))
 
 
 def _lasts(result: Result) -> bool:
@@ -164,7 +173,8 @@ def _outcome(handler: Handler, job: Job, context: _Context) -> Result:
     result = _called(handler, job, context)
     if not (_lacks_automaton(result) and isinstance(job, GenerateJob | DecodeJob) and job.spec is not None):
         return result
-    again = context.compiled_again(CompileJob(job.automaton, job.spec, time.time() + context.left_s()))
+    compilation = CompileJob(job.automaton, job.spec, time.time() + context.left_s(), owner=job.owner)
+    again = context.compiled_again(compilation)
     if isinstance(again, Failure):
         return again
     context.compiling = again
@@ -252,16 +262,16 @@ class _Context:
         return self._called_off.is_set() or self.left_s() == 0
 
     def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        return self._stored(lambda: self._store.get(key, renew_s), math.inf)
+        return self._patiently(lambda: self._store.get(key, renew_s), math.inf)
 
-    def save(self, key: str, value: bytes, ttl_s: float) -> None:
-        self._stored(lambda: self._store.put(key, value, ttl_s), SAVE_S_MAX)
+    def save(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
+        self._patiently(lambda: self._store.put(key, value, ttl_s, owner), SAVE_S_MAX)
 
     def discard(self, key: str, value: bytes) -> None:
-        self._stored(lambda: self._store.delete(key, value), SAVE_S_MAX)
+        self._patiently(lambda: self._store.delete(key, value), SAVE_S_MAX)
 
-    def _stored(self, operation: Callable[[], Coroutine[Any, Any, T]], s_max: float) -> T:
-        """What the store says; where it cannot be reached, what it says later, while the job lasts."""
+    def _patiently(self, operation: Callable[[], Coroutine[Any, Any, T]], s_max: float = math.inf) -> T:
+        """What store or broker say; where they cannot be reached, what they say later, while the job lasts."""
         ends = time.monotonic() + s_max
         while True:
             try:
@@ -274,18 +284,18 @@ class _Context:
     def compiled_before(self, compile_job: str) -> CompileResult | Failure | None:
         """What came of the compilation that the job waited for; None where it was called off or is forgotten."""
         try:
-            result = asyncio.run_coroutine_threadsafe(self._broker.result(compile_job), self._loop)
-            return _compiling(result.result())
+            return _compiling(self._patiently(lambda: self._broker.result(compile_job)))
         except (JobCancelled, JobUnknown):
             return None
 
     def compiled_again(self, job: CompileJob) -> CompileResult | Failure:
         """What comes of a compilation that a worker of that queue is asked for now."""
-        return asyncio.run_coroutine_threadsafe(self._compiled_again(job), self._loop).result()
+        key, body = compile_job_key(job.automaton), dump(job)
+        compile_job = self._patiently(lambda: self._broker.submit("compile", key, body))
+        return asyncio.run_coroutine_threadsafe(self._compiled_again(compile_job), self._loop).result()
 
-    async def _compiled_again(self, job: CompileJob) -> CompileResult | Failure:
-        compile_job = await self._broker.submit("compile", compile_job_key(job.automaton), dump(job))
-        waiting = asyncio.create_task(self._broker.result(compile_job))
+    async def _compiled_again(self, compile_job: str) -> CompileResult | Failure:
+        waiting = asyncio.create_task(self._in_the_end(compile_job))
         over = asyncio.create_task(self._over.wait())
         try:
             await asyncio.wait({waiting, over}, timeout=self.left_s(), return_when=asyncio.FIRST_COMPLETED)
@@ -300,6 +310,13 @@ class _Context:
         if result is None:
             return failure_of(DeadlineExceeded(self.timeout_s) if self.late() else JobCancelled("called off"))
         return result
+
+    async def _in_the_end(self, compile_job: str) -> bytes:
+        """A job's result, however often the server is away meanwhile."""
+        while True:
+            with contextlib.suppress(StorageDown):
+                return await self._broker.result(compile_job)
+            await asyncio.sleep(STORAGE_POLL_S)
 
 
 def _compiling(data: bytes) -> CompileResult | Failure | None:

@@ -170,17 +170,18 @@ def test_a_store_that_does_not_do_its_part_is_told(
 
 def test_an_engine_whose_thread_died_is_stuck_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    engine = Engine(None, 1)  # type: ignore[arg-type]
-    assert engine.stalled_s == 0.0
-    monkeypatch.setattr(engine, "_admitted", lambda: 1 / 0)
 
     class Model:
+        reads_together = True
+
         def bytes_for(self, *_: int) -> int:
             return 0
 
-    monkeypatch.setattr(engine, "_model", Model())
+    engine = Engine(Model(), 1)  # type: ignore[arg-type]
+    assert engine.stalled_s == 0.0
+    monkeypatch.setattr(engine._crowd, "admit", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        engine.generate(None, [1], 1, 1)  # type: ignore[arg-type]
+        engine.generate(lambda: None, [1], 1, 1)  # type: ignore[arg-type, return-value]
     engine.close()
     assert engine.stalled_s == float("inf")
 

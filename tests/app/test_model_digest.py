@@ -1,0 +1,98 @@
+"""What a model is known by: lists as sha256sum writes them, what is pinned, and what differs."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app import model_digest
+from app.errors import ModelChanged, SettingsInvalid
+from app.model_digest import BUILT_IN_LIST, LIST, checked_model, digest_of, digests_of, list_of, model_files
+from app.settings import BUILT_IN_MODEL, Settings, read_settings
+
+
+@pytest.fixture
+def model(tmp_path: Path, captions_dir: Path) -> Path:
+    """A copy of the built-in model that is nobody's."""
+    folder = tmp_path / "model"
+    shutil.copytree(captions_dir, folder)
+    return folder
+
+
+def spoil(path: Path, place: int = -4_321) -> None:
+    """Change one bit."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_the_list_of_the_built_in_model_is_fresh() -> None:
+    """Where the model was made anew: sha256sum of these files, in app/models/captions, into ../captions.sha256."""
+    assert BUILT_IN_LIST.read_text(encoding="ascii") == list_of(digests_of(Path(BUILT_IN_MODEL)))
+
+
+def test_the_built_in_model_is_served_as_it_was_shipped_and_not_otherwise(
+    monkeypatch: pytest.MonkeyPatch, model: Path
+) -> None:
+    assert checked_model(Settings()) == BUILT_IN_MODEL
+    monkeypatch.setattr(model_digest, "BUILT_IN_MODEL", str(model))
+    assert checked_model(Settings(model=str(model))) == str(model)
+    spoil(model / "model.safetensors")
+    (model / "generation_config.json").unlink()
+    with pytest.raises(ModelChanged, match=r"shipped: generation_config.json is missing, model.safetensors differs$"):
+        checked_model(Settings(model=str(model / ".." / model.name)))
+
+
+def test_the_list_is_as_sha256sum_writes_it(model: Path) -> None:
+    names = [path.name for path in model_files(model)]
+    said = subprocess.run(["sha256sum", *names], cwd=model, capture_output=True, text=True, check=True).stdout
+    assert said == list_of(digests_of(model))
+    assert digest_of(digests_of(model)) == hashlib.sha256(said.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "generation_config.json"])
+def test_a_model_is_served_only_if_it_is_the_one_that_is_named(model: Path, name: str) -> None:
+    pinned = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
+    (model / "README.md").write_text("what is not read is not looked at")
+    assert checked_model(pinned) == str(model)
+    meant = list_of(digests_of(model))
+    spoil(model / name, 40)
+    with pytest.raises(ModelChanged, match=f"that ABS_MODEL_SHA256 names: .* not {pinned.model_sha256[:12]}"):
+        checked_model(pinned)
+    (model / LIST).write_text(meant)
+    with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256 names: {name} differs$"):
+        checked_model(pinned)
+    (model / LIST).write_text(meant.replace("a", "b"))  # a list that is not the one that is named says nothing
+    with pytest.raises(ModelChanged, match="SHA-256 is "):
+        checked_model(pinned)
+    assert checked_model(Settings(model=str(model))) == str(model)  # of which nothing is known
+
+
+def test_weights_that_are_too_many_or_missing_are_named(model: Path) -> None:
+    pinned = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
+    (model / LIST).write_text(list_of(digests_of(model)))
+    (model / "model-2.safetensors").write_bytes(b"more")
+    with pytest.raises(ModelChanged, match=r"model-2\.safetensors is not one of them$"):
+        checked_model(pinned)
+    (model / "model-2.safetensors").unlink()
+    (model / "model.safetensors").unlink()
+    with pytest.raises(ModelChanged, match=r"model\.safetensors is missing$"):
+        checked_model(pinned)
+
+
+def test_of_weights_in_two_forms_those_that_are_loaded_count(model: Path) -> None:
+    (model / "pytorch_model.bin").write_bytes(b"never read")
+    assert "pytorch_model.bin" not in digests_of(model)
+    (model / "model.safetensors").unlink()
+    assert "pytorch_model.bin" in digests_of(model)
+
+
+def test_a_digest_is_64_digits() -> None:
+    assert read_settings({"ABS_MODEL_SHA256": "0" * 64}).model_sha256 == "0" * 64
+    for wrong in ("0" * 63, "G" * 64, "sha256:" + "0" * 64):
+        with pytest.raises(SettingsInvalid, match="ABS_MODEL_SHA256"):
+            read_settings({"ABS_MODEL_SHA256": wrong})

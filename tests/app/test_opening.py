@@ -1,0 +1,45 @@
+"""A worker that is told to stop while its handler is opened, inside the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from app.broker.memory import MemoryBroker
+from app.handlers.base import Handler
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from app.worker import serve
+from tests.app import fake_handlers
+
+S_MAX = 20.0
+
+
+@pytest.mark.parametrize("how", ["told to stop", "cancelled"])
+def test_a_handler_that_comes_too_late_is_not_waited_for_and_closed(how: str) -> None:
+    may_open, opening, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def open_late(settings: Settings) -> Handler:
+        opening.set()
+        assert may_open.wait(S_MAX)
+        return Handler(lambda job, context: fake_handlers.open_quick(settings)(job, context), close=closed.set)
+
+    async def story() -> None:
+        stopping = asyncio.Event()
+        storage = MemoryBroker(16), MemoryStore(1000)
+        serving = asyncio.create_task(serve("q", open_late, *storage, Settings(), stopping))
+        assert await asyncio.to_thread(opening.wait, S_MAX)
+        if how == "told to stop":
+            stopping.set()
+            await serving
+        else:
+            serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+        assert not closed.is_set()
+
+    asyncio.run(asyncio.wait_for(story(), S_MAX))
+    may_open.set()
+    assert closed.wait(S_MAX)
