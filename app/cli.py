@@ -28,6 +28,7 @@ from app.errors import AppError, InvalidJson, StorageDown
 from app.jobs import Progress, Step
 from app.local.commands import add_processes
 from app.model_files import open_model_files
+from app.opening import end_without_openings
 from app.settings import QUEUES, Settings, read_settings
 from app.show import show_checked, show_compiled, show_generated, show_problem, told_shortly
 from app.wiring import check_storage, open_broker, open_store
@@ -222,7 +223,9 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     # without it an answer's body waits, 40 ms, for the client to confirm its header.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
-    if not serving.serve(app, listener, settings):
+    served = serving.serve(app, listener, settings)
+    end_without_openings(0 if served else TROUBLE)
+    if not served:
         raise typer.Exit(TROUBLE)
 
 

@@ -11,6 +11,7 @@ from app.automata import Kept, summary
 from app.catalogue import Catalogue
 from app.desk import Asking, Desk, until
 from app.errors import (
+    AnswerTooLarge,
     AutomatonMissing,
     Busy,
     DeadlineExceeded,
@@ -34,7 +35,7 @@ from compiler.spec import LabelsSpec, Spec
 
 LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
 _LATELY_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**10
-_NO_EXPLANATION = (LimitExceeded.__name__, AutomatonMissing.__name__)  # why a constraint may go without
+_NO_EXPLANATION = {error.__name__ for error in (LimitExceeded, AutomatonMissing, AnswerTooLarge)}  # why there is none
 Names = dict[str, tuple[str, ...]]
 
 
@@ -57,8 +58,8 @@ class Constraints:
         self._catalogue = Catalogue(settings, store, self._fingerprint)
         self._lately: Kept[str, tuple[CompileResult, float]] = Kept(_LATELY_BYTES_MAX)
 
-    async def compile(self, spec: Spec, model: str | None = None) -> CompileResult:
-        """Compile a constraint, or find it stored."""
+    async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileResult:
+        """Compile a constraint for the owner of a key, or find it stored."""
         if self._desk.stopping.is_set():
             raise Draining
         self.require_model(model)
@@ -69,18 +70,20 @@ class Constraints:
             if stored is not None:
                 return stored
             with metrics.single_flight():
+                job = self._compile_job(automaton, spec, owner)
                 return await self._desk.run(
-                    "compile", compile_job_key(automaton), self._compile_job(automaton, spec), CompileResult
+                    "compile", compile_job_key(automaton), job, CompileResult, self._desk.compilation(owner)
                 )
 
-    async def explanation(self, automaton: str, spec: Spec) -> Explanation | None:
+    async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
         """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
 
         None where it cannot be told now: it does not fit the limits, no worker is free, the automaton was dropped.
         """
         found = await self._catalogue.explanation(automaton)
         if found is None:
-            job = ExplainJob(automaton, time.time() + self._settings.deadline_s_max)  # others may join
+            deadline = time.time() + self._settings.deadline_s_max  # others may join
+            job = ExplainJob(automaton, deadline, owner=owner)
             try:
                 async with until(self._settings.deadline_s_default):
                     result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainResult)
@@ -141,16 +144,17 @@ class Constraints:
         limits = self._settings.limits
         return automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
 
-    def _compile_job(self, automaton: str, spec: Spec) -> CompileJob:
+    def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.deadline_s_max  # not this caller's: others may join
-        return CompileJob(automaton, spec_json(spec), deadline)
+        return CompileJob(automaton, spec_json(spec), deadline, owner=owner)
 
     async def begin_compile(self, known: Known, spec: Spec, asking: Asking) -> str | None:
         """The job that compiles a constraint, which all share who want the same; None where it is stored."""
         if known.compiled is not None:
             return None
-        job = self._compile_job(known.automaton, spec)
-        return await self._desk.submit_shared("compile", compile_job_key(known.automaton), job, asking.detached)
+        job = self._compile_job(known.automaton, spec, asking.owner)
+        terms = self._desk.compilation(asking.owner, asking.detached)
+        return await self._desk.submit("compile", compile_job_key(known.automaton), job, terms)
 
     def require_model(self, model: str | None) -> None:
         if model is not None and model != self._settings.model_id:

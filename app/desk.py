@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.broker.base import PLAIN, Broker, Event, JobState, Terms
+from app.broker.base import PLAIN, Broker, Event, JobState, Pool, Terms
 from app.errors import (
     DeadlineExceeded,
     Draining,
@@ -126,9 +126,13 @@ class Desk:
         if not submitted.cancelled() and submitted.exception() is None:
             self._later(self.leave(submitted.result()))
 
-    async def submit_shared(self, queue: str, key: str, job: Job, detached: bool) -> str:
-        """The id of a job that all share who want the same; a share in it, unless it is to run whoever leaves."""
-        return await self.submit(queue, key, job, Terms(detached=detached))
+    def compilation(self, owner: str, detached: bool = False) -> Terms:
+        """The terms of a compilation, which all share who want the same; with none of those for whom it is too much."""
+        settings = self.settings
+        pools = [Pool("compile", settings.compilations_max, "compilations_max")]
+        if owner and settings.key_compilations_max:
+            pools.append(Pool(f"compile:{owner}", settings.key_compilations_max, "key_compilations_max"))
+        return Terms(detached=detached, pools=tuple(pools))
 
     async def submit_asked(
         self, queue: str, job: Job, kind: str, asking: Asking, after: str | None, priority: Priority = "interactive",
@@ -143,9 +147,9 @@ class Desk:
         )
         return await self.submit(queue, key, job, terms)
 
-    async def run(self, queue: str, key: str, job: Job, wanted: type[R]) -> R:
+    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: Terms = PLAIN) -> R:
         """Submit a job and wait. A job is called off when nobody is left who waits for it."""
-        job_id = await self.submit(queue, key, job)
+        job_id = await self.submit(queue, key, job, terms)
         try:
             async with self.observed(job_id):
                 result = await self.result(job_id)

@@ -17,6 +17,7 @@
     |   |-- UnknownAutomaton      no stored constraint has this hash
     |   |-- UnknownModel          another model is served here
     |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; says how many
+    |   |-- AnswerTooLarge        the answer would be longer than we keep; names the limit
     |   |-- PromptViolates        no continuation of the prompt satisfies the constraint; says from which character on
     |   |-- KeyReused             an Idempotency-Key that came with another request before
     |   |-- UnknownJob            no job of the caller's has this id
@@ -24,7 +25,7 @@
     |   |-- MethodNotAllowed      no such method on this path
     |   `-- ClientGone            the caller closed the connection
     |-- Busy                    us, for the moment; carries `retry_after_s`
-    |   |-- QueueFull             as many requests wait as may
+    |   |-- QueueFull             as many requests wait, or constraints are compiled, as may; names the limit
     |   |-- RateLimited           the key has used its share; names the limit
     |   |-- TooManyConnections    as many connections are open as may be
     |   |-- StorageDown           the server that holds jobs and automata cannot be reached
@@ -37,6 +38,7 @@
     |-- WorkerLost              every worker that took the job died of it
     |-- AutomatonMissing        the store dropped an automaton between two steps of one request
     |-- MessageInvalid          bytes that are not a message of this version
+    |-- ModelChanged            the model's files are not those that are meant; says which differ
     |-- InternalError           a bug of ours; the log has the rest
     `-- SettingsInvalid         the operator's environment; names the variable
 """
@@ -153,6 +155,18 @@ class BudgetTooSmall(RequestError):
         self.max_tokens = max_tokens
 
 
+class AnswerTooLarge(RequestError):
+    """The answer is longer than we keep. `limit` is the name of the setting, `cap` its value in bytes."""
+
+    def __init__(self, cap: int) -> None:
+        super().__init__(
+            f"the answer is over the limit answer_bytes_max = {cap}: ask for no trace or explanation, or for fewer or "
+            "shorter texts"
+        )
+        self.limit = "answer_bytes_max"
+        self.cap = cap
+
+
 class PromptViolates(RequestError):
     """Whatever follows the prompt, the whole text does not satisfy. `position` is the first character too many."""
 
@@ -197,10 +211,11 @@ class Busy(AppError):
 
 
 class QueueFull(Busy):
-    """The queue holds as many jobs as it may."""
+    """The queue, or a pool of jobs that are limited together, holds as many as it may."""
 
     def __init__(self, cap: int, limit: str = "queue_jobs_max") -> None:
-        super().__init__(f"the queue is full: {limit} = {cap}", retry_after_s=2)
+        full = "the queue is full" if limit.startswith("queue") else "too many constraints are yet to be compiled"
+        super().__init__(f"{full}: {limit} = {cap}", retry_after_s=2)
         self.limit = limit
         self.cap = cap
 
@@ -285,6 +300,15 @@ class AutomatonMissing(AppError):
 
 class MessageInvalid(AppError):
     """The bytes are not a message that this version wrote."""
+
+
+class ModelChanged(AppError):
+    """A file of the model is not what it should be, so none is loaded. `CHANGED` begins the message."""
+
+    CHANGED = "the model's files are not those"
+
+    def __init__(self, meant: str, how: str) -> None:
+        super().__init__(f"{self.CHANGED} {meant}: {how}")
 
 
 class InternalError(AppError):

@@ -26,9 +26,11 @@ OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules who
 class Traced:
     """Where a job comes from: the request that submitted it, and the span that its own belongs to.
 
+    owner    in whose share of the store it is kept what the job stores; empty: in nobody's
     written  when it was written, Unix time in s by the clock that its deadline goes by: another's may differ
     """
 
+    owner: str = ""
     written: float = field(default_factory=time.time)
     request_id: str = field(default_factory=logs.current_request)
     traceparent: str = field(default_factory=tracing.traceparent)

@@ -1,4 +1,8 @@
-"""Every key of the store and every key of a job, beside what it lives by. The one place that spells them."""
+"""Every key of the store, of a job and of the counts of API keys, beside what it lives by.
+
+The one place that spells them. What the broker keeps on a server has names of its own, inside its scripts alone: the
+table at the head of app/broker/redis/lua/common.lua lists them.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +73,31 @@ def idempotent_job_key(owner: str, route: str, given: str) -> str:
     """Broker: requests of one caller with the same Idempotency-Key lead to one job. Kept for `idempotency_ttl_s`."""
     whole = json.dumps([owner, route, given]).encode()
     return f"idem:{hashlib.sha256(whole).hexdigest()}"
+
+
+def kept_key(owner: str) -> str:
+    """Store: which keys a caller's share holds, and how many bytes. Lives as long as the last of them."""
+    return f"abs:kept:{owner}"
+
+
+def window_key(window: str, owner: str) -> str:
+    """Counts: when a caller's requests of a kind came, within the last minute. Lives for a minute."""
+    return f"abs:limits:{window}:{owner}"
+
+
+def tokens_key(owner: str) -> str:
+    """Counts: a caller's beam-tokens of this minute and the last. Lives for two minutes."""
+    return f"abs:limits:tokens:{owner}"
+
+
+def charged_key(job_id: str) -> str:
+    """Counts: that a job has been charged for. Lives for `idempotency_ttl_s`."""
+    return f"abs:limits:charged:{job_id}"
+
+
+def places_key(owner: str) -> str:
+    """Counts: a caller's requests that are at work, by the ends of their leases. Lives for a lease."""
+    return f"abs:running:{owner}"
 
 
 def request_id() -> str:

@@ -94,7 +94,7 @@ class Service:
         compile_job = await self.constraints.begin_compile(known, spec, asking)
         job = DescribeJob(
             known.automaton, explain, arrived + timeout_s, arrived=arrived, names=known.names, spec=spec_json(spec),
-            compile_job=compile_job,
+            compile_job=compile_job, owner=asking.owner,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked("compile", job, "compile", asking, compile_job)
@@ -118,7 +118,7 @@ class Service:
             request_id(), known.automaton, order.prompt, seeded(options), order.trace, arrived + timeout_s,
             tell="steps" if order.stream else "progress" if self.observer else "nothing",
             arrived=arrived, names=known.names, compile_job=compile_job,
-            spec=None if order.spec is None else spec_json(order.spec),
+            spec=None if order.spec is None else spec_json(order.spec), owner=asking.owner,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked(
@@ -140,7 +140,7 @@ class Service:
         compile_job = await self.constraints.begin_compile(known, order.spec, asking)
         job = DecodeJob(
             known.automaton, order.log_probs, order.beams, order.alpha_min, order.gamma, arrived + timeout_s,
-            arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec),
+            arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec), owner=asking.owner,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,10 @@ SECRET_BYTES_MIN = 16
 LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
 MEASURED = 0  # of decode_memory_bytes: a share of what is free when the worker starts
 _MAY_BE_ZERO = ("port", "metrics_port", "decode_memory_bytes", "stream_grace_s", "drain_s")
-KEY_LIMITS = ("key_requests_per_minute", "key_at_once_max", "key_beam_tokens_per_minute")  # 0 is without limit
+KEY_LIMITS = (  # 0 is without limit
+    "key_requests_per_minute", "key_at_once_max", "key_beam_tokens_per_minute", "key_compilations_max",
+    "key_store_bytes_max",
+)
 MAY_BE_PUBLIC = ("/ready", "/metrics", "/version")
 _TRUTHS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 _FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
@@ -35,6 +39,7 @@ class Settings:
     """Every setting with its default; the variable of `beams_max` is ABS_BEAMS_MAX, and so on.
 
     model                a folder, or a Hugging Face name, of a causal language model
+    model_sha256         what the model's files are known by (app/model_digest.py): no others are served; empty: any are
     store, broker        URLs; their schemes pick the implementations
     embedded_workers     the workers that run inside the API process; empty when they are processes of their own
     secret               signs stored automata; random for each process unless set, which suits an in-memory store
@@ -56,6 +61,9 @@ class Settings:
     public_paths         what is answered without a key although there are keys, besides /health
     hosts, origins       names that a Host header may hold, and pages that may send requests; see app/api/origins.py
     key_...              per minute, and at once, for keys that say nothing else; 0 is without limit
+    compilations_max, key_compilations_max
+                         constraints that wait to be compiled or are: in all, and of one key
+    key_store_bytes_max  what may be stored of the constraints that one key brought in; more displaces its oldest
     header_s_max, idle_s_max, body_s_max, blocked_s_max
                          for how long a connection may send its header, lie idle, send a body, not take its answer
     data_dir             where `abs up` keeps its server's data, its secret and its logs
@@ -67,6 +75,8 @@ class Settings:
     store_value_bytes_max
                          the longest automaton that is kept on a server
     redis_volatile       take a server that keeps nothing on disk, and so loses all jobs when it ends
+    result_bytes_max, answer_bytes_max
+                         what all answers may take that are kept though nobody waits for them, and what a single one may
     stream_grace_s       how long a request goes on after the last who read its events has gone, before it is called off
     drain_s              how long a process that is told to stop goes on with what it has begun
     idempotency_ttl_s    how long an answer is kept that was asked for with an Idempotency-Key
@@ -75,6 +85,7 @@ class Settings:
     """
 
     model: str = BUILT_IN_MODEL
+    model_sha256: str = ""
     host: str = "127.0.0.1"
     port: int = 8000
     store: str = "memory://"
@@ -101,6 +112,8 @@ class Settings:
     key_requests_per_minute: int = 60
     key_at_once_max: int = 8
     key_beam_tokens_per_minute: int = 50_000
+    key_compilations_max: int = 2
+    key_store_bytes_max: int = 128 * 2**20
     connections_max: int = 1_000
     header_bytes_max: int = 16 * 2**10
     header_fields_max: int = 64
@@ -124,6 +137,7 @@ class Settings:
     deadline_s_default: float = 60.0
     deadline_s_max: float = 300.0
     picture_cells_max: int = 200_000
+    compilations_max: int = 100
     queue_jobs_max: int = 256
     queue_weight_max: int = 1_000_000
     stream_grace_s: float = 10.0
@@ -139,11 +153,14 @@ class Settings:
     automaton_ttl_s: float = 7 * 86_400.0
     result_ttl_s: float = 600.0
     result_bytes_max: int = 64 * 2**20
+    answer_bytes_max: int = 8 * 2**20
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in ("model", "host", "metrics_host", "store", "broker", "device", "data_dir"):
             _require(bool(getattr(self, name)), name, "must not be empty")
+        pinned = not self.model_sha256 or re.fullmatch(r"[0-9a-f]{64}", self.model_sha256)
+        _require(bool(pinned), "model_sha256", "must be 64 hexadecimal digits in lower case, as abs doctor shows them")
         for name in ("port", "metrics_port"):
             _require(0 <= getattr(self, name) <= 65_535, name, "must lie between 0 and 65535")
         traced = not self.otlp_endpoint or self.otlp_endpoint.startswith(("http://", "https://"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from app.access.keys import SCOPES, Key
-from app.errors import Forbidden, MethodNotAllowed, RouteNotFound
+from app.access.keys import SCOPES, Key, KeyRing
+from app.errors import Forbidden, MethodNotAllowed, RequestError, RouteNotFound, Unauthorized
+from app.settings import Settings
 
 _COMPILE, _EITHER, _ANY = ("compile",), ("generate", "compile"), SCOPES
 HEALTH = ("GET", "/health")  # the one that needs no key
@@ -84,6 +86,33 @@ def template_of(path: str) -> str:
 def is_public(method: str, path: str, public_paths: Iterable[str]) -> bool:
     """Whether a request is answered without a key."""
     return (method, path) == HEALTH or (method == "GET" and path in public_paths)
+
+
+def bearer(authorization: str) -> str:
+    """The text of the key that an Authorization header holds. Raises Unauthorized."""
+    scheme, _, text = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized("send the key as Authorization: Bearer abs_...")
+    return text.strip()
+
+
+def opener(settings: Settings) -> Callable[[str, str], bool]:
+    """Says whether a path of a worker's port may be read by who sends such an Authorization header.
+
+    Raises SettingsInvalid where there is such a port, and a file of keys that cannot be read.
+    """
+    ring = KeyRing(Path(settings.keys_file)) if settings.keys_file and settings.metrics_port else None
+
+    def opens(path: str, authorization: str) -> bool:
+        if ring is None or is_public("GET", path, settings.public_paths):
+            return True
+        try:
+            require_scope(ring.find(bearer(authorization)), door_to("GET", path))
+        except RequestError:
+            return False
+        return True
+
+    return opens
 
 
 def require_scope(key: Key, door: Door) -> None:

@@ -57,6 +57,7 @@ ERRORS: Mapping[str, Row] = {
     "BudgetTooSmall": Row(
         422, "budget_too_small", "The constraint needs more tokens than max_tokens", ("min_tokens", "max_tokens")
     ),
+    "AnswerTooLarge": Row(422, "answer_too_large", "The answer would be too large", ("limit", "cap")),
     "PromptViolates": Row(
         422, "prompt_violates", "No continuation of the prompt satisfies the constraint", ("position",)
     ),
@@ -110,6 +111,13 @@ ERRORS: Mapping[str, Row] = {
         503, "model_unavailable", "The model cannot be used; the log says why",
         ("retry_after_s",), private=True, retry_after_s=30,
     ),
+    "MemoryTaken": Row(
+        503, "memory_taken", "Other requests hold the memory of the model's device", ("retry_after_s",),
+        retry_after_s=5,
+    ),
+    "OutOfMemory": Row(
+        507, "out_of_memory", "The model's device has too little memory for this request", ("needed_bytes",)
+    ),
     # us
     "WorkerLost": Row(500, "worker_lost", "Every worker that took the job was lost", ("attempts",)),
     "JobFailed": _INTERNAL,
@@ -118,6 +126,7 @@ ERRORS: Mapping[str, Row] = {
     "InternalError": _INTERNAL,
     "SettingsInvalid": _INTERNAL,
     "EngineFailure": _INTERNAL,
+    "ModelChanged": _INTERNAL,
     "VocabularyError": _INTERNAL,
     "ArtefactInvalid": _INTERNAL,
     "ReplayRejected": Row(500, "replay_rejected", "An answer failed its final check and was withheld"),

@@ -14,6 +14,7 @@ from app.errors import (
     InvalidRequest,
     JobFailed,
     MethodNotAllowed,
+    ModelChanged,
     NotReady,
     RouteNotFound,
     without_message,
@@ -66,5 +67,5 @@ def _message(fault: dict[str, Any]) -> str:
 def _public(reason: str) -> str:
     """Why the service is not ready, without a worker's own words, which may name the operator's files."""
     worker, colon, words = reason.partition(": ")
-    told = not colon or words in (LOADING, DRAINING) or words.startswith(STUCK)
+    told = not colon or words in (LOADING, DRAINING) or words.startswith((STUCK, ModelChanged.CHANGED))
     return reason if told else f"{worker}: the model cannot be loaded; see the log"

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.asking import IdempotencyKey, Prefer, read_asking
+from app.api.asking import IdempotencyKey, Prefer, owner_of, read_asking
 from app.api.decode import DecodeRequest, DecodeResponse
 from app.api.documented import EVENT_STREAM, Responses, errors, text
 from app.api.generation import GenerateRequest, GenerateResponse
@@ -45,15 +45,16 @@ async def compile_constraint(
 ) -> CompileResponse:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
     if not asking.detached:
-        return await until_gone(request, _compiled(service, body))
+        return await until_gone(request, _compiled(service, body, asking.owner))
     begun = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, asking))
     return await _answered(request, service, begun)  # type: ignore[return-value]
 
 
-async def _compiled(service: Service, body: CompileRequest) -> CompileResponse:
-    spec = body.spec()
-    compiled = await service.constraints.compile(spec, body.model)
-    explanation = await service.constraints.explanation(compiled.automaton, spec) if body.explain else None
+async def _compiled(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
+    spec, explanation = body.spec(), None
+    compiled = await service.constraints.compile(spec, body.model, owner)
+    if body.explain:
+        explanation = await service.constraints.explanation(compiled.automaton, spec, owner)
     return compile_response(compiled, explanation)
 
 
@@ -68,8 +69,8 @@ async def _answered(request: Request, service: Service, begun: Begun) -> Respons
 
 
 @router.post(
-    "/generate", responses=EVENT_STREAM | _ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, response_model=GenerateResponse,
-    summary="Continue a prompt under a constraint",
+    "/generate", responses=EVENT_STREAM | _ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS | errors(507),
+    response_model=GenerateResponse, summary="Continue a prompt under a constraint",
 )
 async def generate(
     request: Request, body: GenerateRequest, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
@@ -135,7 +136,8 @@ async def automaton_svg(request: Request, response: Response, automaton: str) ->
 @router.get("/automata/{automaton}", responses=_PICTURE_ERRORS, summary="States, distances and transitions")
 async def automaton_json(request: Request, response: Response, automaton: str) -> AutomatonResponse:
     compiled = await _automaton(request, response, automaton)
-    explanation = await until_gone(request, service_of(request).constraints.explanation(automaton, compiled.spec))
+    explaining = service_of(request).constraints.explanation(automaton, compiled.spec, owner_of(request))
+    explanation = await until_gone(request, explaining)
     if explanation is None:  # there may be one when it is asked for again
         del response.headers["cache-control"], response.headers["etag"]
     return await asyncio.to_thread(as_json, automaton, compiled, explanation)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
-from app.access.doors import Standing, door_to, is_public, require_scope
+from app.access.doors import Standing, bearer, door_to, is_public, require_scope
 from app.access.keys import Key, KeyRing
 from app.api.asgi import App, Message, Receive, Send, headers_named, id_of_request, send_problem
 from app.api.errors import problem
@@ -63,8 +63,8 @@ async def charged(
     except Exception:
         await limiter.refund(key, beam_tokens)
         raise
-    if begun.asking.key is not None and not await limiter.is_first(key, begun.job_id):
-        await limiter.refund(key, beam_tokens)
+    if begun.asking.key is not None:
+        await limiter.settle(key, beam_tokens, begun.job_id)
     return begun
 
 
@@ -131,18 +131,14 @@ class Walls:
         if self._limiter is None:
             yield
             return
-        guarded.standing = await self._limiter.count(key, door)
-        async with self._limiter.place(key, door):
+        async with self._limiter.admitted(key, door) as guarded.standing:
             yield
 
     def _key(self, scope: Message, ring: KeyRing) -> Key:
         given = headers_named(scope, b"authorization")
         if len(given) != 1:
             raise Unauthorized("send one header, Authorization: Bearer abs_...")
-        scheme, _, text = given[0].partition(" ")
-        if scheme.lower() != "bearer":
-            raise Unauthorized("send the key as Authorization: Bearer abs_...")
-        return ring.find(text.strip())
+        return ring.find(bearer(given[0]))
 
 
 def _require_plain(scope: Message) -> None:

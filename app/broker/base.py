@@ -10,6 +10,15 @@ from app.pieces import Priority as Priority
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Jobs that are limited together: at most `cap` of them are not over. `limit` is what a refusal calls that."""
+
+    name: str
+    cap: int
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """On what terms a job is submitted.
 
@@ -21,6 +30,7 @@ class Terms:
     after       a job that must be over first, however it ended; until then this one waits outside its queue
     detached    it runs though nobody has a share in it; submitting it gives none
     remember_s  for how long after its end its key still leads to it, where its worker finds the result worth that
+    pools       in each of these there must be room for it; who joins a job needs none
     """
 
     owner: str = ""
@@ -31,6 +41,7 @@ class Terms:
     after: str | None = None
     detached: bool = False
     remember_s: float = 0.0
+    pools: tuple[Pool, ...] = ()
 
 
 PLAIN = Terms()
@@ -112,8 +123,8 @@ class Broker(Protocol):
     async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
-        Raises QueueFull where the queue holds as many waiting jobs, or as much weight, as it may; KeyReused where the
-        key leads to a job of another digest.
+        Raises QueueFull where the queue holds as many waiting jobs, or as much weight, or a pool as many jobs, as it
+        may; KeyReused where the key leads to a job of another digest.
         """
 
     async def join(self, job_id: str) -> None:

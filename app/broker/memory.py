@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 
-from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Presence, Terms
+from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Pool, Presence, Terms
 from app.broker.memory_parts import Job, Queue
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
 from app.settings import Settings
@@ -38,6 +38,7 @@ class MemoryBroker:
         self._jobs: dict[str, Job] = {}
         self._by_key: dict[str, Job] = {}  # waiting, running or remembered
         self._queues: defaultdict[str, Queue] = defaultdict(Queue)
+        self._pools: dict[str, list[Job]] = {}  # those that were not over when somebody last looked
         self._finished: dict[str, None] = {}  # ids, the first to end first
         self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
         self._finished_bytes = 0
@@ -60,9 +61,12 @@ class MemoryBroker:
             known.share(terms.detached)
             return known.id
         self._require_room(self._queues[queue], terms.weight)
+        self._require_pools(terms.pools)
         job = Job(queue, key, body, terms)
         job.share(terms.detached)
         self._jobs[job.id] = self._by_key[key] = job
+        for pool in terms.pools:
+            self._pools[pool.name].append(job)
         first = self._jobs.get(terms.after) if terms.after else None
         if first is None or first.done.is_set():
             self._enqueue(job)
@@ -172,6 +176,14 @@ class MemoryBroker:
             raise QueueFull(self._queue_jobs_max)
         if weight and queue.weight and queue.weight + weight > self._queue_weight_max:
             raise QueueFull(self._queue_weight_max, "queue_weight_max")
+
+    def _require_pools(self, pools: tuple[Pool, ...]) -> None:
+        """Raise QueueFull where one holds as many jobs as it may."""
+        for pool in pools:
+            self._pools[pool.name] = [job for job in self._pools.get(pool.name, ()) if not job.done.is_set()]
+        for pool in pools:
+            if len(self._pools[pool.name]) >= pool.cap:
+                raise QueueFull(pool.cap, pool.limit)
 
     def _enqueue(self, job: Job) -> None:
         job.queued = self._now()

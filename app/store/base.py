@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+ENTRY_BYTES = 1_024  # what a value counts in its owner's share beside its own bytes
+
 
 class Store(Protocol):
     """Bytes by key, each with a time to live. A store may forget anything at any time, and never alters a value.
@@ -14,8 +16,11 @@ class Store(Protocol):
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
         """The value, or None where there is none or its time ran out. It lives on for `renew_s`, if that is more."""
 
-    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Keep `value` for `ttl_s` seconds, in place of what was there. Values that are too long are not kept."""
+    async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
+        """Keep `value` for `ttl_s` seconds, in place of what was there. Values that are too long are not kept.
+
+        owner  in whose share it is kept: where that is full, what was put there first goes; empty: in nobody's
+        """
 
     async def delete(self, key: str, value: bytes) -> None:
         """Forget the key if it still holds `value`: whoever replaced a faulty value since is left alone."""

@@ -1,27 +1,33 @@
-"""A store inside this process: least recently used first out, bounded in bytes."""
+"""A store inside this process: least recently used first out, bounded in bytes, in all and for each owner."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 
 from app.settings import Settings
+from app.store.base import ENTRY_BYTES
 
 
 class MemoryStore:
     """Obeys app.store.base.Store. Used from one event loop, so no method needs a lock."""
 
-    def __init__(self, bytes_max: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._bytes_max = bytes_max
+    def __init__(
+        self, bytes_max: int, now: Callable[[], float] = time.monotonic, owner_bytes_max: int = 0
+    ) -> None:
+        self._bytes_max, self._owner_bytes_max = bytes_max, owner_bytes_max
         self._now = now
         self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
         self._bytes = 0
+        self._owners: dict[str, str] = {}  # of entries that are in somebody's share
+        self._shares: defaultdict[str, dict[str, int]] = defaultdict(dict)  # the first to be put is the first
+        self._share_bytes: defaultdict[str, int] = defaultdict(int)
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> MemoryStore:
         """The store of a `memory://` URL."""
-        return cls(settings.store_bytes_max)
+        return cls(settings.store_bytes_max, owner_bytes_max=settings.key_store_bytes_max)
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
         entry = self._entries.get(key)
@@ -35,7 +41,7 @@ class MemoryStore:
         self._entries.move_to_end(key)
         return value
 
-    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+    async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         self._drop(key)
         if len(value) > self._bytes_max:
             return
@@ -43,6 +49,8 @@ class MemoryStore:
         self._bytes += len(value)
         while self._bytes > self._bytes_max:
             self._drop(next(iter(self._entries)))
+        if owner and self._owner_bytes_max and key in self._entries:
+            self._put_into_share(owner, key, len(value))
 
     async def delete(self, key: str, value: bytes) -> None:
         if self._entries.get(key, (None, 0.0))[0] == value:
@@ -53,9 +61,25 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._entries.clear()
+        self._owners.clear()
+        self._shares.clear()
+        self._share_bytes.clear()
         self._bytes = 0
+
+    def _put_into_share(self, owner: str, key: str, size: int) -> None:
+        """The newest stays, whatever its size."""
+        share = self._shares[owner]
+        self._owners[key], share[key] = owner, size + ENTRY_BYTES
+        self._share_bytes[owner] += share[key]
+        while len(share) > 1 and self._share_bytes[owner] > self._owner_bytes_max:
+            self._drop(next(iter(share)))
 
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._bytes -= len(entry[0])
+        owner = self._owners.pop(key, None)
+        if owner is not None:
+            self._share_bytes[owner] -= self._shares[owner].pop(key)
+            if not self._shares[owner]:
+                del self._shares[owner], self._share_bytes[owner]

@@ -8,14 +8,40 @@ from typing import Any
 from coredis import Redis
 from coredis.commands.script import Script
 
+from app.keys import kept_key
 from app.redis.connection import Connection, script
 from app.settings import Settings
+from app.store.base import ENTRY_BYTES
 
 _GET = script("""#!lua flags=allow-oom
 -- key renew_ms -> the value
 local value = redis.call('GET', KEYS[1])
 if value and tonumber(ARGV[1]) > redis.call('PTTL', KEYS[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return value
+""")
+_PUT = script("""#!lua
+-- key share value ttl_ms share_bytes_max entry_bytes. The share is a hash: what was put, numbered from `first` to
+-- `last`, as its size and key; how many bytes that is; and of each key the number under which it was put last.
+local share, key = KEYS[2], KEYS[1]
+local ttl, most, size = tonumber(ARGV[2]), tonumber(ARGV[3]), #ARGV[1] + tonumber(ARGV[4])
+redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
+local last = redis.call('HINCRBY', share, 'last', 1)
+local bytes = redis.call('HINCRBY', share, 'bytes', size)
+redis.call('HSET', share, last, size .. ' ' .. key, '@' .. key, last)
+local first = tonumber(redis.call('HGET', share, 'first') or '1')
+while bytes > most and first < last do
+  local old = redis.call('HGET', share, first) or ''
+  local its, name = string.match(old, '^(%d+) (.*)$')
+  if name and redis.call('HGET', share, '@' .. name) == tostring(first) then
+    redis.call('DEL', name)
+    redis.call('HDEL', share, '@' .. name)
+  end
+  redis.call('HDEL', share, first)
+  bytes = redis.call('HINCRBY', share, 'bytes', -tonumber(its or '0'))
+  first = first + 1
+end
+redis.call('HSET', share, 'first', first)
+if redis.call('PTTL', share) < ttl then redis.call('PEXPIRE', share, ARGV[2]) end
 """)
 _DELETE = script("""#!lua flags=allow-oom
 -- key value
@@ -26,31 +52,38 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 class RedisStore:
     """Obeys app.store.base.Store. Used from one event loop."""
 
-    def __init__(self, url: str, value_bytes_max: int, wait_s: float) -> None:
+    def __init__(self, url: str, value_bytes_max: int, wait_s: float, owner_bytes_max: int = 0) -> None:
         self._link = Connection(url)
-        self._value_bytes_max = value_bytes_max
+        self._value_bytes_max, self._owner_bytes_max = value_bytes_max, owner_bytes_max
         self._wait_s = wait_s
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> RedisStore:
         """The store of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
-        return cls(url, settings.store_value_bytes_max, settings.storage_wait_s)
+        return cls(
+            url, settings.store_value_bytes_max, settings.storage_wait_s, owner_bytes_max=settings.key_store_bytes_max
+        )
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        found: bytes | None = await self._ask("get", _GET, key, round(renew_s * 1000))
+        found: bytes | None = await self._ask("get", _GET, [key], round(renew_s * 1000))
         return found
 
-    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+    async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         if len(value) > self._value_bytes_max:
+            return
+        ttl_ms = max(1, round(ttl_s * 1000))
+        if owner and self._owner_bytes_max:
+            keys = [key, kept_key(owner)]
+            await self._ask("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
             return
 
         def command(client: Redis[bytes]) -> Awaitable[Any]:
-            return client.set(key, value, px=max(1, round(ttl_s * 1000)))
+            return client.set(key, value, px=ttl_ms)
 
         await self._link.call("put", command, self._wait_s, keep_full=False)
 
     async def delete(self, key: str, value: bytes) -> None:
-        await self._ask("delete", _DELETE, key, value)
+        await self._ask("delete", _DELETE, [key], value)
 
     async def used_bytes(self) -> int:
         told = await self._link.call("info", lambda client: client.info("memory"), self._wait_s)
@@ -59,8 +92,8 @@ class RedisStore:
     async def close(self) -> None:
         await self._link.close()
 
-    async def _ask(self, op: str, ask: Script[bytes], key: str, *arguments: str | bytes | int) -> Any:
+    async def _ask(self, op: str, ask: Script[bytes], keys: list[str], *arguments: str | bytes | int) -> Any:
         def command(client: Redis[bytes]) -> Awaitable[Any]:
-            return ask(keys=[key], args=arguments, client=client)
+            return ask(keys=keys, args=arguments, client=client)
 
         return await self._link.call(op, command, self._wait_s, keep_full=False)

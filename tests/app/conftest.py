@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -20,6 +22,18 @@ from tests.app.redis_server import RedisServer, running_server
 from tests.cluster import Cluster, scripted_cluster
 
 READY_S_MAX = 60.0
+
+
+def refuse_to_unpickle(event: str, arguments: tuple[Any, ...]) -> None:
+    """What every pickle that is more than plain values does; the tests' own process is under this rule to its end.
+
+    (Processes that serve are under a stricter one in test_no_pickle.py.)
+    """
+    if event == "pickle.find_class":
+        raise RuntimeError(f"nothing is unpickled here: {arguments}")
+
+
+sys.addaudithook(refuse_to_unpickle)
 
 
 def wait_until_ready(client: TestClient) -> None:

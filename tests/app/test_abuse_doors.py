@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
-from app.access.doors import DOORS
+from app import metrics
+from app.access.doors import DOORS, opener
 from app.access.keys import add_key, new_key
 from app.main import create_app
 from app.settings import MAY_BE_PUBLIC, Settings
@@ -103,6 +106,22 @@ def test_no_route_but_health_answers_without_a_key_that_is_in_force(key: str, lo
             assert response.json()["code"] == "unauthorized"
     for path in ("/docs", "/redoc", "/nowhere", "/health/", "//health", "/HEALTH", "/openapi.json/"):
         assert locked.get(path, headers=given).status_code == 401, path
+
+
+def test_at_a_worker_s_port_only_probes_are_answered_without_a_key(keys: Keys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    settings = Settings(keys_file=str(keys.path), metrics_port=port)
+    with metrics.listening(settings, opener(settings)), httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
+        def status(path: str, key: str = "") -> int:
+            return http.get(path, headers=bearer(key) if key else {}).status_code
+
+        assert {path: status(path) for path in ("/metrics", "/metrics?x", "/health", "/live", "/docs", "/x")} == {
+            "/metrics": 401, "/metrics?x": 401, "/health": 200, "/live": 200, "/docs": 404, "/x": 404,
+        }
+        for key in (keys.anna, keys.expired, keys.admin[:-1] + "x"):
+            assert status("/metrics", key) == 401
+        assert status("/metrics", keys.admin) == 200
 
 
 def test_a_key_opens_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) -> None:

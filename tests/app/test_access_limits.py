@@ -5,177 +5,259 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from coredis import Redis
-from limits.aio.storage import MemoryStorage
 
+from app.access import counters as counters_module
 from app.access import limits as limits_module
-from app.access import places as places_module
-from app.access.doors import door_to
+from app.access import server as server_module
+from app.access.counters import Counters, Entered, Entry, MemoryCounters
+from app.access.doors import Door, Standing, door_to
 from app.access.keys import Key
-from app.access.limits import Counters, Limiter, counters
-from app.access.places import MemoryPlaces, Places, ServerPlaces
+from app.access.limits import Limiter
+from app.access.server import SharedCounters
 from app.errors import RateLimited, RequestOverLimit
+from app.redis.connection import Connection
 from app.settings import Settings
-from app.wiring import open_limiter
 from tests.app.redis_server import RedisServer
 
-T = TypeVar("T")
 WORK, LOOKUP = door_to("POST", "/generate"), door_to("GET", "/jobs/a")
+STORY_S_MAX = 60.0
+Story = Callable[[Counters], Awaitable[None]]
+Tell = Callable[[Story], None]
 
 
 def key(name: str = "anna", **limits: int) -> Key:
     return Key("0" * 12, name, "0" * 64, ("generate",), **limits)
 
 
-class FakeServer:
+class FakeServer(MemoryCounters):
     """Counters that limiters share, which may be away."""
 
-    def __init__(self) -> None:
-        self.counters = counters(MemoryStorage(), MemoryPlaces())
-        self.away, self.asked = False, 0
+    away, asked = False, 0
 
-    async def ask(self, question: Callable[[Counters], Awaitable[T]]) -> T:
+    async def enter(self, entry: Entry) -> Entered:
         self.asked += 1
         if self.away:
             raise OSError("away")
-        return await question(self.counters)
-
-    async def close(self) -> None:
-        pass
+        return await super().enter(entry)
 
 
-async def refused(work: Awaitable[object]) -> RateLimited:
+async def count(limiter: Limiter, key: Key, door: Door = WORK) -> Standing | None:
+    """One request, at work for no time."""
+    async with limiter.admitted(key, door) as standing:
+        return standing
+
+
+async def refused(limiter: Limiter, key: Key, door: Door = WORK) -> RateLimited:
+    """Why it is not let in."""
     with pytest.raises(RateLimited) as caught:
-        await work
+        await count(limiter, key, door)
     return caught.value
 
 
-def test_a_key_has_so_many_requests_a_minute_and_another_key_its_own() -> None:
-    async def scenario() -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=3))
-        left = []
-        for _ in range(3):
-            standing = await limiter.count(key(), WORK)
-            assert standing is not None
-            left.append(standing.left)
-        assert left == [2, 1, 0]
-        error = await refused(limiter.count(key(), WORK))
-        assert (error.limit, error.cap) == ("requests_per_minute", 3)
-        assert 1 <= error.retry_after_s <= 60
-        assert await limiter.count(key("ben"), WORK)
-        await limiter.close()
+@pytest.fixture(params=["memory", "redis"])
+def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+    """Runs a story with fresh counters of each kind."""
 
-    asyncio.run(scenario())
+    def run(story: Story) -> None:
+        async def whole() -> None:
+            held: Counters = MemoryCounters()
+            if request.param == "redis":
+                held = SharedCounters(Connection(redis_server.url))
+            try:
+                async with asyncio.timeout(STORY_S_MAX):
+                    await story(held)
+            finally:
+                await held.close()
+
+        asyncio.run(whole())
+
+    return run
 
 
-def test_what_only_looks_something_up_counts_a_tenth() -> None:
-    async def scenario() -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=2))
+def test_a_key_has_so_many_requests_a_minute_and_another_key_its_own(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        one, two = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
+        standings = [await count(limiter, key()) for limiter in (one, two, one)]
+        assert [standing and (standing.cap, standing.left) for standing in standings] == [(3, 2), (3, 1), (3, 0)]
+        for limiter in (one, two):
+            error = await refused(limiter, key())
+            assert (error.limit, error.cap) == ("requests_per_minute", 3)
+            assert 1 <= error.retry_after_s <= 60
+        assert await count(one, key("ben"))
+        assert await count(two, key(requests_per_minute=4)), "a limit that was raised"
+
+    tell(story)
+
+
+def test_what_only_looks_something_up_counts_a_tenth(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        limiter = Limiter(Settings(key_requests_per_minute=2), counters)
         for _ in range(20):
-            await limiter.count(key(), LOOKUP)
-        await refused(limiter.count(key(), LOOKUP))
-        assert await limiter.count(key(), WORK)
+            await count(limiter, key(), LOOKUP)
+        assert (await refused(limiter, key(), LOOKUP)).cap == 20
+        assert await count(limiter, key(), WORK)
 
-    asyncio.run(scenario())
+    tell(story)
 
 
-def test_a_key_s_own_limit_goes_before_the_service_s_and_0_is_none() -> None:
-    async def scenario() -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_at_once_max=1))
-        assert await limiter.count(key(requests_per_minute=0), WORK) is None
+def test_a_key_s_own_limit_goes_before_the_service_s_and_0_is_none(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_at_once_max=1)
+        limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, at_once_max=0)
         for _ in range(3):
+            assert await count(limiter, free) is None
+            assert await count(limiter, key("ben", requests_per_minute=0)) is None
             await limiter.charge(key("free", beam_tokens_per_minute=0), 10_000_000)
-        async with limiter.place(key("free", at_once_max=0), WORK), limiter.place(key("free", at_once_max=0), WORK):
+        async with limiter.admitted(free, WORK), limiter.admitted(free, WORK):
             pass
         await limiter.charge(key(beam_tokens_per_minute=30), 30)
-        unlimited = Limiter(Settings(key_requests_per_minute=0, key_beam_tokens_per_minute=0, key_at_once_max=0))
-        assert await unlimited.count(key(), WORK) is None
+        unlimited = Limiter(Settings(key_requests_per_minute=0, key_beam_tokens_per_minute=0), counters)
+        assert await count(unlimited, key()) is None
         await unlimited.charge(key(), 10**9)
-        await limiter.close()
 
-    asyncio.run(scenario())
+    tell(story)
 
 
-def test_beam_tokens_are_counted_by_what_a_request_may_write() -> None:
-    async def scenario() -> None:
-        limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000))
+def test_beam_tokens_are_counted_by_what_a_request_may_write(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
         await limiter.charge(key(), 900)
-        error = await refused(limiter.charge(key(), 200))
-        assert (error.limit, error.cap) == ("beam_tokens_per_minute", 1_000)
-        assert 1 <= error.retry_after_s <= 60
-        await limiter.charge(key(), 100)
+        with pytest.raises(RateLimited) as caught:
+            await limiter.charge(key(), 200)
+        assert (caught.value.limit, caught.value.cap) == ("beam_tokens_per_minute", 1_000)
+        assert 1 <= caught.value.retry_after_s <= 60
+        await limiter.charge(key(), 50)
         with pytest.raises(RequestOverLimit, match="beam_tokens_per_minute"):
             await limiter.charge(key(), 1_001)
+        await limiter.refund(key(), 900)
+        await limiter.charge(key(), 850)
 
-    asyncio.run(scenario())
+    tell(story)
 
 
-def test_so_many_requests_run_at_once_and_a_place_is_free_when_one_ends_however_it_ends() -> None:
-    async def scenario() -> None:
-        limiter = Limiter(Settings(key_at_once_max=2))
-        async with limiter.place(key(), WORK):
+def test_a_job_that_a_key_has_led_to_before_is_charged_for_once(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        limiter = Limiter(Settings(key_beam_tokens_per_minute=100), counters)
+        for _ in range(4):
+            await limiter.charge(key(), 40)
+            await limiter.settle(key(), 40, "job")
+        await limiter.charge(key(), 60)
+        await limiter.settle(key(), 60, "another")
+        with pytest.raises(RateLimited):
+            await limiter.charge(key(), 1)
+
+    tell(story)
+
+
+def test_a_window_moves(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (counters_module, limits_module):
+        monkeypatch.setattr(module, "MINUTE_S", 2)
+    monkeypatch.setattr(server_module, "_MINUTE_MS", 2000)
+
+    async def story(counters: Counters) -> None:
+        limiter = Limiter(Settings(key_requests_per_minute=2, key_beam_tokens_per_minute=100), counters)
+        began = time.monotonic()
+        await limiter.charge(key(), 100)
+        for _ in range(2):
+            await count(limiter, key())
+        await refused(limiter, key())
+        assert await until_let_in(lambda: count(limiter, key())) - began > 1.9
+        assert await until_let_in(lambda: limiter.charge(key(), 100)) - began > 1.9
+
+    async def until_let_in(ask: Callable[[], Awaitable[object]]) -> float:
+        while True:  # bounded by the story's time
+            with contextlib.suppress(RateLimited):
+                await ask()
+                return time.monotonic()
+            await asyncio.sleep(0.02)
+
+    tell(story)
+
+
+def test_so_many_requests_run_at_once_and_a_place_is_free_when_one_ends_however_it_ends(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        limiter = Limiter(Settings(key_at_once_max=2), counters)
+        async with limiter.admitted(key(), WORK):
             with contextlib.suppress(ZeroDivisionError):
-                async with limiter.place(key(), WORK):
-                    error = await refused(limiter.place(key(), WORK).__aenter__())
+                async with limiter.admitted(key(), WORK):
+                    error = await refused(limiter, key())
                     assert (error.limit, error.cap) == ("at_once_max", 2)
-                    async with limiter.place(key(), LOOKUP), limiter.place(key("ben"), WORK):
+                    async with limiter.admitted(key(), LOOKUP), limiter.admitted(key("ben"), WORK):
                         pass
                     raise ZeroDivisionError
-            async with limiter.place(key(), WORK):
-                pass
-        await limiter.close()
+            for _ in range(20):
+                assert await count(limiter, key())
 
-    asyncio.run(scenario())
+    tell(story)
+
+
+def test_a_request_that_finds_no_place_counts_nothing(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        limiter = Limiter(Settings(key_requests_per_minute=3, key_at_once_max=1), counters)
+        async with limiter.admitted(key(), WORK):
+            for _ in range(5):
+                assert (await refused(limiter, key())).limit == "at_once_max"
+        standing = await count(limiter, key())
+        assert standing and standing.left == 1
+
+    tell(story)
+
+
+def test_replicas_learn_soon_that_a_place_is_free(tell: Tell) -> None:
+    async def story(counters: Counters) -> None:
+        one, two = (Limiter(Settings(key_at_once_max=1), counters) for _ in range(2))
+        async with one.admitted(key(), WORK):
+            await refused(two, key())
+        while True:  # bounded by the story's time
+            with contextlib.suppress(RateLimited):
+                await count(two, key())
+                return
+            await asyncio.sleep(0.01)
+
+    tell(story)
 
 
 def test_a_place_of_a_process_that_died_is_free_after_its_lease_and_one_in_use_is_not(
-    monkeypatch: pytest.MonkeyPatch,
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (limits_module, places_module):
-        monkeypatch.setattr(module, "LEASE_S", 0.3)
+    monkeypatch.setattr(counters_module, "LEASE_S", 0.6)
 
-    async def scenario() -> None:
-        server, settings = FakeServer(), Settings(key_at_once_max=2)
-        lost, limiter, other = (Limiter(settings, server) for _ in range(3))
-        await lost.place(key(), WORK).__aenter__()
+    async def story(counters: Counters) -> None:
+        lost, limiter, other = (Limiter(Settings(key_at_once_max=2), counters) for _ in range(3))
+        never_left = lost.admitted(key(), WORK)
+        await never_left.__aenter__()
         assert lost._renewing is not None
         lost._renewing.cancel()
-        async with limiter.place(key(), WORK):
-            await refused(other.place(key(), WORK).__aenter__())
-            await asyncio.sleep(0.7)
-            async with other.place(key(), WORK):
-                await refused(limiter.place(key(), WORK).__aenter__())
-        await limiter.close()
-        await other.close()
+        async with limiter.admitted(key(), WORK):
+            await refused(other, key())
+            await asyncio.sleep(1.5)
+            async with other.admitted(key(), WORK):
+                await refused(limiter, key())
+        assert never_left
 
-    asyncio.run(scenario())
+    tell(story)
 
 
-def test_who_has_left_gets_no_place_by_a_renewal_that_was_on_its_way(redis_server: RedisServer) -> None:
-    async def scenario(places: Places) -> None:
-        assert await places.take("anna", "stays", 2)
-        assert await places.take("anna", "leaves", 2)
-        await places.leave("anna", "leaves")
-        await places.renew({"anna": ("stays", "leaves"), "ben": ("never came",)})
-        assert await places.take("anna", "another", 2)
-        assert not await places.take("anna", "one more", 2)
-        assert await places.take("ben", "another", 1)
+def test_who_has_left_gets_no_place_by_a_renewal_that_was_on_its_way(tell: Tell) -> None:
+    def entry(owner: str, member: str, *left: str) -> Entry:
+        return Entry(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
 
-    async def on_a_server() -> None:
-        async with Redis.from_url(redis_server.url) as client:
-            async def script(text: str, keys: Sequence[str], arguments: Sequence[str]) -> object:
-                return await client.eval(text, keys, arguments)
+    async def story(counters: Counters) -> None:
+        assert not (await counters.enter(entry("anna", "stays"))).missing
+        assert not (await counters.enter(entry("anna", "leaves"))).missing
+        await counters.leave({"anna": ("leaves",)})
+        await counters.renew({"anna": ("stays", "leaves"), "ben": ("never came",)})
+        assert not (await counters.enter(entry("anna", "another"))).missing
+        assert (await counters.enter(entry("anna", "one more"))).missing == "places"
+        assert not (await counters.enter(entry("anna", "one more", "another"))).missing, "who has left is told with it"
+        assert not (await counters.enter(entry("ben", "another"))).missing
 
-            await scenario(ServerPlaces(script))
-
-    asyncio.run(scenario(MemoryPlaces()))
-    asyncio.run(on_a_server())
+    tell(story)
 
 
 def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(
@@ -187,22 +269,20 @@ def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(
         server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_at_once_max=3)
         one, two = Limiter(settings, server), Limiter(settings, server)
         for limiter in (one, two, one, two):
-            await limiter.count(key(), WORK)
-        await refused(one.count(key(), WORK))
+            await count(limiter, key())
+        await refused(one, key())
         server.away = True
         with caplog.at_level(logging.WARNING):
             for _ in range(4):
-                await one.count(key(), WORK)
+                await count(one, key())
             asked = server.asked
-            await refused(one.count(key(), WORK))
+            await refused(one, key())
         assert server.asked == asked, "a server that failed is not asked again at once"
         assert "alone" in caplog.text
-        async with one.place(key(), WORK):
+        async with one.admitted(key("ben"), WORK):
             server.away = False
             await asyncio.sleep(0.3)
-        await refused(one.count(key(), WORK))
-        async with two.place(key(), WORK):
-            pass
+        await refused(one, key())
         await one.close()
         await two.close()
 
@@ -212,96 +292,15 @@ def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(
 def test_a_server_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits_module, "SERVER_S_MAX", 0.05)
 
-    class Hanging(FakeServer):
-        async def ask(self, question: Any) -> Any:
+    class Hanging(MemoryCounters):
+        async def enter(self, entry: Any) -> Any:
             await asyncio.sleep(60)
 
     async def scenario() -> None:
         limiter = Limiter(Settings(), Hanging())
-        async with asyncio.timeout(5):
-            assert await limiter.count(key(), WORK)
-            async with limiter.place(key(), WORK):
-                await limiter.charge(key(), 10)
+        async with asyncio.timeout(5), limiter.admitted(key(), WORK) as standing:
+            assert standing
+            await limiter.charge(key(), 10)
         await limiter.close()
-
-    asyncio.run(scenario())
-
-
-def test_on_a_real_server_replicas_count_together_and_leave_nothing_for_ever(redis_server: RedisServer) -> None:
-    settings = Settings(
-        broker=redis_server.url, key_requests_per_minute=4, key_beam_tokens_per_minute=100, key_at_once_max=2
-    )
-
-    async def scenario() -> None:
-        one, two = open_limiter(settings), open_limiter(settings)
-        standings = [await limiter.count(key(), WORK) for limiter in (one, two, one, two)]
-        assert [standing and standing.left for standing in standings] == [3, 2, 1, 0]
-        assert 1 <= (await refused(one.count(key(), WORK))).retry_after_s <= 60
-        await one.charge(key(), 60)
-        assert (await refused(two.charge(key(), 60))).limit == "beam_tokens_per_minute"
-        async with one.place(key(), WORK), two.place(key(), WORK):
-            await refused(one.place(key(), WORK).__aenter__())
-            await refused(two.place(key(), WORK).__aenter__())
-        async with two.place(key(), WORK), two.place(key(), WORK):
-            pass
-        await one.close()
-        await two.close()
-
-    asyncio.run(scenario())
-    kept = re.findall(r"abs:\S+", redis_server.ask("KEYS", "*"))
-    assert len(kept) >= 2 and all(name.startswith(("abs:limits", "abs:running")) for name in kept)
-    assert all(int(redis_server.ask("TTL", name)[1:]) > 0 for name in kept)
-
-
-def test_on_a_real_server_a_place_of_a_process_that_died_is_free_after_its_lease(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits_module, "LEASE_S", 0.6)
-    monkeypatch.setattr(places_module, "_LEASE_MS", "600")
-    settings = Settings(broker=redis_server.url, key_at_once_max=2)
-
-    async def scenario() -> None:
-        lost, limiter, other = (open_limiter(settings) for _ in range(3))
-        await lost.place(key(), WORK).__aenter__()
-        await lost.close()
-        async with limiter.place(key(), WORK):
-            await refused(other.place(key(), WORK).__aenter__())
-            await asyncio.sleep(1.5)
-            async with other.place(key(), WORK):
-                await refused(limiter.place(key(), WORK).__aenter__())
-        await limiter.close()
-        await other.close()
-
-    asyncio.run(scenario())
-
-
-def test_while_a_real_server_is_dead_each_process_counts_for_itself(
-    own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
-    settings = Settings(broker=own_redis_server.url, key_requests_per_minute=2, key_at_once_max=1)
-
-    async def scenario() -> None:
-        limiter = open_limiter(settings)
-        for _ in range(2):
-            await limiter.count(key(), WORK)
-        await refused(limiter.count(key(), WORK))
-        async with limiter.place(key(), WORK):
-            own_redis_server.kill()
-            async with asyncio.timeout(20):
-                await limiter.count(key("ben"), WORK)
-        async with asyncio.timeout(20), limiter.place(key(), WORK):
-            pass
-        own_redis_server.start()
-        ends = asyncio.get_running_loop().time() + 20
-        while limiter._server_again > time.monotonic() or not await back(limiter):
-            assert asyncio.get_running_loop().time() < ends
-            await asyncio.sleep(0.1)
-        await limiter.close()
-
-    async def back(limiter: Limiter) -> bool:
-        """Whether the server counts again: one that others have used up is refused."""
-        await limiter.count(key("carl"), LOOKUP)
-        return "carl" in str(own_redis_server.ask("KEYS", "*"))
 
     asyncio.run(scenario())

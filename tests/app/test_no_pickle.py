@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,12 @@ CONSTRAINTS: list[dict[str, Any]] = [
     {"all": [{"regex": "[a-z ]+"}, {"ltlf": "F(dog)"}, {"max_chars": 20}]}, {"ltlf": "F(dog) & G(!dog)"},
 ]
 MATRIX = {"constraint": {"ltlf": "F(a)", "labels": ["a", "b"]}, "log_probs": [[-1.0, -2.0], [-0.5, -1.5]]}
+
+
+def test_in_the_tests_own_process_nothing_of_any_class_is_unpickled() -> None:
+    for unpickle in (pickle.loads, pickle._loads):  # type: ignore[attr-defined]
+        with pytest.raises(RuntimeError, match="nothing is unpickled here"):
+            unpickle(pickle.dumps(Path("a")))
 
 
 def environment(log: Path) -> dict[str, str]:

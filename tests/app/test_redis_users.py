@@ -11,7 +11,7 @@ import pytest
 
 from app.access.doors import door_to
 from app.access.keys import Key
-from app.broker.base import Presence, Terms
+from app.broker.base import Pool, Presence, Terms
 from app.broker.redis.broker import RedisBroker
 from app.redis.checks import check_server
 from app.settings import Settings
@@ -75,7 +75,7 @@ def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worke
 async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     await worker.announce("q", Presence("w", ""))
     assert await api.workers("q") == (Presence("w", ""),)
-    first = await api.submit("q", "first", b"", Terms(weight=2, remember_s=5))
+    first = await api.submit("q", "first", b"", Terms(weight=2, remember_s=5, pools=(Pool("q", 9, "cap"),)))
     then = await api.submit("q", "then", b"", Terms(after=first, priority="batch"))
     gone = await api.submit("q", "gone", b"")
     await api.join(gone)
@@ -110,6 +110,7 @@ def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, use
         store = RedisStore.from_url(url_of(guarded_server, user), settings(2.0))
         for key in ("abs:dfa:v2:k", "abs:explanation:v2:k", "abs:unmet:v2:k:k", "abs:probe:k"):
             await store.put(key, b"value", 60)
+            await store.put(key, b"value", 60, "anna")
             assert await store.get(key, renew_s=120) == b"value"
             await store.delete(key, b"value")
             assert await store.get(key) is None
@@ -125,10 +126,10 @@ def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> 
     async def story() -> None:
         limiter = open_limiter(Settings(broker=url_of(guarded_server, "api")))
         key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), door_to("POST", "/generate")
-        assert await limiter.count(key, door)
-        await limiter.charge(key, 10)
-        async with limiter.place(key, door):
-            pass
+        async with limiter.admitted(key, door) as standing:
+            assert standing
+            await limiter.charge(key, 10)
+            await limiter.settle(key, 10, "job")
         await limiter.close()
 
     asyncio.run(story())

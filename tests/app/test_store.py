@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from app.store.base import Store
+from app.keys import kept_key
+from app.store.base import ENTRY_BYTES, Store
 from app.store.memory import MemoryStore
 from app.store.redis import RedisStore
 from tests.app.brokers import RealTime, Time, TurnedTime
@@ -15,6 +16,7 @@ from tests.app.clock import Clock
 from tests.app.redis_server import RedisServer
 
 VALUE_BYTES_MAX = 1_000
+OWNER_BYTES_MAX = 3 * (100 + ENTRY_BYTES)
 STORY_S_MAX = 60.0
 Story = Callable[[Store, Time], Awaitable[None]]
 Tell = Callable[[Story], None]
@@ -22,11 +24,11 @@ Tell = Callable[[Story], None]
 
 def in_memory(url: str) -> tuple[Store, Time]:
     time = TurnedTime()
-    return MemoryStore(VALUE_BYTES_MAX, time.clock), time
+    return MemoryStore(VALUE_BYTES_MAX, time.clock, OWNER_BYTES_MAX), time
 
 
 def on_redis(url: str) -> tuple[Store, Time]:
-    return RedisStore(url, VALUE_BYTES_MAX, 20.0), RealTime()
+    return RedisStore(url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX), RealTime()
 
 
 STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "redis": on_redis}
@@ -58,6 +60,42 @@ def test_what_was_put_is_got_unchanged(tell: Tell) -> None:
         assert (await store.get("a"), await store.get("b")) == (b"\x00\xff", b"")
         await store.put("a", b"new", 10)
         assert await store.get("a") == b"new"
+
+    tell(story)
+
+
+def test_an_owner_who_stores_too_much_displaces_what_he_put_first_and_nobody_else_s(tell: Tell) -> None:
+    async def kept(store: Store, *keys: str) -> str:
+        return "".join([key for key in keys if await store.get(key) is not None])
+
+    async def story(store: Store, time: Time) -> None:
+        value = bytes(100)
+        await store.put("x", value, 10, "ben")
+        await store.put("y", value, 10)
+        for key in "abc":
+            await store.put(key, value, 10, "anna")
+        assert await kept(store, *"abcxy") == "abcxy"
+        await store.put("d", value, 10, "anna")
+        assert await kept(store, *"abcdxy") == "bcdxy"
+        await store.put("b", value, 10, "anna")  # put again it is the newest
+        await store.put("e", value, 10, "anna")
+        assert "b" in await kept(store, *"bcdexy") and await kept(store, "c", "x", "y") == "xy"
+        await store.delete("e", value)
+        await store.put("f", bytes(101), 10, "anna")
+        assert await store.get("f") == bytes(101)
+        for _ in range(20):
+            await store.put("f", value, 10, "anna")
+        assert await kept(store, "f", "x", "y") == "fxy"
+
+    tell(story)
+
+
+def test_what_is_over_its_owner_s_share_by_itself_is_kept_alone(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("small", b"1", 10, "owner")
+        for _ in range(4):
+            await store.put("large", bytes(900), 10, "owner")
+        assert await store.get("large") == bytes(900)
 
     tell(story)
 
@@ -136,5 +174,19 @@ def test_in_memory_replacing_and_deleting_give_their_space_back() -> None:
             await store.delete("a", bytes(20))
         await store.put("b", bytes(30), 100)
         assert await store.get("b") == bytes(30)
+
+    asyncio.run(story())
+
+
+def test_a_share_that_somebody_has_spoilt_keeps_nobody_from_storing(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
+        await store.put("a", b"1", 10, "anna")
+        for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
+            redis_server.ask("HSET", kept_key("anna"), field, text)
+        for key in "bcd":
+            await store.put(key, b"1", 10, "anna")
+            assert await store.get(key) == b"1"
+        await store.close()
 
     asyncio.run(story())

@@ -151,6 +151,7 @@ class Desk:
         pause = PAUSE_S
         while True:
             began, away = time.monotonic(), False
+            self._coming.clear()  # what an engine that broke had on its way goes to whoever finds it idle
             try:
                 await self._engine().run_async()
             except Exception as error:

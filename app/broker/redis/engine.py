@@ -23,10 +23,12 @@ from coredis.retry import NoRetryPolicy
 from streaq import StreaqError, Worker
 from streaq.types import Entries, StreamMessage
 
-from app.redis.connection import CONNECT_S_MAX, PAUSE_S, PAUSE_S_MAX, REPLY_S_MAX, is_away
+from app.errors import without_message
+from app.redis.connection import PAUSE_S, PAUSE_S_MAX, is_away, open_pool
 
 PRIORITIES = ("interactive", "batch")  # from the highest
 TASK = "job"
+CONNECTIONS_MAX = 4
 GIVEN_BACK_MS = 3_600_000  # what was idle for so long was given back; see give_back.lua
 _NOT_TEXT = b"\xff"  # begins every ticket, so that no client takes its signature for text
 T = TypeVar("T")
@@ -94,12 +96,9 @@ class Engine(Worker[None]):
     """The worker of one queue in this process. `run_async` runs until it is cancelled and nothing is in hand."""
 
     def __init__(self, url: str, queue: str, slots: int, lease_s: float, secret: bytes, desk: Desk) -> None:
-        connection = {
-            "decode_components": True, "max_connections": 4, "connect_timeout": CONNECT_S_MAX,
-            "stream_timeout": REPLY_S_MAX, "retry_policy": NoRetryPolicy(),
-        }
         super().__init__(
-            redis_url=url, redis_kwargs=connection, concurrency=slots, queue_name=f"abs:{queue}",
+            redis_pool=open_pool(url, CONNECTIONS_MAX, decode_responses=True),
+            redis_kwargs={"retry_policy": NoRetryPolicy()}, concurrency=slots, queue_name=f"abs:{queue}",
             priorities=list(reversed(PRIORITIES)), serializer=pack, deserializer=unpack,
             signing_secret=signing_key(secret), idle_timeout=lease_s,
         )
@@ -113,7 +112,11 @@ class Engine(Worker[None]):
         message = _message.get()
         if message.task_id != job_id:  # a ticket that was signed for another job
             return await self._desk.refuse(message.task_id, message.priority, message.message_id)
-        await self._desk.deliver(job_id, message.message_id)
+        try:
+            await self._desk.deliver(job_id, message.message_id)
+        except Exception as error:  # of which streaQ would say nothing
+            log.error("job %s of %s cannot be taken here: %s", job_id, self.queue_name, without_message(error))
+            self._claims_from = time.monotonic() + 2 * self._lease_s  # another shall have it, who may fare better
 
     async def run_task(self, msg: StreamMessage) -> None:
         """Ends when the job is over here, whatever became of it."""

@@ -58,13 +58,15 @@ class Records:
 
     async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: Terms, ticket: bytes) -> str:
         caps = {"queue_jobs_max": self.queue_jobs_max, "queue_weight_max": self.queue_weight_max}
+        pools = [part for pool in terms.pools for part in (pool.name, pool.cap, pool.limit)]
         word, said = await self._ask(
             "submit", scripts.SUBMIT, job_id, secrets.token_hex(8), queue, hashlib.sha256(key.encode()).hexdigest(),
             body, terms.owner, terms.digest, terms.kind, terms.priority, terms.weight, terms.after or "",
-            int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max,
+            int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max, *pools,
         )
         match word:
             case b"full":
+                caps |= {pool.limit: pool.cap for pool in terms.pools}
                 raise QueueFull(caps[said.decode()], said.decode())
             case b"reused":
                 raise KeyReused("this key came with another request before")

@@ -12,6 +12,7 @@
 -- abs:queue:<queue>:waiting        zset    jobs that wait, in order                   for ever
 -- abs:queue:<queue>:outside        set     jobs that wait for others                  for ever
 -- abs:queue:<queue>:running        zset    jobs that were taken                       for ever
+-- abs:pool:<name>                  set     jobs of a pool, when it was last looked at an hour
 -- abs:place                        string  counts the places given out, in queues and  for ever
 --                                          in the order of ends
 -- abs:finished                     zset    finished jobs, by when they are forgotten  for ever, pruned by time

@@ -1,0 +1,81 @@
+"""The contract of every broker: jobs that are limited together, and the compilations that are."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.broker.base import Broker, Pool, Terms
+from app.desk import Desk
+from app.errors import QueueFull
+from app.settings import Settings
+from tests.app.brokers import Tell, Time, take
+
+ALL, ANNA = Pool("all", 3, "all_max"), Pool("anna", 2, "anna_max")
+OWN, OTHERS = Terms(pools=(ALL, ANNA)), Terms(pools=(ALL, Pool("ben", 2, "ben_max")))
+
+
+async def refused(broker: Broker, key: str, terms: Terms) -> tuple[str, float]:
+    """The limit that keeps a job out."""
+    with pytest.raises(QueueFull) as caught:
+        await broker.submit("q", key, b"", terms)
+    return caught.value.limit, caught.value.cap
+
+
+def test_a_pool_takes_so_many_jobs_and_who_joins_one_needs_no_room(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first, _ = [await broker.submit("q", key, b"", OWN) for key in "ab"]
+        assert await refused(broker, "c", OWN) == ("anna_max", 2)
+        assert await broker.submit("q", "a", b"", OWN) == first
+        await broker.submit("q", "a", b"", OTHERS)
+        await broker.submit("q", "d", b"", OTHERS)
+        await take(broker)  # whoever runs counts, and the queue itself has room again
+        assert await refused(broker, "e", OTHERS) == ("all_max", 3)
+        await broker.submit("other", "e", b"")  # in no pool
+
+    tell(story)
+
+
+@pytest.mark.parametrize("ending", ["finish", "cancel", "leave"])
+def test_a_job_takes_room_until_it_is_over_however_it_ends(tell: Tell, ending: str) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        jobs = [await broker.submit("q", key, b"", OWN) for key in "ab"]
+        if ending == "finish":
+            assert (await take(broker))[0] == jobs[0]
+            assert await refused(broker, "c", OWN) == ("anna_max", 2), "one that runs counts"
+            await broker.give_back(jobs[0])
+            assert await refused(broker, "c", OWN) == ("anna_max", 2)
+            await take(broker)
+            await broker.finish(jobs[0], b"")
+        else:
+            await (broker.cancel if ending == "cancel" else broker.leave)(jobs[0])
+        await broker.submit("q", "c", b"", OWN)
+        assert await refused(broker, "d", OWN) == ("anna_max", 2)
+
+    tell(story)
+
+
+def test_what_one_pool_refuses_takes_no_room_in_another(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        for key in "ab":
+            await broker.submit("q", key, b"", OWN)
+        for _ in range(3):
+            assert await refused(broker, "c", OWN) == ("anna_max", 2)
+        await broker.submit("q", "c", b"", OTHERS)
+
+    tell(story)
+
+
+def test_compilations_are_limited_in_all_and_for_each_key(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        desk = Desk(Settings(compilations_max=3, key_compilations_max=2), broker)
+        for key in "ab":
+            await broker.submit("q", key, b"", desk.compilation("anna"))
+        assert await refused(broker, "c", desk.compilation("anna")) == ("key_compilations_max", 2)
+        await broker.submit("q", "c", b"", desk.compilation("ben"))
+        await take(broker)
+        for owner in ("ben", ""):
+            assert await refused(broker, "d", desk.compilation(owner)) == ("compilations_max", 3)
+        free = Desk(Settings(key_compilations_max=0), broker)
+        assert [pool.limit for pool in free.compilation("anna").pools] == ["compilations_max"]
+
+    tell(story)

@@ -1,0 +1,55 @@
+"""Keys have one place: app/keys.py, and for the records of the broker the table at the head of its scripts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import app.keys
+from app.keys import automaton_key, charged_key, explanation_key, kept_key, places_key, tokens_key, window_key
+
+APP = Path(app.keys.__file__).parent
+BROKER = APP / "broker" / "redis"
+KEY = re.compile(r"\b(?:streaq:)?abs:[a-z{]\S*")
+
+
+def spelled(path: Path) -> set[str]:
+    """The keys in the texts of a module, those that only document it aside."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = {
+        id(node.body[0].value) for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    texts = [
+        node.value for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented
+    ]
+    return {found for text in texts for found in KEY.findall(text)}
+
+
+def test_no_module_spells_a_key_but_the_one_for_it_and_those_of_the_broker_on_a_server() -> None:
+    assert spelled(APP / "keys.py")
+    for path in APP.rglob("*.py"):
+        if path != APP / "keys.py" and BROKER not in path.parents:
+            assert not spelled(path), path
+
+
+def test_what_the_broker_s_scripts_spell_is_in_their_table() -> None:
+    common = (BROKER / "lua" / "common.lua").read_text(encoding="utf-8")
+    table = common.partition("\nlocal ")[0]
+    scripts = "".join(path.read_text(encoding="utf-8") for path in (BROKER / "lua").glob("*.lua"))
+    found = {match[1] for match in re.finditer(r"'(abs:[a-z]+)", scripts)}
+    found |= {re.match(r"abs:[a-z]+", key)[0] for path in BROKER.glob("*.py") for key in spelled(path)}  # type: ignore[index]
+    missing = {key for key in found if not re.search(rf"^-- (?:.*, )?{key}\b", table, re.MULTILINE)}
+    assert len(found) > 8 and missing <= {"abs:"}, missing
+
+
+def test_keys_of_different_kinds_are_different() -> None:
+    one = "0" * 64
+    keys = [
+        automaton_key(one), explanation_key(one), kept_key(one), places_key(one), tokens_key(one), charged_key(one),
+        window_key("requests", one), window_key("lookups", one),
+    ]
+    assert len(set(keys)) == len(keys)
