@@ -26,8 +26,8 @@ help:
 	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
 	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
 	@echo "make image-check  the Dockerfile's steps in an empty environment (minutes)"
-	@echo "make faults  real processes and a real server that die, hang, fill up; compose's services; load in short"
-	@echo "make chaos   500 requests while workers are killed every second"
+	@echo "make faults  of all tests, those of processes and a server that die, hang and fill up"
+	@echo "make chaos   500 requests while workers are killed every second; all faults as long and as many as promised"
 	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
 
@@ -62,13 +62,10 @@ check: $(INSTALLED)
 # One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine. Three files at
 # once: many tests wait for processes more than they work.
 test: check $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(FAULTS:%=--ignore=%)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
-# What takes minutes of real processes dying: too long beside all the rest.
-FAULTS := tests/app/test_faults_chaos.py tests/app/test_faults_server.py tests/app/test_faults_workers.py \
-	tests/test_compose.py tests/test_load.py
 faults: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(FAULTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/app/test_faults_*.py
 
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz --cases $(N)
@@ -98,6 +95,7 @@ image-check: $(INSTALLED)
 
 chaos: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos
+	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest $(wildcard tests/app/test_faults_*.py)
 
 # The API attacked from outside and by its own description, in full.
 abuse: $(INSTALLED)

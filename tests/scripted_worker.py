@@ -1,4 +1,4 @@
-"""A generate worker without a model, for tests of what becomes of jobs: python -m tests.scripted_worker [AHEAD_S]
+"""A generate worker without a model, for tests of what becomes of jobs: python -m tests.scripted_worker
 
 Everything of `abs worker generate` is there but the handler. What that does, the first words of a prompt say:
 
@@ -6,13 +6,12 @@ Everything of `abs worker generate` is there but the handler. What that does, th
     die             ends the process
     anything else   answers at once
 
-The answer is "dog"; constraints that it satisfies are the tests' affair. The clock of the process is ahead by AHEAD_S.
+The answer is "dog"; constraints that it satisfies are the tests' affair.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from app import wiring
@@ -49,8 +48,5 @@ def _handle(job: Job, context: Context) -> Result:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        right, ahead_s = time.time, float(sys.argv[1])
-        time.time = lambda: right() + ahead_s
     wiring.HANDLERS["generate"] = "tests.scripted_worker:open_scripted"
     run_worker("generate", read_settings())

@@ -114,7 +114,7 @@ class Deployed:
             for name in names:
                 self.services[name].start()
             for name in names:
-                until(self.services[name].healthy, f"{name} healthy", START_S_MAX, poll_s=0.3)
+                until(self.services[name].healthy, f"{name} healthy", START_S_MAX, poll_s=1.0)
 
     @property
     def url(self) -> str:

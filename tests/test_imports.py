@@ -22,12 +22,12 @@ ORDER = {  # inside a package, a module imports only those on its left
         json_blocks json_alphabet json_machine json_values json_texts json_arrays json_keys json_objects json_scalars
         json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled codec
         unspellable phrases conflict pipeline samples explain""",
-    "decoding": """errors options ramp language_model memory packed stretch tree attention plain loading shared
-        probe model texts forced arrays layout ranking beams plan moves banked step estimate
-        lessons constraint runs finished history search sampling engine exact processor trace""",
+    "decoding": """errors options widths ramp language_model memory packed stretch room tree attention plain loading
+        shared probe model texts forced arrays layout ranking beams plan moves banked step estimate
+        lessons constraint runs finished history search sampling tickets crowd engine exact processor trace""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files
-        spelling generation redis broker store catalogue sandbox handlers worker pace desk constraints access
-        service svg api wiring show client serving working demo local doctor cli main""",
+        model_digest spelling generation redis broker store catalogue sandbox handlers opening worker pace desk
+        constraints access service svg api wiring show client serving working demo local doctor cli main""",
 }
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.token_automaton"},
@@ -41,7 +41,6 @@ ONLY = {  # who may name a library: a module, or everything below it
     "streaq": ("app.redis", "app.broker.redis"),
     "prometheus_client": ("app.metrics",),
     "opentelemetry": ("app.tracing",),
-    "limits": ("app.access",),
     "decoding": ("decoding", "app.handlers.generate"),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),

@@ -130,7 +130,7 @@ def test_the_readme_shows_the_requests_that_the_demo_sends() -> None:
 def test_the_readme_names_every_setting() -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     fields = {field.name for kind in (Settings, Limits) for field in dataclasses.fields(kind)} - {"limits"}
-    named = set(re.findall(r"`ABS_([A-Z_]+)`", page.partition("## Settings")[2].partition("\n## ")[0]))
+    named = set(re.findall(r"`ABS_([A-Z0-9_]+)`", page.partition("## Settings")[2].partition("\n## ")[0]))
     assert named == {name.upper() for name in fields}
 
 

@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coredis import Redis
 from coredis.commands.script import Script
@@ -24,6 +24,7 @@ from coredis.exceptions import (
     RedisError,
     ResponseError,
 )
+from coredis.pool import ConnectionPool
 from coredis.retry import NoRetryPolicy
 
 from app import metrics
@@ -180,13 +181,33 @@ class Connection:
             await asyncio.sleep(PAUSE_S)
 
 
+class Pool(ConnectionPool[Any]):
+    """coredis's, but for a connection that breaks while somebody has it: that one's place is free again.
+
+    Else each subscription and each pipeline that a server leaves behind would take one place with it, until none is
+    left and all commands wait for ever.
+    """
+
+    def release(self, connection: Any) -> None:
+        super().release(connection)
+        if not connection.usable and not self._available_connections.full():
+            self._available_connections.append_nowait(None)
+
+
+def open_pool(url: str, connections_max: int, decode_responses: bool = False) -> Pool:
+    """So many connections at most, which are made when they are used. Raises what coredis does for a wrong URL."""
+    pool = Pool.from_url(
+        url, db=None, decode_components=True, max_connections=connections_max, connect_timeout=CONNECT_S_MAX,
+        stream_timeout=REPLY_S_MAX, decode_responses=decode_responses,
+    )
+    assert isinstance(pool, Pool)
+    return pool
+
+
 def open_client(url: str, connections_max: int) -> Redis[bytes]:
     """A client that is yet to be entered. Raises SettingsInvalid for what is no URL of a server."""
     try:
-        return Redis.from_url(
-            url, decode_components=True, max_connections=connections_max, connect_timeout=CONNECT_S_MAX,
-            stream_timeout=REPLY_S_MAX, retry_policy=NoRetryPolicy(),
-        )
+        return Redis(connection_pool=open_pool(url, connections_max), retry_policy=NoRetryPolicy())
     except (RedisError, ValueError, RuntimeError, TypeError):
         raise SettingsInvalid(f"{without_password(url)} is not the URL of a Redis server") from None
 

@@ -112,7 +112,7 @@ def open_compiling(settings: Settings) -> Handler:
         assert isinstance(job, CompileJob)
         compiled = compile_spec(spec_from_json(dict(job.spec)), vocabulary, settings.limits)
         secret = automaton_secret(settings.secret, job.automaton)
-        context.save(automaton_key(job.automaton), encode(compiled, secret), 600)
+        context.save(automaton_key(job.automaton), encode(compiled, secret), 600, job.owner)
         return summary(job.automaton, compiled, cached=False, compile_ms=1.0)
 
     return Handler(handle)

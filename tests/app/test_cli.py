@@ -11,6 +11,7 @@ import pytest
 
 from app.cli import run
 from app.main import create_app
+from tests.app.service_process import serving
 
 S_MAX = 120.0
 HASH = "0" * 64
@@ -47,18 +48,32 @@ def test_generate_prints_the_api_s_json() -> None:
     assert answer["choices"][0]["trace"] is None
 
 
-def test_generate_reads_along_where_it_is_asked_to() -> None:
+@pytest.fixture(scope="module")
+def generating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a service that is there already: the model is loaded once for many commands."""
+    with serving(tmp_path_factory.mktemp("service")) as service:
+        service.wait_until_ready()
+        yield service.url
+
+
+def test_generate_reads_along_where_it_is_asked_to(
+    generating: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> str:
+        assert here(monkeypatch, "generate", *arguments, "--keyword", "dog", "--url", generating) == 0
+        return capsys.readouterr().out
+
     options = ("--algorithm", "sample", "--seed", "5", "--temperature", "0.5", "--stream", "--max-tokens", "16")
-    ended = abs_command("generate", "sentence:", "--keyword", "dog", *options)
-    assert ended.returncode == 0, ended.stderr
-    assert "satisfied: yes" in ended.stdout and "seed 5" in ended.stdout
-    streamed = abs_command("generate", "a do", "--keyword", "dog", "--scope", "full", "--stream", "--json")
-    plain = abs_command("generate", "a do", "--keyword", "dog", "--scope", "full", "--json")
-    assert json.loads(streamed.stdout)["choices"] == json.loads(plain.stdout)["choices"]
+    sampled = said("sentence:", *options)
+    assert "satisfied: yes" in sampled and "seed 5" in sampled
+    streamed = said("a do", "--scope", "full", "--stream", "--json")
+    plain = said("a do", "--scope", "full", "--json")
+    assert json.loads(streamed)["choices"] == json.loads(plain)["choices"]
 
 
-def test_generate_shows_the_text_its_tokens_its_words_and_its_distances() -> None:
-    ended = abs_command("generate", "sentence:", "--ltlf", "F(pet)", "--prop", "pet=dog,cat", "--max-tokens", "16")
+def test_generate_shows_the_text_its_tokens_its_words_and_its_distances(generating: str) -> None:
+    constraint = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat")
+    ended = abs_command("generate", "sentence:", *constraint, "--max-tokens", "16", "--url", generating)
     assert ended.returncode == 0, ended.stderr
     assert all(part in ended.stdout for part in ("tokens:", "distances:", "pet", "satisfied: yes", "total"))
 
@@ -101,9 +116,10 @@ def test_generate_shows_the_text_its_tokens_its_words_and_its_distances() -> Non
     ],
 )
 def test_the_exit_status_says_how_it_went(
-    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
+    generating: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
 ) -> None:
-    assert here(monkeypatch, *arguments) == status
+    asked_there = () if "--url" in arguments or HASH in arguments else ("--url", generating)
+    assert here(monkeypatch, *arguments, *asked_there) == status
 
 
 def test_a_faulty_setting_is_trouble_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,9 @@ Generations are scripted (tests/scripted_worker.py). The table of all faults is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from tests.app.test_faults_workers import BODY, WORKERS, begin, ended, read_on, steps
-from tests.cluster import API, ASK_S_MAX, Cluster, Event, events
+from tests.app.test_faults_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
+from tests.cluster import API, ASK_S_MAX, FULL, SLACK_S, Cluster, Event, Part, events
 from tests.local import until
 
-SLOTS = 8  # of both workers together
-CALLERS = 500
+CALLERS = 500 if FULL else 150
 NEGATIVE_S_MAX = 0.020
+SLOW_S_MAX = 2.0  # of the API that is impatient
 UNSATISFIABLE = {"ltlf": "F(a) & G(!a)"}
 
 
@@ -76,7 +79,7 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
         thread.start()
     until(lambda: part.metric("abs_http_in_flight") >= 40, "nearly all clients are being served")
     began = time.monotonic()
-    assert part.stop() == 0
+    assert part.stop() == 0, part.log()
     assert time.monotonic() - began < 30
     for thread in threads:
         thread.join(ASK_S_MAX)
@@ -123,13 +126,13 @@ def test_a_job_is_called_off_while_it_waits_while_it_runs_and_after_it_ended(who
         assert {ended(http, job)["state"] for job in (*long, waiting)} == {"cancelled"}
 
 
-def test_500_callers_of_one_cold_constraint_compile_it_once(whole: Cluster) -> None:
+def test_many_callers_of_one_cold_constraint_compile_it_once(whole: Cluster) -> None:
     def compiled() -> float:
         return whole.parts["compile"].metric("abs_compile_total", outcome="ok")
 
     async def ask(http: httpx2.AsyncClient) -> str:
         while True:
-            response = await http.post("/compile", json={"constraint": {"regex": "five hundred (a|b)*a(a|b){9}"}})
+            response = await http.post("/compile", json={"constraint": {"regex": "so many (a|b)*a(a|b){9}"}})
             if response.status_code not in (429, 503):  # so many at once may be more than a busy machine takes
                 assert response.status_code == 200, response.text
                 return str(response.json()["automaton"])
@@ -198,9 +201,62 @@ def test_requests_with_one_key_that_come_at_once_at_two_apis_are_one_job(whole: 
         assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
 
 
-def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole: Cluster) -> None:
-    small = whole.parts.get("small") or whole.add("small", API, ABS_QUEUE_JOBS_MAX="1")
-    small.wait_until("/ready")
+@pytest.fixture
+def small(whole: Cluster) -> Part:
+    """One more API, which lets little wait and is impatient with slow clients."""
+    limits = dict.fromkeys(("ABS_HEADER_S_MAX", "ABS_BODY_S_MAX", "ABS_BLOCKED_S_MAX"), str(SLOW_S_MAX))
+    part = whole.parts.get("small") or whole.add("small", API, ABS_QUEUE_JOBS_MAX="1", **limits)
+    part.wait_until("/ready")
+    return part
+
+
+def sent_slowly(part: Part, begun: bytes, trickle: bytes) -> tuple[bytes, float]:
+    """What an API answers who sends something, and then a byte at a time, until it closes; and after how many s."""
+    with socket.create_connection(("127.0.0.1", part.port), timeout=60) as connection:
+        began = time.monotonic()
+        connection.sendall(begun)
+        with contextlib.suppress(ConnectionError):
+            while not select.select([connection], [], [], 0.2)[0]:
+                connection.sendall(trickle)
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            while more := connection.recv(65_536):
+                said += more
+        return said, time.monotonic() - began
+
+
+def read_nothing(part: Part) -> float:
+    """Ask for much and read nothing of it, until that is not stood any more. After how many s that was."""
+    asking = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100  # more than lines hold
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.connect(("127.0.0.1", part.port))
+        began = time.monotonic()
+        connection.sendall(asking)
+        until(lambda: "did not take its answer" in part.log(), "who reads nothing is let go")
+        return time.monotonic() - began
+
+
+def test_slow_clients_are_cut_off_and_nobody_else_waits(whole: Cluster, small: Part) -> None:
+    head = b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+    with ThreadPoolExecutor(3) as pool, whole.client("small") as http:
+        header = pool.submit(sent_slowly, small, head, b"x")
+        body = pool.submit(sent_slowly, small, head + b"\r\n{", b" ")
+        reader = pool.submit(read_nothing, small)
+        served = 0
+        while not (header.done() and body.done() and reader.done()):
+            began = time.monotonic()
+            assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200
+            assert time.monotonic() - began < SLACK_S
+            served += 1
+            time.sleep(0.1)
+        for said, took_s in (header.result(), body.result()):
+            assert said.startswith(b"HTTP/1.1 408 ") and b'"request_timeout"' in said, said[:300]
+            assert SLOW_S_MAX - 0.1 < took_s < SLOW_S_MAX + SLACK_S
+        assert reader.result() < SLOW_S_MAX + SLACK_S and served > 3
+
+
+def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole: Cluster, small: Part) -> None:
     with whole.client("small") as http:
         long = [begin(http, "steps 600 0.1")]
         for number in range(2, SLOTS + 1):  # one at a time, for the queue holds no more

@@ -10,9 +10,9 @@ import pytest
 
 from tests.chaos import Answered, Story, chaos
 
-REQUESTS = 20
+REQUESTS = 12
 KILLS_MAX = 3
-WORKERS = {"compile": 1, "generate": 2}
+WORKERS = {"compile": 1, "generate": 1}
 
 
 def test_workers_and_the_server_are_killed_under_requests() -> None:

@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
+import secrets
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from coredis import Redis
 
+from app.automata import automaton_secret
 from app.broker.base import Terms
 from app.broker.redis.broker import RedisBroker
 from app.errors import StorageDown
+from app.keys import automaton_key
 from app.settings import Settings
+from app.store.redis import RedisStore
+from compiler.codec import encode
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec
+from compiler.vocabulary import byte_vocabulary
 from tests.app import redis_server
 from tests.app.redis_server import RedisServer, running_server
-from tests.app.test_faults_workers import BODY, WORKERS, begin, ended, read_on, steps
-from tests.cluster import COMMON, SLACK_S, Cluster, Event, events
+from tests.app.test_faults_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
+from tests.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events
 from tests.local import until
 
-AWAY_S = 6.0  # over twice as long as a caller waits
+AWAY_S = 60.0 if FULL else 4.0  # over twice as long as a caller waits, at least
 RECOVERY_S = 10.0
 COMMAND_S_MAX = 120.0
 
@@ -65,7 +75,7 @@ def test_a_server_that_is_killed_and_comes_back_is_a_pause_to_a_stream_and_to_th
 def test_while_the_server_is_away_callers_are_told_and_what_was_promised_is_kept(whole: Cluster) -> None:
     pids = {name: part.pid for name, part in whole.parts.items()}
     with whole.client() as http:
-        jobs = [begin(http, "steps 20 0.1") for _ in range(4)]
+        jobs = [begin(http, "steps 20 0.1", timeout_s=280) for _ in range(4)]
         whole.server.kill()
         gone = time.monotonic()
         refused = http.post("/generate", json=BODY | {"prompt": "x"})
@@ -79,76 +89,128 @@ def test_while_the_server_is_away_callers_are_told_and_what_was_promised_is_kept
         until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "requests are answered again")
         assert time.monotonic() - back < RECOVERY_S + SLACK_S
         until(lambda: http.get("/ready").is_success, "the service says that it is ready")
-        assert {ended(http, job)["state"] for job in jobs} == {"done"}
+        over = [ended(http, job) for job in jobs]
+        assert {shown["state"] for shown in over} == {"done"}, over
     assert {name: part.pid for name, part in whole.parts.items() if part.alive} == pids, "no process had to end"
 
 
-def test_a_full_server_takes_nothing_new_and_keeps_what_it_took(whole: Cluster) -> None:
+def test_a_server_that_is_full_drops_its_caches_and_then_takes_nothing_new_but_keeps_what_it_took(
+    whole: Cluster,
+) -> None:
+    """Filled by callers for real, up to a limit of a few MiB, and emptied by its workers alone."""
+    server, prompt = whole.server, "steps 1 0 " + "x" * 30_000
     with whole.client() as http:
-        jobs = [begin(http, "steps 40 0.1") for _ in range(12)]  # more than run at once
+        running = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]  # nothing else is done until these are over
+        before = automaton_keys(server)
         try:
-            assert whole.server.ask("CONFIG", "SET", "maxmemory", "1mb") == "+OK"
-            refused = http.post("/generate", json=BODY | {"prompt": "x"})
-            assert refused.status_code == 503, refused.text
-            assert refused.json()["code"] in ("storage_down", "not_ready")  # workers' signs of life find no room either
-            assert int(refused.headers["retry-after"]) > 0
+            assert server.ask("CONFIG", "SET", "maxmemory", str(used_bytes(server) + 4 * 2**20)) == "+OK"
+            asyncio.run(fill_store(server.url, count=30, size=100_000))
+            stored = automaton_keys(server) - before
+            accepted, refused = [], None
+            while refused is None:
+                response = http.post("/generate", json=BODY | {"prompt": prompt}, headers={"prefer": "respond-async"})
+                if response.status_code == 202:
+                    accepted.append(response.json()["id"])
+                else:
+                    refused = response
+            assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
+            assert "full" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
+            assert len(stored) > 20 and not automaton_keys(server) & stored, "what is only cached goes first"
+            assert len(accepted) > 20
+            for job in running:
+                http.delete(f"/jobs/{job}")
+            assert {ended(http, job)["state"] for job in accepted} == {"done"}
+            assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200, "there is room again"
         finally:
-            assert whole.server.ask("CONFIG", "SET", "maxmemory", "0") == "+OK"
-        assert {ended(http, job)["state"] for job in jobs} == {"done"}
+            assert server.ask("CONFIG", "SET", "maxmemory", "0") == "+OK"
+
+
+def used_bytes(server: RedisServer) -> int:
+    told = re.search(r"used_memory:(\d+)", server.ask("INFO", "memory"))
+    assert told
+    return int(told[1])
+
+
+async def fill_store(url: str, count: int, size: int) -> None:
+    """Put so many values, of so many bytes, where automata are stored."""
+    store = RedisStore.from_url(url, Settings(secret=b"s" * 16))
+    try:
+        for _ in range(count):
+            await store.put(automaton_key(secrets.token_hex(32)), secrets.token_bytes(size), ttl_s=3_600)
+    finally:
+        await store.close()
 
 
 def automaton_keys(server: RedisServer) -> set[str]:
     return {word for word in server.ask("KEYS", "abs:dfa:*").split() if word.startswith("abs:dfa:")}
 
 
+def flipped(data: bytes) -> bytes:
+    return data[:60] + bytes(byte ^ 0xFF for byte in data[60:64]) + data[64:]
+
+
+def old_version(data: bytes) -> bytes:
+    return b"ABSDFA00" + data[8:]
+
+
+def cut_off(data: bytes) -> bytes:
+    return data[:-10]
+
+
+def signed_by(secret: bytes, automaton: str) -> bytes:
+    """An automaton that accepts anything, for a vocabulary that is not the model's, signed with a secret."""
+    return encode(compile_spec(RegexSpec(".*"), byte_vocabulary()), automaton_secret(secret, automaton))
+
+
+async def spoil(url: str, keys: list[str]) -> int:
+    """Put what nobody may believe in place of each of these automata, in as many ways. How many were spoilt."""
+    async with Redis.from_url(url) as client:
+        held = [await client.get(key) for key in keys]
+        names = [key.rpartition(":")[2] for key in keys]
+        spoilt = [
+            flipped(held[0]), old_version(held[1]), cut_off(held[2]), held[4], held[3],  # these two change places
+            signed_by(b"the secret of another", names[5]), signed_by(COMMON["ABS_SECRET"].encode(), names[6]), b"",
+        ]
+        for key, data in zip(keys, spoilt, strict=True):
+            await client.set(key, data, keepttl=True)
+        return len(spoilt)
+
+
 def test_what_the_store_holds_is_never_trusted(whole: Cluster) -> None:
-    def corrupt() -> float:  # as the API counts that `_require_same` has just started
+    def corrupt() -> float:  # of the API that has not seen any of these yet
         return whole.parts["other"].metric("abs_cache_requests_total", result="corrupt")
 
-    before, answers, keys = automaton_keys(whole.server), [], []
-    constraints = [{"regex": "spoilt [a-c]+"}, {"regex": "swapped [a-d]{3}"}, {"regex": "with [e-h]{4}"}]
+    constraints = [{"regex": f"spoilt in way {way} [a-d]{{3}}"} for way in "abcdefgh"]
     with whole.client() as http:
-        for constraint in constraints:
-            answers.append(http.post("/compile", json={"constraint": constraint}).json())
-            (key,) = automaton_keys(whole.server) - before
-            keys.append(key)
-            before.add(key)
-    assert whole.server.ask("SETRANGE", keys[0], "60", "\1\2\3\4").startswith(":")
-    for old, new in ((keys[1], "abs:dfa:t"), (keys[2], keys[1]), ("abs:dfa:t", keys[2])):
-        assert whole.server.ask("RENAME", old, new) == "+OK"
-    _require_same(whole, constraints, answers)
-    assert corrupt() == 3
-
-
-def _require_same(cluster: Cluster, constraints: list[dict[str, str]], answers: list[dict[str, object]]) -> None:
-    """An API that has just started, and so has decoded nothing yet, answers as before."""
-    cluster.parts["other"].kill()
-    cluster.parts["other"].start()
-    cluster.parts["other"].wait_until("/ready")
-    with cluster.client("other") as http:
+        answers = [http.post("/compile", json={"constraint": constraint}).json() for constraint in constraints]
+    before, same = corrupt(), {"compile_ms": 0, "cached": False, "request_id": ""}
+    spoilt = asyncio.run(spoil(whole.server.url, [automaton_key(answer["automaton"]) for answer in answers]))
+    with whole.client("other") as http:
         for constraint, answer in zip(constraints, answers, strict=True):
             again = http.post("/compile", json={"constraint": constraint})
             assert again.status_code == 200, again.text
-            same = {"compile_ms": 0, "cached": False}
             assert again.json() | same == answer | same
-            body = {"prompt": "x", "automaton": answer["automaton"], "max_tokens": 16}
-            assert http.post("/generate", json=body).status_code == 200
+        body = {"prompt": "x", "automaton": answers[0]["automaton"], "max_tokens": 16}
+        assert http.post("/generate", json=body).status_code == 200
+    assert corrupt() == before + spoilt
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
-    [(("--maxmemory-policy", "allkeys-lru"), "volatile-lru"), (("--appendonly", "no"), "appendonly yes")],
+    ("command", "options", "word"),
+    [
+        (("serve", "--port", "0"), ("--maxmemory-policy", "allkeys-lru"), "volatile-lru"),
+        (("worker", "compile"), ("--appendonly", "no"), "appendonly yes"),
+    ],
 )
-def test_a_server_that_would_lose_jobs_is_refused_at_the_start(options: tuple[str, str], word: str) -> None:
+def test_a_server_that_would_lose_jobs_is_refused_at_the_start(
+    command: tuple[str, ...], options: tuple[str, ...], word: str
+) -> None:
     with running_server(*options) as server:
-        urls = {"ABS_BROKER": server.url, "ABS_STORE": server.url}
-        commands = (["serve", "--port", "0"], ["worker", "compile"])
-        with ThreadPoolExecutor(len(commands)) as pool:
-            for said in pool.map(lambda command: run_command(command, urls), commands):
-                assert said.returncode == 4 and word in said.stderr, said.stderr
+        said = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
+        assert said.returncode == 4 and word in said.stderr, said.stderr
 
 
-def run_command(words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The command `abs`, until it ends."""
     return subprocess.run(
         [sys.executable, "-m", "app.main", *words],
@@ -180,17 +242,22 @@ def states(url: str, jobs: list[str]) -> list[str]:
     return asyncio.run(ask())
 
 
-def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes() -> None:
-    with running_server() as server:
-        jobs = submitted(server.url, ["one", "two"])
+def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes(whole: Cluster) -> None:
+    """What was written last may be lost with the end of the log: a sign of life, a step, an end, but no request."""
+    server = whole.server
+    with whole.client() as http:
+        jobs = [begin(http, "steps 20 0.1") for _ in range(SLOTS + 4)]  # more than run at once
+        whole.busy(*WORKERS)
         assert server.ask("SET", "abs:last", "x" * 100) == "+OK"
         server.kill()
-        (log,) = server.folder.glob("appendonlydir/*.incr.aof")
-        os.truncate(log, log.stat().st_size - 40)
+        log = max(server.folder.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
+        held = log.read_bytes()
+        os.truncate(log, held.rindex(b"abs:last") + 40)
         server.start()
         assert "truncat" in (server.folder / "log").read_text().lower(), "the server says nothing of the loss"
         assert server.ask("GET", "abs:last") == "$-1"
-        assert states(server.url, jobs) == ["waiting", "waiting"]
+        assert {ended(http, job)["state"] for job in jobs} == {"done"}
+        assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200
 
 
 def test_a_full_disk_refuses_what_is_new_and_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,18 +280,22 @@ def test_a_full_disk_refuses_what_is_new_and_spoils_nothing(tmp_path: Path, monk
         assert states(server.url, jobs) == ["waiting", "waiting"]
 
 
-def test_a_worker_whose_clock_is_wrong_does_its_jobs_all_the_same(whole: Cluster) -> None:
-    for name in WORKERS:
-        whole.parts[name].kill()
-    late = whole.add("late", ("-m", "tests.scripted_worker", "3600"))
-    try:
-        late.wait_until("/ready")
-        with whole.client() as http:
-            until(lambda: http.get("/ready").is_success, "the service says that it is ready")
-            answer = http.post("/generate", json=BODY | {"prompt": "steps 5 0.1"})
+def test_clocks_that_step_an_hour_while_jobs_run_change_nothing(whole: Cluster) -> None:
+    """The workers' on, the API's too, the workers' back, the API's too; a job runs all the while."""
+    api, workers = [whole.parts["api"]], [whole.parts[name] for name in WORKERS]
+    on, back = signal.SIGUSR1, signal.SIGUSR2
+    with whole.client() as http:
+        long = begin(http, "steps 600 0.1", timeout_s=120)
+        whole.busy(*WORKERS)
+        for parts, step in ((workers, on), (api, on), (workers, back), (api, back)):
+            for part in parts:
+                part.signal(step)
+            answer = http.post("/generate", json=BODY | {"prompt": "steps 2 0.1"})
             assert answer.status_code == 200, answer.text
-            slow = http.post("/generate", json=BODY | {"prompt": "steps 600 0.1", "timeout_s": 2})
+            began = time.monotonic()
+            slow = http.post("/generate", json=BODY | {"prompt": "steps 600 0.1", "timeout_s": 1})
             assert (slow.status_code, slow.json()["code"]) == (504, "deadline"), slow.text
-    finally:
-        late.end()
-        del whole.parts["late"]
+            assert 0.9 < time.monotonic() - began < 1 + SLACK_S
+        shown = http.get(f"/jobs/{long}").json()
+        assert (shown["state"], shown["attempt"]) == ("running", 1)
+        http.delete(f"/jobs/{long}")

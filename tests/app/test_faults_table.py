@@ -3,7 +3,7 @@
 Those of this folder's test_faults_*.py run against the service's processes on a real server, over HTTP; generations are
 scripted there, but for test_faults_chaos.py, so that a test knows when one is in the middle. Where a fault is shown
 elsewhere too, or only there, that is named; `less` says what of it is caused inside one process, smaller than it would
-be in the world, or not at all.
+be in the world, or not at all. With ABS_TESTS_FULL=1 (make chaos) they last as long, and are as many, as was promised.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 WORKERS, API, SERVER = "app/test_faults_workers.py", "app/test_faults_api.py", "app/test_faults_server.py"
-UP, CHAOS = "app/test_up.py", "app/test_faults_chaos.py"
-PROCESSES = (WORKERS, API, SERVER, UP, CHAOS)  # what these files do, they do to the service's own processes
+UP, CHAOS, KEYS = "app/test_up.py", "app/test_faults_chaos.py", "app/test_faults_keys.py"
+LINES = "app/test_redis_lines.py"
+MODEL = "app/test_faults_model.py"
+PROCESSES = (WORKERS, API, SERVER, KEYS, UP, CHAOS, MODEL)  # what these do, they do to the service's own processes
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,10 @@ FAULTS = {
     "a constraint exhausts its sandbox": Shown(
         (
             (WORKERS, "test_a_bomb_ends_its_sandbox_and_not_its_worker"),
+            (WORKERS, "test_a_sandbox_that_hangs_or_has_no_memory_is_named_so"),
             ("app/test_bombs.py", ""), ("app/test_compile_process.py", ""),
         ),
-        "a compile worker of its own is given one bomb, of too many states; all others are given to the compiler's "
+        "a compile worker of its own is given all bombs in full, one in short; the others are given to the compiler's "
         "process, or to a service with its workers inside",
     ),
     "a job kills whoever takes it": Shown((
@@ -54,7 +57,7 @@ FAULTS = {
             (WORKERS, "test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say"),
             ("app/test_redis_faults.py", "test_a_stopped_worker_that_goes_on_says_nothing_more_about_its_job"),
         ),
-        "for some seconds, which is past a lease of 3 s, and not for a minute past one of 30 s",
+        "in short for some seconds, past a lease of 3 s; in full for a minute, past one of 30 s",
     ),
     "a worker is told to stop": Shown((
         (WORKERS, "test_a_worker_that_is_told_to_stop_ends_what_it_runs_and_hands_nothing_over"),
@@ -79,12 +82,12 @@ FAULTS = {
                 "test_while_the_server_is_away_callers_are_told_and_workers_keep_what_they_run",
             ),
         ),
-        "for 6 s, three times as long as callers wait there, and not for a minute",
+        "in short for 4 s, twice as long as callers wait there; in full for a minute",
     ),
-    "the server is full": Shown(
-        ((SERVER, "test_a_full_server_takes_nothing_new_and_keeps_what_it_took"),),
-        "its limit is put below what it holds; it is not filled up to it, and what may be evicted is not looked at",
-    ),
+    "the server is full": Shown((
+        (SERVER, "test_a_server_that_is_full_drops_its_caches_and_then_takes_nothing_new_but_keeps_what_it_took"),
+        ("app/test_redis_faults.py", "test_a_full_server_takes_no_new_jobs_and_loses_none_that_it_took"),
+    )),
     "the server is too old, keeps nothing, or throws jobs away": Shown(
         (
             (SERVER, "test_a_server_that_would_lose_jobs_is_refused_at_the_start"),
@@ -92,15 +95,23 @@ FAULTS = {
         ),
         "no old server is run: the least version is put above that of a new one, inside the test's process",
     ),
-    "the server's log is cut off": Shown(
-        ((SERVER, "test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes"),),
-        "the broker alone, without the service's processes",
+    "the server's log is cut off": Shown((
+        (SERVER, "test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes"),
+    )),
+    "the line to the server breaks": Shown(
+        ((LINES, "test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot"),),
+        "workers with a broker and no handler; the service's own are shown a server that dies",
     ),
-    "the store holds what is spoilt, forged or another's": Shown(
-        ((SERVER, "test_what_the_store_holds_is_never_trusted"), ("compiler/test_codec.py", "")),
-        "what is forged, or made for another vocabulary, is read inside the test's process only",
+    "a worker cannot make out what it is delivered": Shown(
+        ((LINES, "test_a_worker_that_cannot_take_a_job_says_so_and_leaves_it_to_another"),),
+        "two brokers in one process",
     ),
-    "many callers have one cold constraint": Shown(((API, "test_500_callers_of_one_cold_constraint_compile_it_once"),)),
+    "the store holds what is spoilt, forged or another's": Shown((
+        (SERVER, "test_what_the_store_holds_is_never_trusted"), ("compiler/test_codec.py", ""),
+    )),
+    "many callers have one cold constraint": Shown(
+        ((API, "test_many_callers_of_one_cold_constraint_compile_it_once"),), "in short 150, in full 500",
+    ),
     "nothing satisfies a constraint": Shown(
         ((API, "test_a_constraint_that_nothing_satisfies_is_known_the_second_time"),),
         "the quickest of twenty answers is under 20 ms, not every one: the machine may be busy",
@@ -114,15 +125,16 @@ FAULTS = {
     "the queue is full": Shown(((API, "test_a_full_queue_says_when_to_come_back_before_it_says_anything_else"),)),
     "a client sends or reads slowly": Shown(
         (
+            (API, "test_slow_clients_are_cut_off_and_nobody_else_waits"),
             ("app/test_serving.py", "test_a_header_that_trickles_in_is_cut_off_and_nobody_else_waits"),
             ("app/test_serving.py", "test_a_body_that_trickles_in_is_cut_off"),
             ("app/test_serving.py", "test_a_reader_who_does_not_read_is_let_go"),
         ),
-        "a process with our HTTP server and walls around routes of the test, and limits of about a second",
+        "limits of 2 s, not of 10 and 30 s, in `abs serve`; and of about a second around routes of the tests",
     ),
-    "a clock is wrong": Shown(
-        ((SERVER, "test_a_worker_whose_clock_is_wrong_does_its_jobs_all_the_same"),),
-        "one worker's, an hour ahead from its start; none steps while it runs, and the API's and server's are right",
+    "a clock steps": Shown(
+        ((SERVER, "test_clocks_that_step_an_hour_while_jobs_run_change_nothing"),),
+        "what Python's `time.time` says in APIs and workers; the system's own clock, and so the server's, stays right",
     ),
     "the disk is full": Shown(
         ((SERVER, "test_a_full_disk_refuses_what_is_new_and_spoils_nothing"),),
@@ -135,14 +147,16 @@ FAULTS = {
         (UP, "test_a_kill_leaves_no_process_behind_and_what_was_compiled_is_there_next_time"),
         (UP, "test_without_its_supervisor_nothing_goes_on"),
     )),
-    "a model is missing, or not what it should be": Shown(
-        (
-            (UP, "test_a_worker_that_cannot_start_is_named_with_its_reason"),
-            ("app/test_ready.py", "test_weights_that_are_missing_are_told_and_the_process_lives"),
-        ),
-        "only weights that are missing: files are not checked against any hash, so other weights of the same shape are "
-        "taken as they are; that an API lives on and says why is shown with a worker inside it",
-    ),
+    "a model is missing, or not what it should be": Shown((
+        (MODEL, "test_a_worker_whose_model_has_one_wrong_byte_serves_nothing_and_says_which_file"),
+        (UP, "test_a_worker_that_cannot_start_is_named_with_its_reason"),
+        ("app/test_ready.py", "test_weights_that_are_missing_are_told_and_the_process_lives"),
+        ("app/test_model_digest.py", ""),
+    )),
+    "a worker is told to stop while its model loads": Shown((
+        (MODEL, "test_a_worker_that_is_told_to_stop_while_its_model_loads_ends_at_once"),
+        (MODEL, "test_a_service_that_is_told_to_stop_while_its_model_loads_ends_at_once"),
+    )),
     "a worker is stuck": Shown(
         (
             ("app/test_ready.py", "test_a_model_that_takes_no_step_any_more_is_told_and_so_is_its_return"),
@@ -154,21 +168,22 @@ FAULTS = {
         "a model that stands still is one inside the test's process; a worker that does compiles, and the API that "
         "tells of it is inside that process too",
     ),
-    "a pass of the model fails, as for want of its device's memory": Shown(
-        (("decoding/test_engine.py", "test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served"),),
-        "a stand-in for a model fails, inside the test's process: no device's memory is ever used up, and there is no "
-        "second try with fewer rows",
-    ),
-    "a key is wrong, expired, or another's": Shown(
+    "the memory of the model's device runs out": Shown(
         (
-            ("app/test_walls.py", "test_what_is_no_key_is_answered_by_401_and_never_repeated"),
-            ("app/test_access_keys.py", "test_a_key_opens_nothing_once_it_has_expired"),
-            ("app/test_access_keys.py", "test_a_key_is_looked_for_in_the_same_way_whether_there_is_one_or_not"),
-            ("app/test_jobs_flow.py", "test_others_jobs_and_those_of_nobody_are_unknown"),
+            (MODEL, "test_a_batch_that_is_too_large_is_parted_and_the_worker_lives"),
+            ("decoding/test_engine_memory.py", ""), ("decoding/test_models_memory.py", ""),
         ),
-        "inside the test's process; that a key is looked for alike whether it is there or not is shown, how long that "
-        "takes is not measured",
+        "it is said to run out, by the same error and in the middle of a pass: no GPU was at hand to be filled up",
     ),
+    "a pass of the model fails": Shown(
+        (("decoding/test_engine.py", "test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served"),),
+        "a stand-in for a model fails, inside the test's process",
+    ),
+    "a key is wrong, expired, or another's": Shown((
+        (KEYS, "test_a_wrong_key_another_s_job_and_an_expired_key_are_told_apart_only_as_they_may_be"),
+        (KEYS, "test_how_long_a_refusal_takes_tells_nothing"),
+        ("app/test_access_keys.py", "test_a_key_is_looked_for_in_the_same_way_whether_there_is_one_or_not"),
+    )),
 }
 
 
@@ -191,6 +206,6 @@ def test_a_fault_that_no_process_of_the_service_meets_says_so(fault: str) -> Non
 
 def test_every_test_of_faults_is_in_the_table() -> None:
     listed = {entry for shown in FAULTS.values() for entry in shown.tests}
-    for file in (WORKERS, API, SERVER):
+    for file in (WORKERS, API, SERVER, KEYS, MODEL):
         missing = {test for test in functions_of(file) if test.startswith("test_") and (file, test) not in listed}
         assert not missing, missing

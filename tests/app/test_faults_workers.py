@@ -6,23 +6,29 @@ same is shown by tests/app/test_faults_chaos.py. The table of all faults is test
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 import psutil
 import pytest
 
-from tests.cluster import LEASE_S, SLACK_S, Cluster, Event, events
+from tests import scripted_worker
+from tests.app.test_bombs import BOMBS, COMPILES
+from tests.cluster import FULL, LEASE_S, SLACK_S, Cluster, Event, events
 from tests.local import until
 
 WORKERS = ("first", "second")
+SLOTS = 2 * scripted_worker.SLOTS  # of both together
 BODY: dict[str, Any] = {"constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
-SLOW = {"regex": "(a|b)*a(a|b){11}(c|d)*c(c|d){4}"}  # compiles for a second or so
-BOMB = {"regex": "(a|b)*a(a|b){40}"}
+STOPPED_S = 60.0
+SLOW = {"keywords": [f"slow{number}" for number in range(11)]}  # compiles for a second or so
+TRIED_BOMBS = BOMBS if FULL else BOMBS[:1]
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def ended(http: httpx2.Client, job: str) -> dict[str, Any]:
         shown: dict[str, Any] = http.get(f"/jobs/{job}").json()
         return shown if shown["state"] not in ("waiting", "running") else None
 
-    shown = until(over, f"the job {job} is over", 120)
+    shown = until(over, f"the job {job} is over", 4 * LEASE_S + 120)
     assert isinstance(shown, dict)
     return shown
 
@@ -104,22 +110,86 @@ def test_a_constraint_whose_compile_worker_is_killed_is_compiled_by_the_next(who
     assert len([key for key in now - stored if key.startswith("abs:dfa:")]) == 1
 
 
-def test_a_bomb_ends_its_sandbox_and_not_its_worker(whole: Cluster) -> None:
+def require_compiles(cluster: Cluster, worker: psutil.Process, name: str) -> None:
+    """The compile worker that was there before still compiles, and nothing is left of what it compiled."""
+    with cluster.client() as http:
+        assert http.post("/compile", json={"constraint": {"regex": f"after {name}"}}).status_code == 200
+    assert worker.is_running() and cluster.parts["compile"].pid == worker.pid
+    until(lambda: len(worker.children(recursive=True)) <= 2, "nothing is left of the bomb's process")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "limits"), [row[1:] for row in TRIED_BOMBS], ids=[name for name, *_ in TRIED_BOMBS]
+)
+def test_a_bomb_ends_its_sandbox_and_not_its_worker(
+    whole: Cluster, constraint: dict[str, Any], limits: tuple[str, ...]
+) -> None:
     worker = psutil.Process(whole.parts["compile"].pid)
     with whole.client() as http:
-        refused = http.post("/compile", json={"constraint": BOMB})
-        assert refused.status_code == 422 and refused.json()["code"] == "constraint_too_large", refused.text
-        assert {"limit", "cap"} <= set(refused.json())
-        assert http.post("/compile", json={"constraint": {"regex": "after a bomb"}}).status_code == 200
-    assert worker.is_running() and whole.parts["compile"].alive
-    until(lambda: len(worker.children(recursive=True)) <= 2, "nothing is left of the bomb's process")
+        answer = http.post("/compile", json={"constraint": constraint})
+    if not (answer.status_code == 200 and COMPILES in limits):
+        assert answer.status_code == 422 and answer.json()["code"] == "constraint_too_large", answer.text
+        assert answer.json()["limit"] in limits and answer.json()["cap"] > 0
+    require_compiles(whole, worker, f"a bomb {len(str(constraint))}")
+
+
+def standing_by(server: psutil.Process) -> psutil.Process:
+    """The process that is ready for the next compilation."""
+    rested: tuple[psutil.Process | None, float] = (None, 0.0)
+
+    def found() -> psutil.Process | None:
+        nonlocal rested
+        (process,) = server.children() or (None,)
+        now = process, process.cpu_times().user if process else 0.0
+        same, rested = now == rested, now
+        return process if same else None
+
+    process = until(found, "a process stands by", poll_s=0.2)
+    assert isinstance(process, psutil.Process)
+    return process
+
+
+def starve(pid: int) -> None:
+    """Let a process have no more memory than it has."""
+    resource.prlimit(pid, resource.RLIMIT_AS, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("how", "fault", "limit"),
+    [
+        ("hangs", lambda pid: os.kill(pid, signal.SIGSTOP), "compile_s_max"),
+        ("starves", starve, "compile_memory_bytes_max"),
+        ("is_killed", lambda pid: os.kill(pid, signal.SIGKILL), "compile_memory_bytes_max"),  # as by a full system
+    ],
+)
+def test_a_sandbox_that_hangs_or_has_no_memory_is_named_so(
+    whole: Cluster, how: str, fault: Callable[[int], None], limit: str
+) -> None:
+    worker = psutil.Process(whole.parts["compile"].pid)
+    (server,) = worker.children()
+    answers: list[httpx2.Response] = []
+    far_apart = " & ".join(f"F({how} & {'X' * number} b)" for number in range(60))  # works for seconds, for nothing
+
+    def ask() -> None:
+        with whole.client() as http:
+            answers.append(http.post("/compile", json={"constraint": {"ltlf": far_apart}}))
+
+    sandbox = standing_by(server)
+    before = sandbox.cpu_times().user
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: sandbox.cpu_times().user > before + 0.2, "the compilation is in its middle", poll_s=0.01)
+    fault(sandbox.pid)
+    asking.join(120)
+    assert answers[0].status_code == 422 and answers[0].json()["limit"] == limit, answers[0].text
+    require_compiles(whole, worker, how)
 
 
 def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes_on(whole: Cluster) -> None:
     for name in WORKERS:
         whole.parts[name].kept = True
     with whole.client() as http:
-        poison = begin(http, "die")
+        poison = begin(http, "die", timeout_s=280)
         shown = ended(http, poison)
         assert shown["state"] == "failed" and shown["error"]["code"] == "worker_lost", shown
         assert shown["error"]["status"] == 500 and shown["attempt"] == 3
@@ -128,12 +198,16 @@ def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes
 
 
 def test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say(whole: Cluster) -> None:
+    count = 600 if FULL else 60
     with whole.client() as http:
-        job = begin(http, "steps 60 0.1")
-        stopped = whole.busy(*WORKERS)
+        job = begin(http, f"steps {count} 0.1", timeout_s=280)
+        stopped, began = whole.busy(*WORKERS), time.monotonic()
         stopped.signal(signal.SIGSTOP)
-        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] == 2, "another worker has the job", 60)
+        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] == 2, "another worker has the job", LEASE_S + 60)
+        if FULL:
+            time.sleep(max(0.0, began + STOPPED_S - time.monotonic()))
         stopped.signal(signal.SIGCONT)  # in the middle of the other's steps
+        assert http.get(f"/jobs/{job}").json()["state"] == "running"
         shown = ended(http, job)
         assert shown["state"] == "done" and shown["attempt"] == 2
         with http.stream("GET", f"/jobs/{job}/events") as response:

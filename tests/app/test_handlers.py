@@ -58,7 +58,7 @@ class Context:
     def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
         return self.values.get(key)
 
-    def save(self, key: str, value: bytes, ttl_s: float) -> None:
+    def save(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         self.values[key] = value
 
     def discard(self, key: str, value: bytes) -> None:

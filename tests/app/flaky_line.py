@@ -1,0 +1,114 @@
+"""A line between clients and a server that breaks at random, for tests of what is lost by it: nothing.
+
+While it is `flaky`, a reply is now and then cut off in its middle, swallowed together with the connection, or never
+forwarded though the connection stays; and a request is now and then lost with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+CHANCE = {"request lost": 0.01, "reply cut": 0.01, "reply lost": 0.01, "line dead": 0.002}  # of each piece of data
+PIECE_BYTES = 65_536
+RESET = struct.pack("ii", 1, 0)  # a close that tells the other side so at once, whatever is on its way
+
+
+class FlakyLine:
+    """Listens at a port of its own. `broken` counts what was done."""
+
+    def __init__(self, server: Path, seed: int) -> None:
+        self.flaky = True
+        self.broken: Counter[str] = Counter()
+        self._server, self._rng = server, random.Random(seed)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._listen(),))
+        self._over = asyncio.Event()
+        self._lines: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        async with await asyncio.start_server(self._carry, sock=self._listener):
+            await self._over.wait()
+            for line in self._lines:
+                line.cancel()
+            await asyncio.gather(*self._lines, return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until either side closes it or we do."""
+        line = asyncio.current_task()
+        assert line is not None
+        self._lines.add(line)
+        try:
+            theirs, ours = await asyncio.open_unix_connection(self._server)
+            try:
+                requests = asyncio.create_task(self._requests(reader, ours))
+                replies = asyncio.create_task(self._replies(theirs, writer))
+                _, left = await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(requests, replies, return_exceptions=True)
+            finally:
+                ours.transport.abort()
+        except (OSError, asyncio.CancelledError):
+            pass  # the server is away, or the test over
+        finally:
+            connection = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            writer.transport.abort()
+            self._lines.discard(line)
+
+    async def _requests(self, reader: asyncio.StreamReader, ours: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(PIECE_BYTES):
+            if self._breaks("request lost"):
+                return
+            ours.write(piece)
+            await ours.drain()
+
+    async def _replies(self, theirs: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await theirs.read(PIECE_BYTES):
+            if self._breaks("reply lost"):
+                return
+            if self._breaks("line dead"):
+                await asyncio.Event().wait()
+            cut = self._breaks("reply cut")
+            writer.write(piece[: len(piece) // 2] if cut else piece)
+            await writer.drain()
+            if cut:
+                return
+
+    def _breaks(self, how: str) -> bool:
+        breaks = self.flaky and self._rng.random() < CHANCE[how]
+        self.broken[how] += breaks
+        return breaks
+
+
+@contextlib.contextmanager
+def flaky_line(server: Path, seed: int = 1) -> Iterator[FlakyLine]:
+    """A line to the server with this socket."""
+    line = FlakyLine(server, seed)
+    line.start()
+    try:
+        yield line
+    finally:
+        line.end()

@@ -1,0 +1,120 @@
+"""What becomes of jobs when the line to the server breaks, and when a worker cannot make out what it is delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from app.broker.base import Terms
+from app.broker.redis.broker import RedisBroker
+from app.broker.redis.records import Records
+from app.redis.connection import open_pool
+from tests.app.brokers import all_events
+from tests.app.flaky_line import flaky_line
+from tests.app.redis_server import RedisServer
+from tests.app.redis_worker import SLOTS, settings, workers
+
+LEASE_S = 3.0
+CONNECTIONS_MAX = 8  # of a broker
+STORY_S_MAX = 60.0
+DETACHED = Terms(detached=True)
+JOBS, EVENTS = 60, 5
+
+
+def test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot(own_redis_server: RedisServer) -> None:
+    async def one(broker: RedisBroker, number: int) -> None:
+        job_id = await broker.submit("q", f"job {number}", b"tell %d 0.05" % EVENTS)
+        assert await broker.result(job_id) == b"%d 0.05" % EVENTS
+        told = [int(data) for data in await all_events(broker, job_id)]
+        tries = (await broker.state(job_id)).attempt
+        assert told[-EVENTS:] == list(range(EVENTS)), "an event was lost, told twice, or out of order"
+        assert len(told) <= tries * EVENTS
+
+    async def story() -> None:
+        broker = RedisBroker.from_url(line.url, settings(LEASE_S, wait_s=60.0))
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                await asyncio.gather(*(one(broker, number) for number in range(JOBS)))
+                line.flaky = False
+                held = [await broker.submit("q", f"held {number}", b"hold x") for number in range(2 * SLOTS)]
+                while {(await broker.state(job_id)).state for job_id in held} != {"running"}:  # no slot was lost
+                    await asyncio.sleep(0.05)
+        finally:
+            await broker.close()
+
+    with flaky_line(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
+        asyncio.run(story())
+    assert all(line.broken[how] for how in ("request lost", "reply cut", "reply lost")), line.broken
+
+
+def test_however_often_a_line_breaks_while_it_is_in_use_the_next_command_finds_one(redis_server: RedisServer) -> None:
+    """Subscriptions are always in use. Each that broke once took a place among the connections with it, for good."""
+
+    async def story() -> None:
+        broker = RedisBroker.from_url(redis_server.url, settings(LEASE_S, wait_s=5.0))
+        try:
+            job_id = await broker.submit("q", "key", b"", DETACHED)
+            waiting = asyncio.create_task(broker.result(job_id))
+            for _ in range(CONNECTIONS_MAX + 2):
+                async with asyncio.timeout(STORY_S_MAX):
+                    while redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub") == ":0":
+                        await asyncio.sleep(0.02)
+                assert (await broker.state(job_id)).state == "waiting"
+            waiting.cancel()
+        finally:
+            await broker.close()
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_breaks_while_it_is_in_use_gives_its_place_back(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        pool = open_pool(redis_server.url, 2)
+        async with pool, asyncio.timeout(STORY_S_MAX):
+            for _ in range(5):
+                async with pool.acquire() as connection:
+                    assert redis_server.ask("CLIENT", "KILL", "ID", str(connection.client_id)) == ":1"
+                    while connection.usable:
+                        await asyncio.sleep(0.01)
+            async with pool.acquire() as one, pool.acquire() as other:
+                assert one is not other and one.usable and other.usable
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_cannot_take_a_job_says_so_and_leaves_it_to_another(
+    own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such a worker looked for the job again at the very moment at which it could, and so no other ever got it."""
+    lease_s = 2.0
+    right = Records.take
+
+    async def take(self: Records, job_id: str, token: str) -> Any:
+        taken = await right(self, job_id, token)
+        if self.process == broken._records.process:
+            raise ValueError("the reply of another version")
+        return taken
+
+    async def story() -> None:
+        async with asyncio.timeout(STORY_S_MAX):
+            job_id = await broken.submit("q", "key", b"", DETACHED)
+            tasks = [asyncio.create_task(broken.take("q"))]
+            while not caplog.records:
+                await asyncio.sleep(0.02)
+            delivery = await sound.take("q")
+            assert (delivery.job_id, delivery.attempt) == (job_id, 2)
+            await sound.finish(job_id, b"done")
+            assert await sound.result(job_id) == b"done"
+            for task in tasks:
+                task.cancel()
+            for broker in (broken, sound):
+                await broker.close()
+
+    broken, sound = (RedisBroker.from_url(own_redis_server.url, settings(lease_s)) for _ in range(2))
+    monkeypatch.setattr(Records, "take", take)
+    with caplog.at_level(logging.ERROR, "app.broker.redis.engine"):
+        asyncio.run(story())
+    assert "cannot be taken here: ValueError" in caplog.text
