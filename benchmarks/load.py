@@ -2,10 +2,11 @@
 
 python -m benchmarks.load [--seconds 300] [--clients 200]
 
-Four parts, each against one fresh `abs up` with the built-in model: what the queue adds to a request on a quiet
-service; cached POST /compile at a fixed rate, timed from when each was due; many callers of one cold constraint, and
-how many compilations they cost; and clients that ask without a pause for minutes, with the memory of every process.
-Every answer is judged by `re`. Writes results/load.json.
+Five parts against one fresh `abs up` with the built-in model: what the queue adds to a request on a quiet service;
+cached POST /compile at a fixed rate, timed from when each was due; many callers of one cold constraint, and how many
+compilations they cost; all clients with one request each in the same instant; and clients that come one by one and then
+ask without a pause for minutes, with the memory of every process. Every answer is judged by `re`. Writes
+results/load.json.
 """
 
 from __future__ import annotations
@@ -145,18 +146,35 @@ async def crowd(service: Service, callers: int, dice: random.Random) -> dict[str
     return {"callers": callers, "statuses": dict(statuses), "compilations": compiled, "slowest_s": slowest}
 
 
-async def siege(service: Service, clients: int, seconds: float) -> dict[str, Any]:
-    """Clients that ask again as soon as they are answered, and wait as long as a 429 tells them to."""
-    usual = common(COMMON, random.Random(COMMON))
-    warming = Connection(service.url)
+async def burst(url: str, clients: int) -> dict[str, Any]:
+    """All clients at once, with one request each, of constraints that are stored."""
+    usual, tally = common(COMMON, random.Random(COMMON)), Tally()
+    warming = Connection(url)
     for asked in usual:
         await warming.post("/generate", asked.body)
     warming.close()
+
+    async def client(number: int) -> None:
+        connection, asked = Connection(url), usual[number % len(usual)]
+        tally.add(asked, await connection.post("/generate", asked.body))
+        connection.close()
+
+    await asyncio.gather(*map(client, range(clients)))
+    return tally.summary()
+
+
+async def siege(service: Service, clients: int, seconds: float, ramp_s: float) -> dict[str, Any]:
+    """Clients that ask again as soon as they are answered, and wait as long as a 429 tells them to.
+
+    ramp_s  within so many seconds they come, one by one; after `burst`, which has asked for all that is common
+    """
+    usual = common(COMMON, random.Random(COMMON))
     tally, ends = Tally(), time.perf_counter() + seconds
     memory: list[tuple[float, dict[str, float]]] = []
 
     async def client(number: int) -> None:
         dice, connection = random.Random(number), Connection(service.url)
+        await asyncio.sleep(ramp_s * number / clients)
         while time.perf_counter() < ends:
             asked = cold(dice) if dice.random() < COLD_SHARE else dice.choice(usual)
             reply = await connection.post("/generate", asked.body)
@@ -174,7 +192,8 @@ async def siege(service: Service, clients: int, seconds: float) -> dict[str, Any
         print()
 
     await asyncio.gather(watch(), *(client(number) for number in range(clients)))
-    return tally.summary() | {"clients": clients, "seconds": seconds, "memory": growth(memory, seconds)}
+    about = {"clients": clients, "seconds": seconds, "ramp_s": ramp_s}
+    return tally.summary() | about | {"memory": growth(memory, seconds)}
 
 
 def growth(samples: list[tuple[float, dict[str, float]]], seconds: float) -> dict[str, dict[str, float]]:
@@ -196,7 +215,9 @@ async def measure(service: Service, args: argparse.Namespace) -> dict[str, Any]:
     print("cached /compile, ms", parts["cached"]["ms"], parts["cached"]["statuses"], flush=True)
     parts["crowd"] = await crowd(service, args.callers, dice)
     print("crowd:", parts["crowd"], flush=True)
-    parts["siege"] = await siege(service, args.clients, args.seconds)
+    parts["burst"] = await burst(service.url, args.clients)
+    print("burst: the service's own, ms", parts["burst"]["service_ms"], parts["burst"]["statuses"], flush=True)
+    parts["siege"] = await siege(service, args.clients, args.seconds, args.ramp)
     print("siege:", json.dumps(parts["siege"], indent=1), flush=True)
     return parts
 
@@ -205,6 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--ramp", type=float, default=10.0)
     parser.add_argument("--callers", type=int, default=500)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--cached-seconds", type=float, default=30.0)

@@ -18,11 +18,12 @@ TAILS = ("p50", "p90", "p99", "most")
 
 def load_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
-    quiet, cached, crowd, siege = run["quiet"], run["cached"], run["crowd"], run["siege"]
+    quiet, cached, crowd, burst, siege = run["quiet"], run["cached"], run["crowd"], run["burst"], run["siege"]
     rows = [
         ["one client: what queue and service add to decoding", *_tails(quiet["added_ms"])],
         ["one client: the whole request", *_tails(quiet["whole_ms"])],
         [f"cached POST /compile, {cached['rate']:.0f} a second", *_tails(cached["ms"])],
+        [f"{siege['clients']} requests in one instant: overhead, the service's clock", *_tails(burst["service_ms"])],
         [f"{siege['clients']} clients: overhead, the service's clock", *_tails(siege["service_ms"])],
         [f"{siege['clients']} clients: overhead, the client's clock", *_tails(siege["client_ms"])],
         [f"{siege['clients']} clients: waiting in the queue", *_tails(siege["queue_ms"])],
@@ -50,10 +51,14 @@ def _tails(figures: dict[str, float]) -> list[str]:
 
 def _outcomes(siege: dict[str, Any], crowd: dict[str, Any]) -> str:
     statuses = ", ".join(f"{count:,} of status {status}" for status, count in sorted(siege["statuses"].items()))
+    siege_told = (
+        f"{siege['seconds']:.0f} seconds of {siege['clients']} clients, who come within the first "
+        f"{siege['ramp_s']:.0f}: {statuses}; {siege['violations']} answers that violate, "
+        f"{siege['answers'] - siege['distinct']} given twice."
+    )
     return (
-        f"{siege['seconds']:.0f} seconds of {siege['clients']} clients: {statuses}; {siege['violations']} answers that "
-        f"violate, {siege['answers'] - siege['distinct']} given twice. {crowd['callers']} callers of one cold "
-        f"constraint: {crowd['compilations']:.0f} compilation, the slowest answer after {crowd['slowest_s']:.2f} s."
+        f"{siege_told} {crowd['callers']} callers of one cold constraint: {crowd['compilations']:.0f} compilation, "
+        f"the slowest answer after {crowd['slowest_s']:.2f} s."
     )
 
 
