@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from coredis import Redis
 
@@ -98,7 +99,7 @@ def test_a_server_that_is_full_drops_its_caches_and_then_takes_nothing_new_but_k
     whole: Cluster,
 ) -> None:
     """Filled by callers for real, up to a limit of a few MiB, and emptied by its workers alone."""
-    server, prompt = whole.server, "steps 1 0 " + "x" * 30_000
+    server = whole.server
     with whole.client() as http:
         running = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]  # nothing else is done until these are over
         before = automaton_keys(server)
@@ -106,13 +107,9 @@ def test_a_server_that_is_full_drops_its_caches_and_then_takes_nothing_new_but_k
             assert server.ask("CONFIG", "SET", "maxmemory", str(used_bytes(server) + 4 * 2**20)) == "+OK"
             asyncio.run(fill_store(server.url, count=30, size=100_000))
             stored = automaton_keys(server) - before
-            accepted, refused = [], None
-            while refused is None:
-                response = http.post("/generate", json=BODY | {"prompt": prompt}, headers={"prefer": "respond-async"})
-                if response.status_code == 202:
-                    accepted.append(response.json()["id"])
-                else:
-                    refused = response
+            large, _ = fill_queue(http, "x" * 30_000)
+            small, refused = fill_queue(http, "x")  # no gap is left, into which a worker could write
+            accepted = large + small
             assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
             assert "full" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
             assert len(stored) > 20 and not automaton_keys(server) & stored, "what is only cached goes first"
@@ -123,6 +120,17 @@ def test_a_server_that_is_full_drops_its_caches_and_then_takes_nothing_new_but_k
             assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200, "there is room again"
         finally:
             assert server.ask("CONFIG", "SET", "maxmemory", "0") == "+OK"
+
+
+def fill_queue(http: httpx2.Client, words: str) -> tuple[list[str], httpx2.Response]:
+    """Begin jobs until one is refused; the ids of those that were not, and the refusal."""
+    accepted: list[str] = []
+    while True:
+        body = BODY | {"prompt": f"steps 1 0 {words}"}
+        response = http.post("/generate", json=body, headers={"prefer": "respond-async"})
+        if response.status_code != 202:
+            return accepted, response
+        accepted.append(response.json()["id"])
 
 
 def used_bytes(server: RedisServer) -> int:

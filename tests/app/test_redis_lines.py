@@ -19,7 +19,7 @@ from tests.app.redis_worker import SLOTS, settings, workers
 
 LEASE_S = 3.0
 CONNECTIONS_MAX = 8  # of a broker
-STORY_S_MAX = 60.0
+STORY_S_MAX = 120.0
 DETACHED = Terms(detached=True)
 JOBS, EVENTS = 60, 5
 

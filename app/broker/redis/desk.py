@@ -19,6 +19,7 @@ from app.broker.redis.records import Records
 from app.redis.connection import is_away
 
 PAUSE_S, PAUSE_S_MAX = 0.25, 5.0  # before an engine that broke is started anew, doubled each time
+CANCEL_AGAIN_S = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -105,6 +106,9 @@ class Desk:
     async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
         return await self._records.claim(self.queue, consumer, count, idle_ms)
 
+    async def ticket(self, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
+        return await self._records.ticket(self.queue, stream, consumer, message, job_id)
+
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> None:
         lost = await self._records.renew(stream, consumer, messages)
         for lease in self.leases.values():
@@ -136,10 +140,13 @@ class Desk:
             self.end(lease)  # whoever finds the message idle takes the job
 
     async def close(self) -> None:
-        """Stop."""
-        for task in (*self._tasks, *self._giving_back):
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._giving_back, return_exceptions=True)
+        """Stop. A line that is breaking may swallow what cancels its task, which is told again."""
+        tasks = {*self._tasks, *self._giving_back}
+        while left := {task for task in tasks if not task.done()}:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _give_back_soon(self, job_id: str) -> None:
         task = asyncio.create_task(self.give_back(job_id))

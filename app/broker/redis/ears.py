@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from app.redis.connection import PAUSE_S_MAX, Connection
 
+AGAIN_S = 0.1
 ARRIVALS = "abs:arrivals"  # a message names the queue
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class Ears:
         self._process = process
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._listener: asyncio.Task[None] | None = None
+        self._closed = False
 
     @contextlib.contextmanager
     def news(self, of: str) -> Iterator[asyncio.Event]:
@@ -43,14 +45,14 @@ class Ears:
                 del self._waiting[of]
 
     async def close(self) -> None:
-        """Hear nothing more."""
-        if self._listener is not None:
+        """Hear nothing more. A subscription that is breaking swallows what cancels it, and so is told again."""
+        self._closed = True
+        while self._listener is not None and not self._listener.done():
             self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+            await asyncio.wait({self._listener}, timeout=AGAIN_S)
 
     async def _listen_forever(self) -> None:
-        while True:
+        while not self._closed:
             try:
                 await self._listen()
             except Exception as error:

@@ -1,8 +1,8 @@
 """streaQ's worker, made to outlive its server's absences and to claim no more than somebody waits for.
 
 What is streaQ's own: streams by priority, the group of workers whose messages are theirs until they end, signed
-tickets, the running of tasks. What is ours: when it reads (somebody must be waiting) and what (claim.lua), what it does
-while the server is away (wait), and how a job ends: our scripts end it together with its message, in one step.
+tickets, the consumers. What is ours: when it reads (somebody must be waiting) and what (claim.lua), what it does while
+the server is away (wait), and how a job begins and ends: our scripts end it together with its message, in one step.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from anyio import CancelScope
 from coredis.response.types import StreamEntry
 from coredis.retry import NoRetryPolicy
 from streaq import StreaqError, Worker
@@ -32,7 +32,6 @@ CONNECTIONS_MAX = 4
 GIVEN_BACK_MS = 3_600_000  # what was idle for so long was given back; see give_back.lua
 _NOT_TEXT = b"\xff"  # begins every ticket, so that no client takes its signature for text
 T = TypeVar("T")
-_message: ContextVar[StreamMessage] = ContextVar("_message")
 log = logging.getLogger(__name__)
 
 
@@ -59,6 +58,9 @@ class Desk(Protocol):
 
     async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
         """Up to so many messages by their streams: what was idle for so long, and what is new."""
+
+    async def ticket(self, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
+        """The ticket of a job, empty where it is gone; None where its message is another consumer's by now."""
 
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> None:
         """Say that these messages are still in hand."""
@@ -106,45 +108,44 @@ class Engine(Worker[None]):
         self._lease_s = lease_s
         self._desk = desk
         self._claims_from = time.monotonic() + lease_s / 2  # until then nothing is taken from workers that seem dead
-        self.task(name=TASK, max_tries=None, ttl=0, silent=True)(self._deliver)
-
-    async def _deliver(self, job_id: str) -> None:
-        message = _message.get()
-        if message.task_id != job_id:  # a ticket that was signed for another job
-            return await self._desk.refuse(message.task_id, message.priority, message.message_id)
-        try:
-            await self._desk.deliver(job_id, message.message_id)
-        except Exception as error:  # of which streaQ would say nothing
-            log.error("job %s of %s cannot be taken here: %s", job_id, self.queue_name, without_message(error))
-            self._claims_from = time.monotonic() + 2 * self._lease_s  # another shall have it, who may fare better
 
     async def run_task(self, msg: StreamMessage) -> None:
         """Ends when the job is over here, whatever became of it."""
-        _message.set(msg)
         try:
-            await self._patiently(lambda: super(Engine, self).run_task(msg))
-        except Exception:
-            log.exception("a message of %s cannot be run", self.queue_name)
+            await self._patiently(lambda: self._run(msg))
+        except Exception as error:  # of which streaQ would say nothing
+            log.error("job %s of %s cannot be taken here: %s", msg.task_id, self.queue_name, without_message(error))
+            self._claims_from = time.monotonic() + 2 * self._lease_s  # another shall have it, who may fare better
         finally:
             self._desk.arrived(msg.message_id)
+
+    async def _run(self, msg: StreamMessage) -> None:
+        """In place of streaQ's way, which writes before each run what a full server has no room for."""
+        ticket = await self._desk.ticket(self.stream_key + msg.priority, self.id, msg.message_id, msg.task_id)
+        if ticket is None:
+            return
+        if await self._job_of(ticket) != msg.task_id:  # it is gone, not signed by us, or was signed for another job
+            return await self._desk.refuse(msg.task_id, msg.priority, msg.message_id)
+        running = self._running_tasks[msg.priority]
+        running.add(msg.message_id)
+        try:
+            with CancelScope(shield=True):  # an engine that breaks ends when what it has in hand has ended
+                await self._desk.deliver(msg.task_id, msg.message_id)
+        finally:
+            running.discard(msg.message_id)
+
+    async def _job_of(self, ticket: bytes) -> object:
+        """The id in a ticket, None where it is none of ours."""
+        try:
+            told = await self.deserialize(ticket)
+            return told["a"][0] if told["f"] == TASK else None
+        except (StreaqError, LookupError, TypeError):
+            return None
 
     async def run_consumers(self, receive: Any, *args: Any, **kwargs: Any) -> None:
         """As it is, but that its end of the line is closed after it."""
         with receive:
             await super().run_consumers(receive, *args, **kwargs)
-
-    async def deserialize(self, data: Any) -> Any:
-        """As it is; but what the client took for text, as no ticket of ours is, breaks nothing."""
-        if not isinstance(data, bytes):
-            raise StreaqError("not a ticket of ours")
-        return await super().deserialize(data)
-
-    async def finish_task(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is left to do: whoever ended the job has ended its message."""
-
-    async def finish_failed_task(self, msg: StreamMessage, exc: BaseException, *args: Any, **kwargs: Any) -> None:
-        """What streaQ would drop: a ticket that is gone, or not signed by us."""
-        await self._desk.refuse(msg.task_id, msg.priority, msg.message_id)
 
     async def renew_idle_timeouts(self, scope: Any) -> None:
         """Three times in a lease, not once shortly before its end: a busy machine is late."""

@@ -134,6 +134,11 @@ class Records:
             for stream, messages in said
         }
 
+    async def ticket(self, queue: str, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
+        """See engine.Desk."""
+        said = await self._ask("ticket", scripts.TICKET, queue, stream, consumer, message, job_id, once=True)
+        return cast("bytes | None", said)
+
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> set[str]:
         """Those of the messages that others have now."""
         said = await self._ask("renew", scripts.RENEW, stream, consumer, *messages, once=True)
