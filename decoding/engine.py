@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Any, Literal, Protocol
 
@@ -58,6 +59,7 @@ class Engine:
         self._room = Room(memory_bytes, ROWS_MAX if model.reads_together else 1)
         self._crowd = Crowd(self._room)
         self._checks = threading.Lock()
+        self._checker = ThreadPoolExecutor(1, "check")  # every thread that multiplies matrices keeps memory for itself
         self._watch = watch
         self._moved = time.monotonic()  # when it last did something, or was given something to do
         self._died = False
@@ -127,7 +129,7 @@ class Engine:
                 while True:
                     alone = self._crowd.begin_check()
                     try:
-                        return self._model.score(prompt_ids, tokens)
+                        return self._checker.submit(self._model.score, prompt_ids, tokens).result()
                     except Exception as error:
                         if not is_out_of_memory(error):
                             raise
