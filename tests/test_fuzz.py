@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz import run_case
 
-CASES = 2_000
+CASES = 1_200
 BLOCK = 100
 
 

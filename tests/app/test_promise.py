@@ -18,7 +18,7 @@ PROMPTS = ("sentence:", "concepts: dog, ball\nsentence:", "", "日本 😀", "A 
 REFUSED = {"constraint_unsatisfiable", "constraint_syntax"}  # what random constraints may deserve
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(4))
 def test_every_answer_satisfies_and_every_refusal_is_a_good_one(client: TestClient, block: int) -> None:
     draw = random.Random(1_000 + block)
     answered = 0
