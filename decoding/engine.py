@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from math import inf
 from typing import Any, Literal, Protocol
 
@@ -89,6 +89,7 @@ class Engine:
         """Stop after the current step; what is not finished fails with Cancelled."""
         self._crowd.close()
         self._thread.join()
+        self._checker.shutdown()
 
     def generate(
         self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
@@ -129,7 +130,7 @@ class Engine:
                 while True:
                     alone = self._crowd.begin_check()
                     try:
-                        return self._checker.submit(self._model.score, prompt_ids, tokens).result()
+                        return self._ask_checker(prompt_ids, tokens).result()
                     except Exception as error:
                         if not is_out_of_memory(error):
                             raise
@@ -140,6 +141,12 @@ class Engine:
                     self._crowd.wait_for_room(cancelled)
             finally:
                 self._crowd.end_check()
+
+    def _ask_checker(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[Rescored]:
+        try:
+            return self._checker.submit(self._model.score, prompt_ids, tokens)
+        except RuntimeError:  # it takes no more
+            raise Cancelled("the engine is closed") from None
 
     def _serve(self) -> None:
         reason: BaseException = Cancelled("the engine was closed")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz import run_case
 
-CASES = 1_200
+CASES = 1_000
 BLOCK = 100
 
 

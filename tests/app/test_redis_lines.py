@@ -16,12 +16,13 @@ from tests.app.brokers import all_events
 from tests.app.flaky_line import flaky_line
 from tests.app.redis_server import RedisServer
 from tests.app.redis_worker import SLOTS, settings, workers
+from tests.cluster import FULL
 
 LEASE_S = 3.0
 CONNECTIONS_MAX = 8  # of a broker
 STORY_S_MAX = 120.0
 DETACHED = Terms(detached=True)
-JOBS, EVENTS = 60, 5
+JOBS, EVENTS = 60 if FULL else 24, 5
 
 
 def test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot(own_redis_server: RedisServer) -> None:
