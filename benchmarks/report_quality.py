@@ -28,7 +28,7 @@ def quality_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
     rows = run["rows"]
     about = f"{run['date']}; {run['machine']}; T = {run['max_tokens']}; {run['threads']} thread; `{run['command']}`"
-    parts = ["## What the searches find", about, NOTES, _probabilities(rows), _gaps(rows)]
+    parts = ["## What the searches find", about, *run.get("notes", ()), NOTES, _probabilities(rows), _gaps(rows)]
     penalties = _penalties(rows)
     if penalties:
         parts += [LENGTH_NOTES, penalties]
