@@ -79,7 +79,7 @@ def open_stepping(settings: Settings) -> Handler:
         for number in (1, 2, 3):
             if job.tell == "steps":
                 context.tell(step(number))
-            if number == 1 and not go_on.wait(20):
+            if number == 1 and not go_on.wait(90):
                 raise TimeoutError
         if job.prompt == "fail":
             raise ZeroDivisionError("MARKER")
