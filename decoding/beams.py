@@ -26,6 +26,7 @@ class Beams:
     """The rows of a beam, best first. R rows.
 
     token      int64   [R]  the last token; a finished row's last token is EOS
+    before     int64   [R]  the last token but one
     parent     int64   [R]  the row this one extends, in the beam before
     state      int64   [R]  automaton state after the token
     score      float64 [R]  what rows are ranked by, DEAD_SCORE where the row only fills a place
@@ -34,6 +35,7 @@ class Beams:
     """
 
     token: Array
+    before: Array
     parent: Array
     state: Array
     score: Array
@@ -48,7 +50,7 @@ class Beams:
         """
         whole = count_up(model, 1)
         zero = like(model, np.zeros(1))
-        return cls(whole, whole, whole + state, zero, zero, whole)
+        return cls(whole, whole, whole, whole + state, zero, zero, whole)
 
     def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
 from decoding.beams import Tables
-from decoding.estimate import Reals, class_costs, cost_to_go
+from decoding.estimate import Prior, Reals, class_costs, cost_to_go
 from decoding.forced import Forced, Pieces
 from decoding.texts import Texts
 
@@ -22,6 +22,7 @@ class Constraint:
               way to acceptance counts alike wherever it stands
     class_cost  float64 [C] on the host, what each class of tokens costs under that prior; with both, and where the
               automaton is not too large, a search learns in a first pass what they cost in their places
+    end_cost  float64 [V], as in the prior; with it, and an estimate, rows are told apart by how soon they may end
     texts     of the vocabulary, on the device; with them, of the rows that say the same only the best is kept
     forced    what each state dictates; without it nothing is taken for dictated
     """
@@ -30,20 +31,23 @@ class Constraint:
     tables: Tables
     estimate: Tensor | None = None
     class_cost: Reals | None = None
+    end_cost: Tensor | None = None
     texts: Texts | None = None
     forced: Forced | None = None
 
     @classmethod
     def prepare(
-        cls, automaton: TokenAutomaton, device: torch.device, *, prior: Tensor | None = None,
+        cls, automaton: TokenAutomaton, device: torch.device, *, prior: Prior | None = None,
         texts: Texts | None = None, pieces: Pieces | None = None,
     ) -> Constraint:
         """Copies the automaton's arrays to the device; a few milliseconds for 50,000 ids, more for an estimate.
 
-        prior  float64 [V], how probable each id is at large, from `estimate.token_prior`
+        prior  from `estimate.token_prior`
         """
-        estimate = cost_to_go(automaton, prior) if prior is not None else None
-        class_cost = class_costs(automaton, prior) if prior is not None and estimate is not None else None
-        estimate = estimate.to(device) if estimate is not None else None
+        tables = Tables.from_automaton(automaton, device)
         forced = Forced(automaton, pieces) if pieces is not None else None
-        return cls(automaton, Tables.from_automaton(automaton, device), estimate, class_cost, texts, forced)
+        estimate = None if prior is None else cost_to_go(automaton, prior.log_prob)
+        if prior is None or estimate is None:
+            return cls(automaton, tables, texts=texts, forced=forced)
+        class_cost = class_costs(automaton, prior.log_prob)
+        return cls(automaton, tables, estimate.to(device), class_cost, prior.end_cost.to(device), texts, forced)

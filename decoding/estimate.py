@@ -8,6 +8,7 @@ estimate, no bound: a token is often more probable in its place than at large.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,26 @@ Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """What is known of a model at large. V ids, on the host.
+
+    log_prob  float64 [V]  of each id wherever it stands, none below LEAST_PRIOR
+    end_cost  float64 [V]  nats that the text's end costs right after each id, inf where that has not been seen
+    """
+
+    log_prob: Tensor
+    end_cost: Tensor
+
+    @classmethod
+    def of_tokens(cls, log_prob: Tensor) -> Prior:
+        """Of an end after a token nothing is known."""
+        return cls(log_prob, torch.full_like(log_prob, float("inf")))
+
+
 @torch.inference_mode()
-def token_prior(model: LanguageModel[Any]) -> Tensor:
-    """How probable each id is at large: float64 [V] log-probs on the host, none below LEAST_PRIOR.
+def token_prior(model: LanguageModel[Any]) -> Prior:
+    """What is known of a model before it is asked for anything.
 
     The mean of the model's distributions over texts that it writes by itself, drawn with a fixed seed; so one that has
     seen texts of one kind only has a prior of that kind. Takes as long as a request of _TEXTS beams and _TOKENS tokens.
@@ -47,6 +65,7 @@ def token_prior(model: LanguageModel[Any]) -> Tensor:
         session, first = model.prefill(model.eos_ids[:1])
     room = _TOKENS if model.context_length is None else min(_TOKENS, model.context_length - 1)
     total, count = first.double().exp().cpu(), 1
+    seen, end_cost = torch.zeros_like(total), torch.zeros_like(total)
     drawn = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
     parents = torch.zeros(_TEXTS, dtype=torch.int64)
     ends = torch.tensor(model.eos_ids)
@@ -56,12 +75,16 @@ def token_prior(model: LanguageModel[Any]) -> Tensor:
             break
         feed = Feed(session, parents[going].to(model.device), drawn[going, None].to(model.device))
         (scores,) = model.step([feed])
-        probs = scores.log_probs.double().exp().cpu()
+        log_probs = scores.log_probs.double().cpu()
+        probs = log_probs.exp()
+        seen.index_add_(0, drawn[going], torch.ones(len(going), dtype=torch.float64))
+        end_cost.index_add_(0, drawn[going], -log_probs[:, ends].logsumexp(dim=1).clamp(min=LEAST_PRIOR))
         total += probs.sum(dim=0)
         count += len(probs)
         drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
         parents = torch.arange(len(drawn))
-    return (total / count).log().clamp(min=LEAST_PRIOR)
+    unseen = torch.full_like(total, float("inf"))
+    return Prior((total / count).log().clamp(min=LEAST_PRIOR), torch.where(seen > 0, end_cost / seen, unseen))
 
 
 def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:

@@ -64,7 +64,7 @@ class Moves:
         if self.only is not None:
             barred = barred | ((self.only != FREE) & (self.only != token))
         score = library(state).where(barred, DEAD_SCORE, log_prob)
-        return Beams(token, self.number, state, score, log_prob, rows.text_hash)
+        return Beams(token, rows.token, self.number, state, score, log_prob, rows.text_hash)
 
     def log_probs_of(self, token: Array, line: Array | None = None) -> Array:
         """The log-probs float32 of tokens int64, each in the row that `line` names, or in the row of its own place."""

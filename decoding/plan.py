@@ -38,6 +38,7 @@ class Plan:
     alpha       float64 [T+1, D+1]  push-up by budget_before and distance; None where nothing is pushed
     estimate    float64 [S]         nats to acceptance; None takes NATS_A_TOKEN for each token of the distance
     weight      how far they are believed
+    end_cost    float64 [V]         nats that EOS costs after each token, inf where it is not known; None: nowhere
     distance    int [S]             as in `Tables`
     fall        float64 [F]         what the place within its group costs a candidate, for the widest of pools
     texts       with them "banked" keeps only the best of the rows that say the same
@@ -48,18 +49,22 @@ class Plan:
     alpha: Array | None
     estimate: Array | None
     weight: float
+    end_cost: Array | None
     distance: Array
     fall: Array
     texts: Texts | None
 
     @classmethod
-    def prepare(cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions) -> Plan:
+    def prepare(
+        cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions,
+        end_cost: Tensor | None = None,
+    ) -> Plan:
         """From a request's options.
 
         estimate  float [S]: nats that acceptance will cost from each state, 0 where it is reached; None takes
                   NATS_A_TOKEN for each token of the distance
+        end_cost  float [V]: as in `estimate.Prior`
         """
-
         distance, alpha = tables.distance, None
         if options.algorithm == "abs":
             distance_max = min(tables.distance_max, options.max_tokens)
@@ -72,8 +77,9 @@ class Plan:
         if texts is not None:
             texts = replace(texts, addend=like(distance, texts.addend), factor=like(distance, texts.factor))
         nats = None if estimate is None else like(distance, estimate.double())
-        reserve = _reserve(options.beams)
-        return cls(options.beams, reserve, alpha, nats, weight, distance, like(distance, fall), texts)
+        ends = None if end_cost is None else like(distance, end_cost.double())
+        reserve, places = _reserve(options.beams), like(distance, fall)
+        return cls(options.beams, reserve, alpha, nats, weight, ends, distance, places, texts)
 
     def estimates(self) -> NDArray[np.float64]:
         """The estimate of all states, on the host: float64 [S]. Only where there is one."""

@@ -124,7 +124,8 @@ class BeamSearch:
     ) -> None:
         self._options, self._text_of = options, text_of
         self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
-        self._plan = Plan.prepare(self._tables, constraint.texts, constraint.estimate, options)
+        texts, estimate = constraint.texts, constraint.estimate
+        self._plan = Plan.prepare(self._tables, texts, estimate, options, constraint.end_cost)
         self._paper = options.algorithm == "abs"
         self._lessons = self._first_lessons(constraint)  # None once they have been learned
         self._prompt_scores: Scores | None = None

@@ -23,7 +23,7 @@ import numpy as np
 from torch import Tensor
 
 from decoding.arrays import Array, count_up, library, like, take, take_columns
-from decoding.banked import dead_last, pool_size, share_out
+from decoding.banked import dead_last, ends_told, pool_size, share_out
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.moves import NO_FLOOR, Moves, floored, moves_of
@@ -89,7 +89,7 @@ def forced_step(
     else:
         score = log_prob - plan.cost_of(state)
     score = xp.where(to_go >= budget_before, DEAD_SCORE, score)
-    taken = Beams(tokens, live, state, score, log_prob, rows.text_hash)
+    taken = Beams(tokens, rows.token, live, state, score, log_prob, rows.text_hash)
     if plan.pushes:
         pool = replace(beams.select(done), parent=done).followed_by(taken)
         size = len(beams.token)
@@ -187,7 +187,8 @@ def _best_tokens(
     line, token = row[opened // ids.shape[1]], take(ids, opened)
     state = take(moves.successor, line * moves.successor.shape[1] + take(tables.token_class, token))
     score, log_prob = take(keys[0], place), take(keys[1], place)
-    found = Beams(token, take(moves.number, line), state, score, log_prob, take(moves.rows.text_hash, line))
+    before, text_hash = take(moves.rows.token, line), take(moves.rows.text_hash, line)
+    found = Beams(token, before, take(moves.number, line), state, score, log_prob, text_hash)
     if finished is None or not ended:
         return found
     return found.where(place >= ended, finished.select(place.clip(max=ended - 1)))
@@ -234,5 +235,6 @@ def _shared_out(pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan:
     """
     if plan.texts is not None:
         pool = replace(pool, text_hash=plan.texts.extend(pool.text_hash, pool.token))
-    live = share_out(pool, take(beams.token, pool.parent), _gains(pool, beams, tables), tables, plan)
+    pool = ends_told(pool, tables, plan)
+    live = share_out(pool, take(beams.before, pool.parent), _gains(pool, beams, tables), tables, plan)
     return dead_last(live.followed_by(endings))

@@ -6,11 +6,15 @@ first steps. Knows numbers alone: the search goes by them, and models reckon wit
 
 from __future__ import annotations
 
-WIDE, WIDER, MANY = 3, 4, 64
-"""WIDE times k rows are kept at first; where k is MANY or more, WIDER times k. By benchmarks/search_quality.
-Where k is small more would take more memory than transformers' own search does."""
-FULL, NARROW, SOONER = 4, 31, 8
-"""As many up to step FULL, k from step NARROW on, ever fewer between; with small budgets both are sooner."""
+from itertools import pairwise
+
+MANY = 64
+FEW_ROWS, MANY_ROWS = ((4, 3), (31, 1)), ((3, 8), (7, 3), (31, 1))
+"""After so many steps so many times k rows are kept, where k is below MANY and from there on; as many before the first
+of these steps, on a straight line between two. By benchmarks/search_quality. Where k is small more would take more
+memory than transformers' own search does."""
+SOONER = (8, 4)
+"""With T tokens the first of these steps is T // 8 and the next T // 4 if that is sooner, and none is beyond T."""
 FIRST_SHARE, FIRST_MIN = 4, 4
 """A pass that only learns keeps one row where the other keeps so many at its end, but so many at least, or k."""
 
@@ -22,9 +26,20 @@ def rows_of_first_pass(beams: int) -> int:
 
 def rows_after(step: int, beams: int, max_tokens: int) -> int:
     """The live rows kept after a step, from 1, of the pass that is told."""
-    full, narrow = min(FULL, max_tokens // SOONER), min(NARROW, max_tokens)
-    left = min(max(0, narrow - step), narrow - full)
-    return beams + ((WIDER if beams >= MANY else WIDE) - 1) * beams * left // (narrow - full)
+    points = _points(beams, max_tokens)
+    if step <= points[0][0]:
+        return points[0][1] * beams
+    for (begin, more), (end, less) in pairwise(points):
+        if begin < step <= end:
+            return less * beams + (more - less) * beams * (end - step) // (end - begin)
+    return beams
+
+
+def _points(beams: int, max_tokens: int) -> list[tuple[int, int]]:
+    """The steps, ascending, at which so many times k rows are kept."""
+    rows = MANY_ROWS if beams >= MANY else FEW_ROWS
+    sooner = [max_tokens // share for share in SOONER[: len(rows) - 1]]
+    return [(min(at, most), times) for (at, times), most in zip(rows, [*sooner, max_tokens], strict=True)]
 
 
 def rows_at_most(beams: int, max_tokens: int) -> int:
@@ -34,6 +49,6 @@ def rows_at_most(beams: int, max_tokens: int) -> int:
 
 def nodes_at_most(beams: int, max_tokens: int) -> int:
     """The most tokens that rows side by side have written, all of them together."""
-    steps = [*range(1, min(NARROW, max_tokens)), max_tokens]
-    most: int = max(step * rows_after(step, beams, max_tokens) for step in steps)
+    last = _points(beams, max_tokens)[-1][0]
+    most: int = max(step * rows_after(step, beams, max_tokens) for step in [*range(1, last + 1), max_tokens])
     return most

@@ -17,6 +17,7 @@ from compiler.token_automaton import TokenAutomaton
 from compiler.vocabulary import Vocabulary
 from decoding.constraint import Constraint
 from decoding.engine import Engine
+from decoding.estimate import Prior
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
 from decoding.options import SearchOptions
@@ -79,7 +80,8 @@ def constraint_of(case: Case, draw: random.Random) -> Constraint:
     prior = None  # with one the search goes over the text twice
     if draw.random() < 0.7:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
-        prior = -torch.tensor(costs, dtype=torch.float64)
+        ends = [draw.choice((0.1, 2.0, float("inf"))) for _ in costs]
+        prior = Prior(-torch.tensor(costs, dtype=torch.float64), torch.tensor(ends, dtype=torch.float64))
     return Constraint.prepare(case.automaton, CPU, prior=prior, texts=texts, pieces=pieces)
 
 

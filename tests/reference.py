@@ -20,7 +20,7 @@ from typing import Any
 from compiler.token_automaton import TokenAutomaton
 
 LEAST_LOG_PROB = -1e4
-POOL, RESERVE_SHARE, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 8, 3.0, 6.0, 2
+POOL, RESERVE_SHARE, GROUP_COST, NATS_A_TOKEN, RECENT = 8, 8, 3.0, 6.0, 3
 LEAST_PRIOR, NAT = -20.0, 2**20
 
 
@@ -47,6 +47,7 @@ class Settings:
     dictated  the one token a state may take with so many tokens left after it, None where any
     estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
     class_cost  nats of each class of tokens; with them "banked" goes over the text twice
+    end_cost    nats of EOS after each id, inf where unknown; with them "banked" puts right what its pool holds
     known       what finished in the pass before
     learning    it is the first of two passes: it keeps a quarter of the rows, or 4
     """
@@ -63,6 +64,7 @@ class Settings:
     dictated: Callable[[int, int], int | None] | None = None
     estimate: Sequence[float] | None = None
     class_cost: Sequence[float] | None = None
+    end_cost: Sequence[float] | None = None
     known: Sequence[Row] = ()
     learning: bool = False
 
@@ -163,7 +165,7 @@ def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: S
             alive = [row for row in candidates if distance[row.state] != 0]
             known = [row for rows in history for row in rows if distance[row.state] == 0]
             floor = _floor([*settings.known, *known], settings)
-            history.append(_shared_out(alive, floor, distance, _rows_kept(t, settings), settings.pieces) + ended)
+            history.append(_shared_out(alive, floor, distance, _rows_kept(t, settings), settings) + ended)
     return history[1:]
 
 
@@ -221,17 +223,24 @@ def _floor(finished: Sequence[Row], settings: Settings) -> float:
 def _rows_kept(t: int, settings: Settings) -> int:
     """3 k after each of the first steps, an eighth of all or four; k from the last or the 31st on, fewer between.
 
-    Where k is 64 or more 4 k at first.
+    Where k is 64 or more 8 k after the first three, or an eighth of all, and 3 k at the seventh, or a quarter of all.
     """
     if settings.learning:
         return min(settings.beams, max(4, math.ceil(settings.beams / 4)))
-    first, last = min(4, settings.budget // 8), min(31, settings.budget)
-    more = settings.beams * (3 if settings.beams >= 64 else 2)
-    return int(settings.beams + Fraction(more * min(last - first, max(0, last - t)), last - first))
+    k, last = settings.beams, min(31, settings.budget)
+    if k < 64:
+        return int(k + 2 * k * _left(min(4, settings.budget // 8), t, last))
+    first, middle = min(3, settings.budget // 8), min(7, settings.budget // 4)
+    return int(k + 2 * k * _left(middle, t, last) + 5 * k * _left(first, t, middle))
+
+
+def _left(first: int, t: int, last: int) -> Fraction:
+    """1 at the first of the steps and before it, 0 at the last and after it, in proportion between."""
+    return Fraction(min(last - first, max(0, last - t)), last - first) if t > first else Fraction(1)
 
 
 def _shared_out(
-    alive: Sequence[Row], floor: float, distance: Sequence[int], rows: int, pieces: Sequence[bytes] | None
+    alive: Sequence[Row], floor: float, distance: Sequence[int], rows: int, settings: Settings
 ) -> list[Row]:
     """At most `rows`, R: of 8 R by rank one of each kind, the r-th of those equally far off 3 ln(r) worse.
 
@@ -241,11 +250,12 @@ def _shared_out(
     reserve = max(1, rows // RESERVE_SHARE) if rows > 1 else 0
     pool = ranked[: POOL * rows]
     pool += [row for row in [row for row in ranked if row.gains][: 2 * reserve] if all(row is not one for one in pool)]
+    pool = _ends_told(pool, distance, settings)
     said, recent, count = set(), set(), Counter[int]()
     keyed = []
     for row in pool:
         text, last = (row.text, row.state), (row.ids[-RECENT:], row.state)
-        if last not in recent and (text not in said or pieces is None):
+        if last not in recent and (text not in said or settings.pieces is None):
             count[distance[row.state]] += 1
             kept = row.gains and reserve > 0
             reserve -= kept
@@ -255,6 +265,18 @@ def _shared_out(
         recent.add(last)
     keyed.sort(key=lambda found: -found[0])
     return [row for _, row in keyed[:rows]]
+
+
+def _ends_told(pool: Sequence[Row], distance: Sequence[int], settings: Settings) -> list[Row]:
+    """The pool, best first again, where rows that lack but EOS owe what it costs after their last id, if less."""
+    if settings.end_cost is None:
+        return list(pool)
+    told, weight = [], 0.8 + 0.2 / math.sqrt(settings.beams)
+    for row in pool:
+        known = weight * settings.end_cost[row.ids[-1]]
+        owes_less = distance[row.state] == 1 and known < _to_come(row.state, distance, settings)
+        told.append(replace(row, score=row.log_prob - known) if owes_less else row)
+    return sorted(told, key=lambda row: -row.score)
 
 
 def answers(

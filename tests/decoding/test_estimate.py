@@ -94,25 +94,27 @@ def test_an_automaton_with_too_large_a_table_gets_no_estimate(monkeypatch: pytes
 
 def test_the_prior_is_the_mean_of_distributions_and_the_same_each_time() -> None:
     model = HashModel(12, (3, 5), memory=2, zeros=0.3)
-    prior = token_prior(model)
+    found = token_prior(model)
+    prior = found.log_prob
     assert prior.dtype == torch.float64 and prior.shape == (12,)
     assert float(prior.exp().sum()) == pytest.approx(1.0, abs=1e-6)
-    assert torch.equal(prior, token_prior(HashModel(12, (3, 5), memory=2, zeros=0.3)))
+    again = token_prior(HashModel(12, (3, 5), memory=2, zeros=0.3))
+    assert torch.equal(prior, again.log_prob) and torch.equal(found.end_cost, again.end_cost)
 
 
 def test_the_prior_of_a_model_without_memory_is_its_distribution() -> None:
     model = HashModel(9, (8,), memory=0)
-    torch.testing.assert_close(token_prior(model), model.log_probs(()).double(), rtol=0.0, atol=1e-6)
+    torch.testing.assert_close(token_prior(model).log_prob, model.log_probs(()).double(), rtol=0.0, atol=1e-6)
 
 
 def test_an_impossible_token_is_not_infinitely_dear() -> None:
     certain = ScriptedModel(4, (3,), {(): {1: 0.0, 0: -500.0, 2: -500.0, 3: -500.0}}, floor=-500.0)
-    assert token_prior(certain).tolist()[0] >= LEAST_PRIOR
+    assert token_prior(certain).log_prob.tolist()[0] >= LEAST_PRIOR
 
 
 def test_a_model_that_only_ends_texts_is_asked_once() -> None:
     ending = ScriptedModel(6, (5,), {(): {5: 0.0}}, floor=-500.0)
-    assert float(token_prior(ending)[5]) == pytest.approx(0.0, abs=1e-6)
+    assert float(token_prior(ending).log_prob[5]) == pytest.approx(0.0, abs=1e-6)
     assert ending.passes == 0
 
 
@@ -126,3 +128,13 @@ def test_the_prior_keeps_within_the_models_context() -> None:
 
     token_prior(Short(20, (19,), context_length=5))
     assert max(lengths) <= 5
+
+
+def test_the_prior_knows_what_ending_costs_after_each_token_that_was_drawn() -> None:
+    model = HashModel(12, (3, 5), memory=1)
+    end_cost = token_prior(model).end_cost
+    drawn = [token for token in range(12) if float(end_cost[token]) != float("inf")]
+    assert len(drawn) > 5 and not {3, 5} & set(drawn)
+    for token in drawn:
+        ends = model.log_probs((token,))[[3, 5]].double().logsumexp(dim=0)
+        assert float(end_cost[token]) == pytest.approx(-float(ends), abs=1e-5)

@@ -12,7 +12,7 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
 from decoding import estimate, lessons
 from decoding.constraint import Constraint
 from decoding.engine import Engine
-from decoding.estimate import class_costs, corrected, cost_to_go
+from decoding.estimate import Prior, class_costs, corrected, cost_to_go
 from decoding.forced import FREE
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, StepEvent
@@ -34,7 +34,7 @@ def _case(seed: int, kind: str, maker: str = "factored") -> tuple[HashModel, Con
         length_penalty=float(random.choice([0.0, 0.5])),
     )
     model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
-    return model, Constraint.prepare(automaton, CPU, prior=prior), options
+    return model, Constraint.prepare(automaton, CPU, prior=Prior.of_tokens(prior)), options
 
 
 @pytest.mark.parametrize("maker", ["table", "factored"])
@@ -105,7 +105,7 @@ def test_the_second_pass_knows_what_the_first_has_seen() -> None:
     certain = {(0,) + (2,) * times: {2: 40.0} for times in range(4)} | {(0, 2, 2, 2, 2): {4: 40.0}}
     model = ScriptedModel(5, (4,), {(): {0: 1.0, 1: 1.1}, (1,): {2: 3.0}, (1, 3): {2: 2.0}, **certain})
     prior = torch.tensor([-1.0, -1.0, -3.0, -2.0, -2.0], dtype=torch.float64)
-    constraint = Constraint.prepare(automaton, CPU, prior=prior)
+    constraint = Constraint.prepare(automaton, CPU, prior=Prior.of_tokens(prior))
     run = BeamSearch(constraint, SearchOptions(8, 2))
     (answer,) = drive(model, (), run)
     assert answer.tokens == (0, 2, 2, 2, 2, 4)
@@ -140,7 +140,8 @@ def test_where_correcting_would_take_too_long_the_prior_stands(monkeypatch: pyte
 
 def test_a_large_automaton_and_one_without_a_prior_are_gone_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, options = HashModel(5, (4,), seed=1), SearchOptions(8, 4)
-    constraint = Constraint.prepare(_two_ways(), CPU, prior=torch.full((5,), -1.6, dtype=torch.float64))
+    prior = Prior.of_tokens(torch.full((5,), -1.6, dtype=torch.float64))
+    constraint = Constraint.prepare(_two_ways(), CPU, prior=prior)
     generate(model, (), constraint, options)
     twice, model.rows_read = model.rows_read, 0
     generate(model, (), constraint.automaton, options)

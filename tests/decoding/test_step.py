@@ -173,13 +173,27 @@ def test_of_two_splits_of_one_text_only_the_more_probable_is_kept() -> None:
     assert (2, 3) not in kept
 
 
-def test_of_rows_that_end_in_the_same_two_tokens_only_the_more_probable_is_kept() -> None:
+def test_of_rows_that_end_in_the_same_three_tokens_only_the_more_probable_is_kept() -> None:
     first = [-1.0, -1.5, -9.0, -9.0]
     alike = torch.tensor([[-9.0, -9.0, -0.1, -9.0]]).expand(2, -1)
-    assert _grown(None, first, alike, beams=2) == [(0, 2), (1, 2)]
-    kept = _grown(None, first, alike, alike, beams=2)
-    assert kept[0] == (0, 2, 2)
-    assert (1, 2, 2) not in kept
+    assert _grown(None, first, alike, alike, beams=2) == [(0, 2, 2), (1, 2, 2)]
+    kept = _grown(None, first, alike, alike, alike, beams=2)
+    assert kept[0] == (0, 2, 2, 2)
+    assert (1, 2, 2, 2) not in kept
+
+
+def test_a_row_whose_last_token_ends_texts_owes_less_than_one_whose_last_token_does_not() -> None:
+    automaton = _anything(4)
+    tables = Tables.from_automaton(automaton, CPU)
+    options, log_probs = SearchOptions(max_tokens=9, beams=1), torch.tensor([[-1.0, -1.5, -9.0, -9.0]])
+    estimate = torch.where(tables.distance == 0, 0.0, 3.0).double()
+    best = []
+    for ends in (None, torch.tensor([float("inf"), 0.1, 0.1, 0.0]), torch.tensor([5.0, 4.0, 3.5, 0.0])):
+        plan = Plan.prepare(tables, None, estimate, options, ends)
+        best.append(step(Beams.start(automaton.start, tables.distance), log_probs, tables, plan.keeping(1), 9))
+    assert [int(beams.token[0]) for beams in best] == [0, 1, 0]  # never more than the estimate says
+    assert float(best[1].score[0]) == pytest.approx(-1.5 - 0.1 * plan.weight)
+    assert float(best[1].log_prob[0]) == -1.5
 
 
 @pytest.mark.parametrize("arrays", ARRAYS)

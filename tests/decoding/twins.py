@@ -60,6 +60,8 @@ class Case:
         if self.class_cost is None:
             estimate = torch.from_numpy(np.where(estimate == 0.0, 0.0, random.exponential(9.0, len(estimate))))
         self.estimate = estimate if seed % 5 < 4 else None
+        ends = torch.from_numpy(np.where(random.random(size) < 0.5, random.exponential(3.0, size), np.inf))
+        self.end_cost = ends if seed % 7 < 4 else None
         self._dictated = self._random_dictation() if seed % 3 == 0 else {}
 
     def _random_dictation(self) -> dict[int, int]:
@@ -89,6 +91,7 @@ class Case:
                 options.length_penalty, self.pieces, None, self.dictated,
                 None if self.estimate is None else self.estimate.tolist(),
                 None if self.class_cost is None else self.class_cost.tolist(),
+                None if self.end_cost is None else self.end_cost.tolist(),
             ),
         )
 
@@ -101,7 +104,7 @@ class Case:
         tables = Tables.from_automaton(self.automaton, CPU)
         tables = tables if like_an_accelerator else tables.for_search()
         texts = Texts.of(self.pieces, self.automaton.eos_ids, CPU) if self.pieces else None
-        plan = Plan.prepare(tables, texts, self.estimate, options)
+        plan = Plan.prepare(tables, texts, self.estimate, options, self.end_cost)
         if self.class_cost is None or options.algorithm == "abs":
             return [self._pass(tables, plan, options, [], None)]
         lessons = Lessons(self.automaton, tables, self.class_cost)
