@@ -8,12 +8,16 @@ for; a server that is away is.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
 import signal
 
 from app import logs, metrics, tracing
 from app.access.doors import opener
 from app.errors import SettingsInvalid, StorageDown
+from app.handlers.base import Handler, OpenHandler
+from app.heap import share_one_heap
 from app.opening import end_without_openings
 from app.settings import PREFIX, Settings
 from app.wiring import check_storage, handler_opener, open_broker, open_store
@@ -31,7 +35,9 @@ def run_worker(queue: str, settings: Settings) -> None:
                 f"{PREFIX}{name.upper()} is memory://, which no two processes share: set {PREFIX}BROKER and "
                 f"{PREFIX}STORE to the server that the API uses, as redis://host:6379/0 or unix:///path/to/socket"
             )
+    share_one_heap()  # before there are threads, which keep the heap that they begin with
     logs.set_up(settings)
+    os.nice(settings.nice)  # before there are threads, each of which has a priority of its own
     with tracing.exporting(settings), metrics.listening(settings, opener(settings)):
         asyncio.run(_work(queue, settings))
     end_without_openings(status=0)
@@ -57,6 +63,18 @@ async def _work(queue: str, settings: Settings) -> None:
             raise
 
 
+def _settled(opener: OpenHandler) -> OpenHandler:
+    """Opens a handler, then leaves what is there out of all collections of garbage: it stays, and makes them long."""
+
+    def open_handler(settings: Settings) -> Handler:
+        handler = opener(settings)
+        gc.collect()
+        gc.freeze()
+        return handler
+
+    return open_handler
+
+
 async def _serve(queue: str, settings: Settings, begun: asyncio.Event, stopping: asyncio.Event) -> None:
     """Wait for the server, look at it, then serve. Raises SettingsInvalid where it will not do."""
     while True:
@@ -69,7 +87,7 @@ async def _serve(queue: str, settings: Settings, begun: asyncio.Event, stopping:
     broker, store = open_broker(settings), open_store(settings)
     begun.set()
     try:
-        await serve(queue, handler_opener(queue), broker, store, settings, stopping)
+        await serve(queue, _settled(handler_opener(queue)), broker, store, settings, stopping)
     finally:
         await broker.close()
         await store.close()

@@ -1,7 +1,8 @@
 """Layers on the CPU in faster forms: linear ones with weights laid out for oneDNN, and GPT-2's activation in one piece.
 
 The same sums in another order, two to four times as fast; and each row's result is the same, to the last bit, whatever
-the number of rows beside it, which plain products do not offer.
+the number of rows beside it, which plain products do not offer. So the number is rounded up: oneDNN, and what PyTorch
+puts in front of it, keep half a MiB for each number that a layer has ever met.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from transformers.pytorch_utils import Conv1D
 
 _WEIGHTS_MIN = 2**15  # below, the call costs more than the layout saves
 _ROWS_TRIED = 5
+_FINEST = 4  # few rows are rounded up to a multiple of so many
+_SHARES = 8  # many rows by less than one part in so many
 _TOLERANCE = 1e-4  # of the largest value: the layout must not change what is computed
 
 
@@ -32,8 +35,21 @@ class PackedLinear(nn.Module):
         return self._packed.to_dense()
 
     def forward(self, rows: Tensor) -> Tensor:
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, self._bias, "none", [], "")
-        return found
+        flat = rows.reshape(-1, rows.shape[-1])
+        count = len(flat)
+        fill = rows_computed(count) - count
+        if fill:
+            flat = nn.functional.pad(flat, (0, 0, 0, fill))
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(flat, self._packed, self._bias, "none", [], "")
+        return found[:count].view(*rows.shape[:-1], self.out_features)
+
+
+def rows_computed(count: int) -> int:
+    """How many rows a packed layer computes where it is given so many: one of some 50 numbers up to 1,000."""
+    if count <= 1:
+        return count
+    unit = max(_FINEST, (1 << (count - 1).bit_length()) // (2 * _SHARES))
+    return -(-count // unit) * unit
 
 
 @torch.no_grad()
@@ -80,5 +96,8 @@ def layer_widths(model: PreTrainedModel) -> set[int]:
 
 def activation_bytes(model: PreTrainedModel, tokens: int) -> int:
     """The most that a pass over so many tokens holds beside what is kept, its scores and its masks."""
-    width = int(model.config.get_text_config().hidden_size)
-    return tokens * (8 * width + 4 * max(layer_widths(model))) * model.dtype.itemsize
+    config = model.config.get_text_config()
+    computed = rows_computed(tokens)
+    held = computed * (8 * int(config.hidden_size) + 4 * max(layer_widths(model)))
+    scored = 2 * (computed - tokens) * int(config.vocab_size)  # so is what only fills up, and made into log-probs
+    return (held + scored) * model.dtype.itemsize

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from decoding.attention import Nodes, Pass, Prompt
 from decoding.language_model import Feed, Scores
-from decoding.packed import activation_bytes, layer_widths
+from decoding.packed import activation_bytes, layer_widths, rows_computed
 from decoding.stretch import Stretch, piece_bytes, piece_rows
 from decoding.tree import Tree, slots_at_most
 from decoding.widths import nodes_at_most, rows_at_most
@@ -135,12 +135,17 @@ class SharedReader:
     def _read(self, reading: Sequence[tuple[Tree, Stretch]]) -> None:
         pieces = [(tree, *stretch.piece()) for tree, stretch in reading]
         parts = [Nodes(tree, parents, tokens.shape[1], self._model.dtype) for tree, parents, tokens in pieces]
-        fill = -sum(part.rows for part in parts) % self.rows_multiple
+        fill = self._fill(sum(part.rows for part in parts))
         ids = [*(tokens.reshape(-1) for _, _, tokens in pieces), pieces[0][2].new_zeros(fill)]
         log_probs = self._forward(parts, torch.cat(ids)[None], fill)
         found = log_probs.split([*(part.rows for part in parts), fill])
         for (_, stretch), (_, _, tokens), own in zip(reading, pieces, found[:-1], strict=True):
             stretch.take(own.view(*tokens.shape, -1))
+
+    def _fill(self, rows: int) -> int:
+        """How many rows a pass over so many is filled up with: on the CPU layers compute them in any case."""
+        filled = rows + -rows % self.rows_multiple
+        return (rows_computed(filled) if self._model.device.type == "cpu" else filled) - rows
 
     def _forward(self, parts: Sequence[Prompt | Nodes], ids: Tensor, fill: int, keep: int = 0) -> Tensor:
         """Reads ids [1, rows]: log-probs float32 [keep, V] after the last `keep` of them, of all where that is 0."""

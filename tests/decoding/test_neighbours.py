@@ -114,11 +114,13 @@ class _Held(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("prompt", "rows", "tokens", "stretch"), [(10, 6, 50, 1), (120, 1, 3, 1), (4, 40, 20, 1), (4, 40, 20, 19)]
 )
-@pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "mistral, a window of 5"])
+@pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5"])
 def test_a_generation_holds_no_more_than_was_announced(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
 ) -> None:
     wide = {**GROUPED, "intermediate_size": 400, "max_position_embeddings": 200}
+    if name == "llama, packed":
+        wide["hidden_size"] = 192
     makers = {"gpt2": lambda: gpt2_of(n_positions=200), "mistral, a window of 5": lambda: windowed(5)}
     model = HuggingFaceModel(makers.get(name, lambda: made(LlamaForCausalLM, LlamaConfig(**wide)))())
     announced = model.bytes_for(prompt, rows, tokens)

@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from decoding.packed import PackedLinear, pack_layers
+from decoding.packed import PackedLinear, pack_layers, rows_computed
 
 
 def _gpt2() -> PreTrainedModel:
@@ -54,6 +54,23 @@ def test_a_rows_result_does_not_depend_on_the_number_of_rows() -> None:
     whole = layer(rows)
     for count in range(2, 70):
         assert torch.equal(layer(rows[:count]), whole[:count])
+
+
+@pytest.mark.parametrize("shape", [(192,), (0, 192), (1, 5, 192), (3, 7, 192), (2, 3, 11, 192)])
+def test_a_packed_layer_keeps_the_shape_of_what_it_reads(shape: tuple[int, ...]) -> None:
+    weight, bias = torch.randn(300, 192), torch.randn(300)
+    rows = torch.randn(shape)
+    expected = nn.functional.linear(rows, weight, bias)
+    torch.testing.assert_close(PackedLinear(weight, bias)(rows), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_few_numbers_of_rows_are_computed_and_none_is_far_from_what_is_asked() -> None:
+    found = [rows_computed(count) for count in range(5000)]
+    for count, computed in enumerate(found):
+        assert count <= computed <= count + max(3, count // 8)
+        assert rows_computed(computed) == computed
+    assert found == sorted(found) and found[1] == 1
+    assert len(set(found[:1001])) <= 50
 
 
 def test_small_layers_half_precision_and_layers_of_other_kinds_are_left_alone() -> None:

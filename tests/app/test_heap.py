@@ -1,0 +1,58 @@
+"""Whether threads share a heap, as the C library tells of itself."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.heap import share_one_heap
+
+_S_MAX = 120
+_THREADS = 6
+_BYTES = 50_000  # more than Python's own allocator gives, less than is mapped apart
+
+
+def _heaps() -> int:
+    """How many heaps the process has once some threads have held memory side by side."""
+    libc = ctypes.CDLL(None)
+    everybody = threading.Barrier(_THREADS)
+
+    def hold() -> None:
+        held = bytearray(_BYTES)
+        everybody.wait(_S_MAX)
+        del held
+
+    threads = [threading.Thread(target=hold) for _ in range(_THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
+    libc.malloc_info.argtypes, libc.fclose.argtypes = [ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p]
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told.xml"
+        file = libc.fopen(str(told).encode(), b"w")
+        libc.malloc_info(0, file)
+        libc.fclose(file)
+        return told.read_text(encoding="ascii").count("<heap nr=")
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
+def test_threads_share_one_heap_once_they_are_told_to() -> None:
+    found = {}
+    for shared in ("shared", "own"):  # of their own: what this process has, it keeps
+        command = [sys.executable, "-m", __name__, shared]
+        found[shared] = int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=_S_MAX).stdout)
+    assert found["shared"] == 1 < found["own"]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "shared":
+        share_one_heap()
+    print(_heaps())
