@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ from compiler.extent import check_limits
 from compiler.spec import LabelsSpec, Spec
 
 LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
-_LATELY_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**10
+_LATELY_BYTES_MAX, _READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
 _NO_EXPLANATION = {error.__name__ for error in (LimitExceeded, AutomatonMissing, AnswerTooLarge)}  # why there is none
 Names = dict[str, tuple[str, ...]]
 
@@ -56,6 +57,7 @@ class Constraints:
         self._desk = desk
         self._fingerprint = files.vocabulary.fingerprint
         self._catalogue = Catalogue(settings, store, self._fingerprint)
+        self._read_before: Kept[Spec, tuple[str, Names]] = Kept(_READ_BYTES_MAX)
         self._lately: Kept[str, tuple[CompileResult, float]] = Kept(_LATELY_BYTES_MAX)
 
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileResult:
@@ -64,16 +66,16 @@ class Constraints:
             raise Draining
         self.require_model(model)
         check_limits(spec, self._settings.limits)  # before anyone hashes it, writes it down or queues it
-        async with until(self._settings.deadline_s_default):
-            automaton = await asyncio.to_thread(automaton_hash, spec, self._fingerprint, self._settings.limits)
+        timeout_s = self._settings.deadline_s_default
+        async with until(timeout_s):
+            automaton, _ = await self._read(spec)
             stored = await self._stored(automaton, spec)
             if stored is not None:
                 return stored
             with metrics.single_flight():
                 job = self._compile_job(automaton, spec, owner)
-                return await self._desk.run(
-                    "compile", compile_job_key(automaton), job, CompileResult, self._desk.compilation(owner)
-                )
+                terms = self._desk.compilation(owner, within_s=timeout_s)
+                return await self._desk.run("compile", compile_job_key(automaton), job, CompileResult, terms)
 
     async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
         """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
@@ -129,7 +131,7 @@ class Constraints:
 
     async def known(self, spec: Spec) -> Known:
         """What a constraint is called here, and what is stored of it. Raises JobFailed as `_stored` does."""
-        automaton, names = await asyncio.to_thread(self._read, spec)
+        automaton, names = await self._read(spec)
         return Known(automaton, names, await self._stored(automaton, spec))
 
     async def known_by_hash(self, automaton: str | None) -> Known:
@@ -140,20 +142,33 @@ class Constraints:
         names = await asyncio.to_thread(caller_names, stored.spec, self._settings.limits)
         return Known(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
 
-    def _read(self, spec: Spec) -> tuple[str, Names]:
+    async def _read(self, spec: Spec) -> tuple[str, Names]:
+        """What a constraint is called here, and what the caller calls things; known still of those asked for lately."""
+        known = self._read_before.get(spec)
+        if known is not None:
+            return known
+        read, size = await asyncio.to_thread(self._read_anew, spec)
+        self._read_before.put(spec, read, size)
+        return read
+
+    def _read_anew(self, spec: Spec) -> tuple[tuple[str, Names], int]:
         limits = self._settings.limits
-        return automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
+        read = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
+        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_json(spec), read[1]]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.deadline_s_max  # not this caller's: others may join
         return CompileJob(automaton, spec_json(spec), deadline, owner=owner)
 
-    async def begin_compile(self, known: Known, spec: Spec, asking: Asking) -> str | None:
-        """The job that compiles a constraint, which all share who want the same; None where it is stored."""
+    async def begin_compile(self, known: Known, spec: Spec, asking: Asking, within_s: float) -> str | None:
+        """The job that compiles a constraint, which all share who want the same; None where it is stored.
+
+        within_s  for how long who asks for it waits
+        """
         if known.compiled is not None:
             return None
         job = self._compile_job(known.automaton, spec, asking.owner)
-        terms = self._desk.compilation(asking.owner, asking.detached)
+        terms = self._desk.compilation(asking.owner, asking.detached, within_s)
         return await self._desk.submit("compile", compile_job_key(known.automaton), job, terms)
 
     def require_model(self, model: str | None) -> None:

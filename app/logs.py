@@ -6,6 +6,7 @@ anew in a thread.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -13,17 +14,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import TextIO
 
 from app.settings import Settings
 
 FIELDS = "fields"  # the attribute of a record that holds its own fields
+LATE_S = 0.05  # by how much a line may be late that an event loop has to tell, and that is no warning
 QUIET = ("coredis", "filelock", "httpcore2", "httpx2", "huggingface_hub", "streaq")  # they tell each call, some whole
 _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default={})  # noqa: B039 - never changed in place
 
 
 def set_up(settings: Settings) -> None:
     """Have this process write its log as the settings say, in place of whatever was set up before."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Together(sys.stderr)
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]  # those that were there are not ours to close
@@ -54,6 +57,48 @@ def event(log: logging.Logger, level: int, name: str, **fields: object) -> None:
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {**_bound.get(), **getattr(record, FIELDS, {})}
+
+
+class Together(logging.StreamHandler[TextIO]):
+    """Writes what an event loop says within `LATE_S` at once: on a busy machine each line by itself is dear to all who
+    pass it on. Warnings, and what is said elsewhere, are written on the spot, with all that was said before.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lines: list[str] = []
+        self._flushing: asyncio.AbstractEventLoop | None = None  # that will soon
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.append(self.format(record) + self.terminator)
+            if record.levelno >= logging.WARNING or (loop := _loop()) is None:
+                self.flush()
+            elif self._flushing is not loop:
+                self._flushing = loop
+                loop.call_later(LATE_S, self._flush_late)
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Write what is left to write."""
+        with self.lock or contextlib.nullcontext():
+            lines, self._lines, self._flushing = self._lines, [], None
+            if lines:
+                self.stream.write("".join(lines))
+            super().flush()
+
+    def _flush_late(self) -> None:
+        with contextlib.suppress(ValueError):  # the stream was closed meanwhile
+            self.flush()
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, if it runs one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class TextLines(logging.Formatter):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import resource
 import signal
@@ -16,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -36,6 +37,7 @@ from app.settings import Settings
 
 LINGER_S = 2.0  # for how long what comes after a refusal is read and dropped: else a reset would overtake the refusal
 READER_BYTES_MIN = 16_384  # what a reader must take of his answer in `blocked_s_max`, if there is as much
+GATHERED_BYTES_MAX = 65_536  # that wait for the end of a turn of the event loop
 FILES_BESIDE = 256  # open files that are no connections
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,12 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
 
 class Draining(uvicorn.Server):
     """A server that has the application drain before it waits for it, and that ends by itself, not by the signal."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and leave what is there now out of all collections of garbage: it stays, and makes them long."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: the service first."""
@@ -121,6 +129,50 @@ class Timer:
         call()
 
 
+class Gathering:
+    """A transport that sends together what is written within one turn of the event loop, a header and its body say.
+
+    Else each would be a packet, and would wake its reader, by itself.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._written: list[bytes] = []
+        self._bytes = 0
+        self.abort, self.is_closing = transport.abort, transport.is_closing
+        self.can_write_eof, self.get_extra_info = transport.can_write_eof, transport.get_extra_info
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+
+    def write(self, data: bytes) -> None:
+        """Send soon; at once what is much, lest it pile up here, where no reader is seen to lag."""
+        if data and not self._written:
+            self._loop.call_soon(self.flush)
+        self._written.append(data)
+        self._bytes += len(data)
+        if self._bytes >= GATHERED_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send it now."""
+        data, self._written, self._bytes = b"".join(self._written), [], 0
+        if data:
+            self._transport.write(data)
+
+    def write_eof(self) -> None:
+        """Send the last of it, and that it was the last."""
+        self.flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        """Close once all is sent."""
+        self.flush()
+        self._transport.close()
+
+    def get_write_buffer_size(self) -> int:
+        """The bytes that are yet to be sent."""
+        return self._bytes + self._transport.get_write_buffer_size()
+
+
 class Guarded(H11Protocol):
     """A connection on which a client who owes us a header, or does not take his answer, has only so long.
 
@@ -135,8 +187,8 @@ class Guarded(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
-        super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that we are told whenever a reader lags at all
+        super().connection_made(cast(asyncio.Transport, Gathering(transport, self.loop)))
         if len(self.connections) > self._settings.connections_max:
             self._refuse(TooManyConnections(self._settings.connections_max))
         self._watch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -24,7 +25,8 @@ REGEX_ENGINES = ("native", "fado")
 SECRET_BYTES_MIN = 16
 LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
 MEASURED = 0  # of decode_memory_bytes: a share of what is free when the worker starts
-_MAY_BE_ZERO = ("port", "metrics_port", "decode_memory_bytes", "stream_grace_s", "drain_s")
+NICE_MAX = 19
+_MAY_BE_ZERO = ("nice", "port", "metrics_port", "decode_memory_bytes", "stream_grace_s", "drain_s")
 KEY_LIMITS = (  # 0 is without limit
     "key_requests_per_minute", "key_at_once_max", "key_beam_tokens_per_minute", "key_compilations_max",
     "key_store_bytes_max",
@@ -49,6 +51,7 @@ class Settings:
     log_format           lines of text, or of JSON, on standard error
     metrics_host, metrics_port  where a worker process shows its metrics and how it is; at port 0 it does not
     otlp_endpoint        a URL to send traces to, by OTLP over HTTP; needs the extra `otel`; empty: no traces
+    nice                 by how much a worker process steps back for others on its machine (nice(1)); `abs up` takes 10
     stuck_s              for how long a worker may have work and get nowhere before it counts as stuck
     decode_rows_max      rows of a matrix to be decoded, which are the labels of the answer
     decode_cells_max     rows times labels of such a matrix
@@ -99,6 +102,7 @@ class Settings:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     otlp_endpoint: str = ""
+    nice: int = 0
     stuck_s: float = 60.0
     ltlf_engine: str = "native"
     regex_engine: str = "native"
@@ -163,6 +167,7 @@ class Settings:
         _require(bool(pinned), "model_sha256", "must be 64 hexadecimal digits in lower case, as abs doctor shows them")
         for name in ("port", "metrics_port"):
             _require(0 <= getattr(self, name) <= 65_535, name, "must lie between 0 and 65535")
+        _require(self.nice <= NICE_MAX, "nice", f"must lie between 0 and {NICE_MAX}")
         traced = not self.otlp_endpoint or self.otlp_endpoint.startswith(("http://", "https://"))
         _require(traced, "otlp_endpoint", "must be a URL that begins with http:// or https://")
         for worker in self.embedded_workers:
@@ -186,8 +191,13 @@ class Settings:
     @property
     def model_id(self) -> str:
         """What the API calls the model: a folder's last name, or the whole name of a model of a hub."""
-        folder = Path(self.model)
-        return folder.resolve().name if folder.is_dir() else self.model
+        return _model_id(self.model)
+
+
+@functools.lru_cache(maxsize=16)  # asked for by every request
+def _model_id(model: str) -> str:
+    folder = Path(model)
+    return folder.resolve().name if folder.is_dir() else model
 
 
 def _numbers(holder: object) -> list[tuple[str, float]]:
@@ -262,6 +272,11 @@ def let_idle_threads_sleep() -> None:
     Asleep they cost a few per cent at rest. A deployment that sets OMP_WAIT_POLICY itself is left alone.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def is_set(name: str) -> bool:
+    """Whether the environment says anything of a setting."""
+    return PREFIX + name.upper() in os.environ
 
 
 def environment_with(given: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, str]:

@@ -129,9 +129,7 @@ class SharedCounters:
         await self._link.close()
 
     async def _run(self, script: Any, keys: Sequence[str], *arguments: str | int) -> Any:
-        return await self._link.call(
-            "limits", lambda client: script(keys=keys, args=arguments, client=client), wait_s=0.0
-        )
+        return await self._link.run("limits", script, keys, arguments, wait_s=0.0)
 
 
 def _lease_ms() -> int:

@@ -20,12 +20,13 @@ from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervision import LocalFailed, Program, Supervisor
 from app.model_files import open_model_files
-from app.settings import PREFIX, Settings, environment_with
+from app.settings import PREFIX, Settings, environment_with, is_set
 from app.wiring import open_broker
 from app.worker import LOADING
 
 API, SERVER = "api", "server"
 POLL_S = 0.2
+NICE = 10  # of the workers, unless it is set: they compute all the time, API and server only for moments
 STOP_S = 20.0  # what a process has to end beside its drain
 RUNNING = ("STARTING", "RUNNING")
 Tell = Callable[[Mapping[str, object]], None]
@@ -82,14 +83,16 @@ def _programs(settings: Settings, folder: Folder, server: str, workers: Mapping[
     programs = [Program(SERVER, (server, str(folder.server_conf)), 10, STOP_S)]
     names = [(f"{queue}-{number}", queue) for queue, count in workers.items() for number in range(1, count + 1)]
     for place, (name, queue) in enumerate(names, 1):
-        own = (f"{PREFIX}METRICS_PORT={settings.metrics_port + place}",) if settings.metrics_port else ()
+        own = {} if is_set("nice") else {"NICE": NICE}
+        if settings.metrics_port:
+            own["METRICS_PORT"] = settings.metrics_port + place
         programs.append(Program(name, (*_with(own), *abs_, "worker", queue), 20, grace_s))
     programs.append(Program(API, (*abs_, "serve"), 30, grace_s))
     return tuple(programs)
 
 
-def _with(assignments: tuple[str, ...]) -> tuple[str, ...]:
-    return ("env", *assignments) if assignments else ()
+def _with(own: Mapping[str, int]) -> tuple[str, ...]:
+    return ("env", *(f"{PREFIX}{name}={value}" for name, value in own.items())) if own else ()
 
 
 def _environment(settings: Settings, folder: Folder) -> dict[str, str]:

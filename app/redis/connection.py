@@ -11,8 +11,9 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from coredis import Redis
 from coredis.commands.script import Script
@@ -29,9 +30,8 @@ from coredis.retry import NoRetryPolicy
 
 from app import metrics
 from app.errors import SettingsInvalid, StorageDown
+from app.redis.wire import CONNECT_S_MAX, LINES, REPLY_S_MAX, Argument, Line
 
-CONNECT_S_MAX = 2.0
-REPLY_S_MAX = 5.0
 ONCE_S_MIN = 1.0  # for which even who will not wait gives the server to answer
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two tries, doubled each time
 FULL = "OOM"
@@ -85,6 +85,9 @@ class Connection:
         self._hurried = self._away = False
         self._ready = asyncio.Event()
         self._running: set[asyncio.Future[object]] = set()
+        self._line: Line | None = None
+        self._line_pool: ConnectionPool[Any]
+        self._line_coming: asyncio.Task[Line] | None = None
 
     async def client(self) -> Redis[bytes]:
         """The client, which connects when it is used."""
@@ -104,11 +107,23 @@ class Connection:
         keep_full  whether a server that is full is waited for too
         Raises StorageDown when the time is over; what the server objects to, as coredis does.
         """
+        return await self._patiently(op, partial(self._once, command), wait_s, keep_full)
+
+    async def run(
+        self, op: str, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
+        keep_full: bool = True,
+    ) -> Any:
+        """What a script returns. As `call`, at a quarter of its cost."""
+        return await self._patiently(op, partial(self._run_once, script, keys, arguments), wait_s, keep_full)
+
+    async def _patiently(
+        self, op: str, once: Callable[[float | None], Awaitable[T]], wait_s: float | None, keep_full: bool
+    ) -> T:
         ends = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
         pause, trouble = PAUSE_S, None
         while True:
             try:
-                reply = await self._once(command, ends)
+                reply = await once(ends)
             except Exception as error:
                 if not is_away(error):
                     raise
@@ -133,6 +148,8 @@ class Connection:
     async def close(self) -> None:
         """Give the sockets up."""
         self._closing.set()
+        if self._line_coming is not None:
+            self._line_coming.cancel()
         if self._owner is not None:
             self._owner.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -156,8 +173,35 @@ class Connection:
         task = asyncio.create_task(run())
         self._running.add(task)  # type: ignore[arg-type]
         task.add_done_callback(self._ran)
-        async with asyncio.timeout(None if ends is None else max(0.0, ends - time.monotonic())):
+        async with _until(ends):
             return await asyncio.shield(task)
+
+    async def _run_once(
+        self, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], ends: float | None
+    ) -> Any:
+        """One try. A server that does not know the script yet is sent it whole."""
+        async with _until(ends):
+            line = self._line if self._line is not None and self._line.usable else await self._next_line()
+            try:
+                return await line.ask(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
+            except NoScriptError:
+                await line.ask(b"SCRIPT LOAD", script.script)
+                return await line.ask(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
+
+    async def _next_line(self) -> Line:
+        """A connection that all scripts share, in place of one that broke. It is made once, whoever stops waiting."""
+        if self._line_coming is None or self._line_coming.done():
+            self._line_coming = asyncio.create_task(self._make_line())
+            self._line_coming.add_done_callback(self._ran)
+        return await asyncio.shield(self._line_coming)
+
+    async def _make_line(self) -> Line:
+        pool = (await self.client()).connection_pool
+        if self._line is not None:
+            self._line_pool.release(self._line)
+        self._line, self._line_pool = None, pool
+        self._line = line = cast(Line, await pool.get_connection())
+        return line
 
     def _ran(self, task: asyncio.Future[T]) -> None:
         self._running.discard(task)
@@ -167,7 +211,7 @@ class Connection:
     async def _own(self) -> None:
         """Hold the client open: it must be entered and left by one task."""
         while not self._closing.is_set():
-            client = open_client(self._url, self._connections_max)
+            client = open_client(self._url, self._connections_max + 1)  # one for the scripts
             try:
                 async with client:
                     self._client = client
@@ -181,16 +225,29 @@ class Connection:
             await asyncio.sleep(PAUSE_S)
 
 
+def _until(ends: float | None) -> asyncio.Timeout:
+    return asyncio.timeout(None if ends is None else max(0.0, ends - time.monotonic()))
+
+
 class Pool(ConnectionPool[Any]):
-    """coredis's, but for a connection that breaks while somebody has it: that one's place is free again.
+    """coredis's, but that its connections are ours, and that the place of one that breaks in use is free again.
 
     Else each subscription and each pipeline that a server leaves behind would take one place with it, until none is
-    left and all commands wait for ever.
+    left and all commands wait for ever. What is idle when one broke is given up too: where a way through the network is
+    forgotten all of them are silent, which each would take `REPLY_S_MAX` to show, one after the other.
     """
+
+    def __init__(self, *, connection_class: Any = None, **options: Any) -> None:
+        super().__init__(connection_class=LINES.get(connection_class, connection_class), **options)
 
     def release(self, connection: Any) -> None:
         super().release(connection)
-        if not connection.usable and not self._available_connections.full():
+        if connection.usable:
+            return
+        for idle in list(self._available_connections._queue):
+            if idle is not None:
+                idle.invalidate()
+        if not self._available_connections.full():
             self._available_connections.append_nowait(None)
 
 

@@ -93,7 +93,4 @@ class RedisStore:
         await self._link.close()
 
     async def _ask(self, op: str, ask: Script[bytes], keys: list[str], *arguments: str | bytes | int) -> Any:
-        def command(client: Redis[bytes]) -> Awaitable[Any]:
-            return ask(keys=keys, args=arguments, client=client)
-
-        return await self._link.call(op, command, self._wait_s, keep_full=False)
+        return await self._link.run(op, ask, keys, arguments, self._wait_s, keep_full=False)

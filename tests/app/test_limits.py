@@ -27,9 +27,9 @@ TESTS = Path(__file__).resolve().parents[1]
 ROWS = tomllib.loads((TESTS / "cases" / "limits.toml").read_text(encoding="utf-8"))["limit"]
 REFUSED = [row for row in ROWS if "request" in row]
 UNNAMED = {  # what no caller meets as a refusal: it makes him wait, displaces what was kept, or is the operator's own
-    "port", "metrics_port", "stuck_s", "idle_s_max", "decode_memory_bytes", "tables_bytes_max", "stream_grace_s",
-    "drain_s", "idempotency_ttl_s", "job_lease_s", "job_tries_max", "storage_wait_s", "store_value_bytes_max",
-    "store_bytes_max", "decoded_bytes_max", "automaton_ttl_s", "requests_at_once_max",
+    "nice", "port", "metrics_port", "stuck_s", "idle_s_max", "decode_memory_bytes", "tables_bytes_max",
+    "stream_grace_s", "drain_s", "idempotency_ttl_s", "job_lease_s", "job_tries_max", "storage_wait_s",
+    "store_value_bytes_max", "store_bytes_max", "decoded_bytes_max", "automaton_ttl_s", "requests_at_once_max",
 }
 LIMITS = {field.name for field in dataclasses.fields(Limits)}
 

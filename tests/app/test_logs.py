@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import logging
 import threading
@@ -24,6 +26,43 @@ def root() -> Iterator[logging.Logger]:
     yield root
     root.handlers[:] = before
     root.setLevel(level)
+
+
+def said_till_now(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> str:
+    """What was logged, that too which is still to be written."""
+    for handler in root.handlers:
+        handler.flush()
+    return capsys.readouterr().err
+
+
+def test_what_an_event_loop_says_is_written_together_soon_and_a_warning_at_once(root: logging.Logger) -> None:
+    class Written(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    async def story() -> None:
+        for number in range(3):
+            log.info("line %d", number)
+        assert pieces == []
+        log.warning("look")
+        assert pieces.pop().count("\n") == 4, "a warning takes along what was said before it"
+        log.info("late")
+        log.info("later")
+        async with asyncio.timeout(30):
+            while not pieces:
+                await asyncio.sleep(logs.LATE_S)
+        assert pieces.pop() == "late\nlater\n"
+        log.info("left over")
+
+    pieces: list[str] = []
+    log = logging.getLogger("app.a")
+    root.handlers[:] = [logs.Together(Written())]
+    root.setLevel(logging.INFO)
+    asyncio.run(story())
+    assert pieces == []
+    log.info("outside")
+    assert pieces == ["left over\noutside\n"]
 
 
 def test_every_line_of_json_is_one_object_with_its_fields(
@@ -77,7 +116,7 @@ def test_a_request_is_followed_into_its_jobs_by_its_id_and_nothing_of_it_is_told
     headers = {"x-request-id": "r-7", "x-other": "MARKERHEADER"}
     assert client.post("/generate?a=MARKERQUERY", json=body, headers=headers).status_code == 200
     assert client.post("/compile", json={"constraint": {"regex": "(MARKERWORD"}}).status_code == 422
-    text = capsys.readouterr().err
+    text = said_till_now(root, capsys)
     assert not [secret for secret in SECRETS if secret in text]
     told = [line for line in map(json.loads, text.splitlines()) if "event" in line]
     of_it = [line for line in told if line.get("request_id") == "r-7"]
@@ -96,7 +135,7 @@ def test_a_probe_that_goes_well_is_worth_no_line(client: TestClient, root: loggi
     logs.set_up(Settings(log_format="json"))
     client.get("/health")
     client.get("/no/such/path/MARKERQUERY")
-    (line,) = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    (line,) = (json.loads(line) for line in said_till_now(root, capsys).splitlines())
     assert line["route"] == "other" and line["status"] == 404 and line["code"] == "not_found"
 
 

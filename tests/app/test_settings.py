@@ -23,13 +23,14 @@ def test_every_kind_of_setting_is_read() -> None:
             "ABS_MODEL": "some/model", "ABS_PORT": "9000", "ABS_DEADLINE_S_DEFAULT": "1.5",
             "ABS_EMBEDDED_WORKERS": "compile, compile",
             "ABS_SECRET": "s" * 16, "ABS_DFA_STATES_MAX": "77", "ABS_COMPILE_S_MAX": "0.5",
+            "ABS_NICE": "5",
             "ABS_COMPILE_MEMORY_BYTES_MAX": "1000000", "ABS_LTLF_ENGINE": "mona", "ABS_REGEX_ENGINE": "fado",
         }
     )
     assert (settings.model, settings.port, settings.deadline_s_default) == ("some/model", 9000, 1.5)
     assert settings.embedded_workers == ("compile", "compile")
     assert (settings.secret, settings.limits.dfa_states_max, settings.limits.compile_s_max) == (b"s" * 16, 77, 0.5)
-    assert settings.limits.compile_memory_bytes_max == 1_000_000
+    assert (settings.nice, settings.limits.compile_memory_bytes_max) == (5, 1_000_000)
     assert (settings.ltlf_engine, settings.regex_engine) == ("mona", "fado")
     assert settings.model_id == "some/model"
 
@@ -41,8 +42,8 @@ def test_no_embedded_workers_is_a_choice() -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_BEAMS_MAX", "0"), ("ABS_BEAMS_MAX", "many"),
-        ("ABS_MODEL", ""),
+        ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_NICE", "20"), ("ABS_BEAMS_MAX", "0"),
+        ("ABS_BEAMS_MAX", "many"), ("ABS_MODEL", ""),
         ("ABS_DEADLINE_S_DEFAULT", "soon"), ("ABS_DEADLINE_S_DEFAULT", "1000"), ("ABS_DEADLINE_S_DEFAULT", "nan"),
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
         ("ABS_DEADLINE_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),

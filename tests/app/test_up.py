@@ -22,6 +22,7 @@ from app.errors import SettingsInvalid
 from app.local.folder import open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervision import LocalFailed, Program, Supervisor
+from app.local.up import NICE
 from app.settings import environment_with
 from tests.local import Up, short_folder, until, up
 
@@ -56,6 +57,15 @@ def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
     assert sorted(cluster.pids) == ["api", "compile-1", "generate-1", "server"]
     for _, body in REQUESTS:
         assert ask(cluster, body).json()["choices"][0]["text"]
+
+
+def test_what_computes_all_the_time_steps_back_for_what_answers(cluster: Up) -> None:
+    nice = {name: psutil.Process(pid).nice() for name, pid in cluster.pids.items()}
+    own = psutil.Process().nice()
+    assert nice["api"] == nice["server"] == own
+    assert nice["compile-1"] == nice["generate-1"] == min(19, own + NICE)
+    threads = psutil.Process(cluster.pids["generate-1"]).threads()
+    assert {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in threads} == {nice["generate-1"]}
 
 
 def test_an_answer_does_not_wait_for_the_client_to_confirm_its_header(cluster: Up) -> None:

@@ -1,0 +1,59 @@
+"""What the server writes in one turn of its event loop leaves together, and nothing waits that must not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from app.serving import GATHERED_BYTES_MAX, Gathering
+
+
+class Transport:
+    """Notes what is done to it, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[object] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given: self.done.append(given[0] if name == "write" else name)
+
+    def get_write_buffer_size(self) -> int:
+        return 5
+
+
+async def gathering() -> tuple[Gathering, Transport]:
+    transport = Transport()
+    return Gathering(cast(asyncio.Transport, transport), asyncio.get_running_loop()), transport
+
+
+def test_a_header_and_its_body_leave_together() -> None:
+    async def story() -> None:
+        gathered, transport = await gathering()
+        for piece in (b"header", b"", b"body", b""):
+            gathered.write(piece)
+        assert transport.done == [] and gathered.get_write_buffer_size() == len(b"headerbody") + 5
+        await asyncio.sleep(0)
+        assert transport.done == [b"headerbody"] and gathered.get_write_buffer_size() == 5
+        gathered.write(b"more")
+        await asyncio.sleep(0)
+        assert transport.done == [b"headerbody", b"more"]
+
+    asyncio.run(story())
+
+
+def test_what_is_much_leaves_at_once_and_a_close_loses_nothing() -> None:
+    async def story() -> None:
+        gathered, transport = await gathering()
+        gathered.write(b"head")
+        gathered.write(b"x" * GATHERED_BYTES_MAX)
+        assert transport.done == [b"head" + b"x" * GATHERED_BYTES_MAX]
+        gathered.write(b"last")
+        gathered.close()
+        assert transport.done[1:] == [b"last", "close"]
+        gathered.write(b"a refusal")
+        gathered.write_eof()
+        assert transport.done[3:] == [b"a refusal", "write_eof"]
+        await asyncio.sleep(0)
+        assert len(transport.done) == 5
+
+    asyncio.run(story())
