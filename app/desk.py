@@ -17,13 +17,11 @@ from app.errors import (
     JobUnknown,
     MessageInvalid,
     NotReady,
-    QueueFull,
     StorageDown,
     UnknownJob,
 )
 from app.jobs import CheckResult, CompileResult, ExplainResult, Failure, Job, Progress, Result, Step, dump, load
 from app.keys import idempotent_job_key, request_id
-from app.pace import Pace
 from app.pieces import Priority
 from app.settings import QUEUES, Settings
 
@@ -73,7 +71,6 @@ class Desk:
         self.observer: Observer | None = None  # told how far each job is, where someone follows
         self.stopping = asyncio.Event()
         self._broker = broker
-        self._pace = Pace()
         self._ready_until: dict[str, float] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -105,7 +102,7 @@ class Desk:
         self._ready_until[queue] = time.monotonic() + READY_S
 
     async def submit(self, queue: str, key: str, job: Job, terms: Terms = PLAIN) -> str:
-        """The job's id. Raises QueueFull, which says when there may be room, KeyReused, Draining, NotReady."""
+        """The job's id. Raises QueueFull and QueueSlow, which say when to come again, KeyReused, Draining, NotReady."""
         await self.require_worker(queue)
         submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
         try:
@@ -114,25 +111,21 @@ class Desk:
             if not terms.detached:
                 submitted.add_done_callback(self._disown)
             raise
-        except QueueFull as full:
-            excess = 0
-            if full.limit == "queue_weight_max":
-                waiting = await self._broker.backlog(queue)
-                excess = max(terms.weight, waiting.weight + terms.weight - full.cap)
-            full.retry_after_s = self._pace.wait_s(queue, excess)
-            raise
 
     def _disown(self, submitted: asyncio.Future[str]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:
             self._later(self.leave(submitted.result()))
 
-    def compilation(self, owner: str, detached: bool = False) -> Terms:
-        """The terms of a compilation, which all share who want the same; with none of those for whom it is too much."""
+    def compilation(self, owner: str, detached: bool = False, within_s: float | None = None) -> Terms:
+        """The terms of a compilation, which all share who want the same; with none of those for whom it is too much.
+
+        within_s  for how long he waits who asks now; others, who join it, may have more time
+        """
         settings = self.settings
         pools = [Pool("compile", settings.compilations_max, "compilations_max")]
         if owner and settings.key_compilations_max:
             pools.append(Pool(f"compile:{owner}", settings.key_compilations_max, "key_compilations_max"))
-        return Terms(detached=detached, pools=tuple(pools))
+        return Terms(detached=detached, pools=tuple(pools), within_s=within_s)
 
     async def submit_asked(
         self, queue: str, job: Job, kind: str, asking: Asking, after: str | None, priority: Priority = "interactive",
@@ -144,6 +137,7 @@ class Desk:
             owner=asking.owner, kind=kind, digest=asking.digest, priority=priority, weight=weight, after=after,
             detached=asking.detached,
             remember_s=0.0 if asking.key is None else self.settings.idempotency_ttl_s,
+            within_s=max(0.0, job.deadline - time.time()),
         )
         return await self.submit(queue, key, job, terms)
 
@@ -177,11 +171,6 @@ class Desk:
         if not isinstance(message, Result):
             raise MessageInvalid(f"a job was answered by a {message.kind} message")
         return message
-
-    def ended(self, queue: str, weight: int) -> None:
-        """A job of this weight has been answered; of no queue: nobody asked for it here."""
-        if queue:
-            self._pace.ended(queue, weight)
 
     @contextlib.asynccontextmanager
     async def observed(self, *job_ids: str | None) -> AsyncIterator[None]:
@@ -247,6 +236,13 @@ class Desk:
         task.add_done_callback(self._leaving.discard)
 
     async def _leave_later(self, job_ids: tuple[str | None, ...]) -> None:
+        """The time counts from when the server answers: while it is away nobody can come back."""
+        for job_id in filter(None, job_ids):
+            while not self.stopping.is_set():
+                with contextlib.suppress(StorageDown):
+                    with contextlib.suppress(JobUnknown):
+                        await self._broker.state(job_id)
+                    break
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
             return

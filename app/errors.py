@@ -26,6 +26,7 @@
     |   `-- ClientGone            the caller closed the connection
     |-- Busy                    us, for the moment; carries `retry_after_s`
     |   |-- QueueFull             as many requests wait, or constraints are compiled, as may; names the limit
+    |   |-- QueueSlow             so much waits that the request would not be done in its time; says what it would take
     |   |-- RateLimited           the key has used its share; names the limit
     |   |-- TooManyConnections    as many connections are open as may be
     |   |-- StorageDown           the server that holds jobs and automata cannot be reached
@@ -213,11 +214,23 @@ class Busy(AppError):
 class QueueFull(Busy):
     """The queue, or a pool of jobs that are limited together, holds as many as it may."""
 
-    def __init__(self, cap: int, limit: str = "queue_jobs_max") -> None:
+    def __init__(self, cap: int, limit: str = "queue_jobs_max", retry_after_s: int = 2) -> None:
         full = "the queue is full" if limit.startswith("queue") else "too many constraints are yet to be compiled"
-        super().__init__(f"{full}: {limit} = {cap}", retry_after_s=2)
+        super().__init__(f"{full}: {limit} = {cap}", retry_after_s)
         self.limit = limit
         self.cap = cap
+
+
+class QueueSlow(Busy):
+    """What waits goes first, and by its pace the job would be done in `wait_s`, too late for its `timeout_s`."""
+
+    def __init__(self, wait_s: float, timeout_s: float, retry_after_s: int) -> None:
+        self.wait_s, self.timeout_s = round(wait_s, 1), round(timeout_s, 1)
+        super().__init__(
+            f"so much waits that the request would take about {self.wait_s:g} s, which is too near to its time, "
+            f"{self.timeout_s:g} s: come again in {retry_after_s} s, or give it more time",
+            retry_after_s,
+        )
 
 
 class RateLimited(Busy):

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 from app import metrics
-from app.broker.base import Broker, Event, JobState
+from app.broker.base import Broker, Event, JobState, Terms
 from app.constraints import Constraints, Known, require_text
 from app.desk import Asking, Desk, Observer, until
 from app.errors import BudgetTooSmall, JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
@@ -44,11 +44,9 @@ class Begun:
     """
 
     job_id: str
-    queue: str
     deadline: float
     timeout_s: float
     asking: Asking
-    weight: int = 0
     compile_job: str | None = None
     max_tokens: int | None = None
 
@@ -91,14 +89,14 @@ class Service:
         await self.desk.require_worker("compile")
         timeout_s, arrived = self.settings.deadline_s_default, time.time()
         known = await self.constraints.known(spec)
-        compile_job = await self.constraints.begin_compile(known, spec, asking)
+        compile_job = await self.constraints.begin_compile(known, spec, asking, timeout_s)
         job = DescribeJob(
             known.automaton, explain, arrived + timeout_s, arrived=arrived, names=known.names, spec=spec_json(spec),
             compile_job=compile_job, owner=asking.owner,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked("compile", job, "compile", asking, compile_job)
-        return Begun(job_id, "compile", job.deadline, timeout_s, asking, compile_job=compile_job)
+        return Begun(job_id, job.deadline, timeout_s, asking, compile_job)
 
     async def begin_generate(self, order: GenerateOrder, asking: Asking = WAITED) -> Begun:
         """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
@@ -113,7 +111,9 @@ class Service:
         known = await self._known(order)
         max_tokens = options.max_tokens if options.scope == "answer" else None
         _require_budget(known.compiled, max_tokens)
-        compile_job = None if order.spec is None else await self.constraints.begin_compile(known, order.spec, asking)
+        compile_job = None
+        if order.spec is not None:
+            compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
         job = GenerateJob(
             request_id(), known.automaton, order.prompt, seeded(options), order.trace, arrived + timeout_s,
             tell="steps" if order.stream else "progress" if self.observer else "nothing",
@@ -124,9 +124,7 @@ class Service:
             job_id = await self.desk.submit_asked(
                 "generate", job, "generate", asking, compile_job, order.priority, order.weight
             )
-        return Begun(
-            job_id, "generate", job.deadline, timeout_s, asking, order.weight, compile_job, max_tokens
-        )
+        return Begun(job_id, job.deadline, timeout_s, asking, compile_job, max_tokens)
 
     async def begin_decode(self, order: DecodeOrder, asking: Asking = WAITED) -> Begun:
         """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
@@ -137,7 +135,7 @@ class Service:
         known = await self.constraints.known(order.spec)
         if known.compiled is not None:
             check_paths(len(order.log_probs), known.compiled.states, self.settings)
-        compile_job = await self.constraints.begin_compile(known, order.spec, asking)
+        compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
         job = DecodeJob(
             known.automaton, order.log_probs, order.beams, order.alpha_min, order.gamma, arrived + timeout_s,
             arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec), owner=asking.owner,
@@ -146,7 +144,7 @@ class Service:
             job_id = await self.desk.submit_asked(
                 "generate", job, "decode", asking, compile_job, order.priority, order.weight
             )
-        return Begun(job_id, "generate", job.deadline, timeout_s, asking, order.weight, compile_job)
+        return Begun(job_id, job.deadline, timeout_s, asking, compile_job)
 
     async def answer(self, begun: Begun) -> Result:
         """The result of a job that was begun; whoever stops waiting gives up his share in it at once.
@@ -173,7 +171,6 @@ class Service:
 
     def _over(self, begun: Begun) -> None:
         """The job has been answered: nobody waits until that is known."""
-        self.desk.ended(begun.queue, begun.weight)
         if not begun.asking.detached:
             self.desk.leave_soon(begun.compile_job, begun.job_id)
 
@@ -199,7 +196,6 @@ class Service:
 
     async def give_up(self, begun: Begun) -> None:
         """Want a job no longer; it goes on where the caller said that he would come back."""
-        self.desk.ended(begun.queue, begun.weight)
         if not begun.asking.detached:
             await self.desk.leave(begun.compile_job, begun.job_id)
 
@@ -210,7 +206,7 @@ class Service:
     async def read_along(self, job_id: str) -> Reader:
         """Someone who has come to read along; he has a share in the job while he does."""
         await self.desk.join(job_id)
-        return Reader(self, Begun(job_id, "", math.inf, math.inf, WAITED))
+        return Reader(self, Begun(job_id, math.inf, math.inf, WAITED))
 
     @property
     def hands_over(self) -> bool:
@@ -258,7 +254,7 @@ class Service:
         timeout_s = self.settings.deadline_s_default
         async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s)
-            result = await self.desk.run("compile", request_id(), job, CheckResult)
+            result = await self.desk.run("compile", request_id(), job, CheckResult, Terms(within_s=timeout_s))
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 

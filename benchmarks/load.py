@@ -180,6 +180,7 @@ async def siege(service: Service, clients: int, seconds: float, ramp_s: float) -
             reply = await connection.post("/generate", asked.body)
             tally.add(asked, reply)
             if reply.status == 429:
+                connection.close()  # idle for so long, the server might close it just when it is used again
                 await asyncio.sleep(float(reply.headers["retry-after"]))
         connection.close()
 

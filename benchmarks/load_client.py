@@ -45,6 +45,8 @@ class Connection:
     async def _ask(self, method: str, path: str, body: bytes) -> Reply:
         head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nContent-Length: {len(body)}\r\n"
         kind = "Content-Type: application/json\r\n" if body else ""
+        if self._streams is not None and self._streams[0].at_eof():  # it lay idle for longer than the server allows
+            self.close()
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams

@@ -1,4 +1,4 @@
-"""A generate worker without a model, for tests of what becomes of jobs: python -m tests.scripted_worker
+"""A generate worker without a model, for tests of what becomes of jobs: python -m tests.scripted_worker [misread]
 
 Everything of `abs worker generate` is there but the handler. What that does, the first words of a prompt say:
 
@@ -6,15 +6,18 @@ Everything of `abs worker generate` is there but the handler. What that does, th
     die             ends the process
     anything else   answers at once
 
-The answer is "dog"; constraints that it satisfies are the tests' affair.
+The answer is "dog"; constraints that it satisfies are the tests' affair. One that is to misread cannot make out what
+the server says of the jobs it is delivered, as if the server's other clients were of another version.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from app import wiring
+from app.broker.redis.records import Records
 from app.errors import JobCancelled
 from app.handlers.base import Context, Handler
 from app.jobs import CompileResult, GenerateJob, GenerateResult, Job, Result, Step
@@ -47,6 +50,12 @@ def _handle(job: Job, context: Context) -> Result:
     return GenerateResult((choice,), 1, compiled, None, 1, context.waited_s * 1000, 0.0, 0.0)
 
 
+async def _misread(*_: object) -> None:
+    raise ValueError("the reply of another version")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["misread"]:
+        Records.take = _misread  # type: ignore[assignment, method-assign]
     wiring.HANDLERS["generate"] = "tests.scripted_worker:open_scripted"
     run_worker("generate", read_settings())

@@ -93,6 +93,7 @@ ERRORS: Mapping[str, Row] = {
     "ClientGone": Row(499, "client_gone", "The client closed the connection"),
     # us, for the moment
     "QueueFull": Row(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s")),
+    "QueueSlow": Row(429, "queue_full", "Too many requests wait", ("wait_s", "timeout_s", "retry_after_s")),
     "RateLimited": Row(429, "rate_limited", "The key has used its share", ("limit", "cap", "retry_after_s")),
     "TooManyConnections": Row(
         503, "too_many_connections", "Too many connections are open", ("limit", "cap", "retry_after_s"),

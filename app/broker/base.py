@@ -31,6 +31,8 @@ class Terms:
     detached    it runs though nobody has a share in it; submitting it gives none
     remember_s  for how long after its end its key still leads to it, where its worker finds the result worth that
     pools       in each of these there must be room for it; who joins a job needs none
+    within_s    in how many seconds it must be done, if that matters: where it could not be, it is not taken in; nor is
+                it run, where it is somebody's own, if its turn comes so late that it would not be
     """
 
     owner: str = ""
@@ -42,6 +44,7 @@ class Terms:
     detached: bool = False
     remember_s: float = 0.0
     pools: tuple[Pool, ...] = ()
+    within_s: float | None = None
 
 
 PLAIN = Terms()
@@ -124,7 +127,9 @@ class Broker(Protocol):
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
         Raises QueueFull where the queue holds as many waiting jobs, or as much weight, or a pool as many jobs, as it
-        may; KeyReused where the key leads to a job of another digest.
+        may; QueueSlow where others wait before the job, and at the pace that the queue has of late (app/pace.py) all
+        of them would take longer than `SHARE` of `within_s`. Both say when to come again. Raises KeyReused where the
+        key leads to a job of another digest.
         """
 
     async def join(self, job_id: str) -> None:
@@ -152,7 +157,9 @@ class Broker(Protocol):
         """Worker: waits for the next job: interactive before batch, oldest first.
 
         A job whose worker died is taken again by another, up to `job_tries_max` times; then it is finished with the
-        failure WorkerLost. Between two processes nothing that a worker says of a job counts once another has taken it.
+        failure WorkerLost. Where others wait, a job that has waited so long that by what runs take of late it cannot
+        be done `within_s` is not run, but finished with the failure DeadlineExceeded. Between two processes nothing
+        that a worker says of a job counts once another has taken it.
 
         slots  how many jobs of the queue this worker runs at once, the same at every call: it claims no more
         """

@@ -10,8 +10,12 @@ from collections.abc import AsyncIterator, Callable
 
 from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Pool, Presence, Terms
 from app.broker.memory_parts import Job, Queue
-from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
+from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, KeyReused, QueueFull, QueueSlow
+from app.jobs import dump, failure_of
+from app.pace import SHARE, come_again_s, work_of
 from app.settings import Settings
+
+_LAST = Terms(priority="batch")  # who comes so comes after all
 
 
 class MemoryBroker:
@@ -37,7 +41,7 @@ class MemoryBroker:
         self._now = now
         self._jobs: dict[str, Job] = {}
         self._by_key: dict[str, Job] = {}  # waiting, running or remembered
-        self._queues: defaultdict[str, Queue] = defaultdict(Queue)
+        self._queues: defaultdict[str, Queue] = defaultdict(lambda: Queue(now))
         self._pools: dict[str, list[Job]] = {}  # those that were not over when somebody last looked
         self._finished: dict[str, None] = {}  # ids, the first to end first
         self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
@@ -60,15 +64,18 @@ class MemoryBroker:
                 raise KeyReused("this key came with another request before")
             known.share(terms.detached)
             return known.id
+        first = self._jobs.get(terms.after) if terms.after else None
+        if first is not None and first.done.is_set():
+            first = None
         self._require_room(self._queues[queue], terms.weight)
-        self._require_pools(terms.pools)
-        job = Job(queue, key, body, terms)
+        self._require_time(self._queues[queue], terms, outside=first is not None)
+        self._require_pools(self._queues[queue], terms.pools)
+        job = Job(queue, key, body, terms, self._now())
         job.share(terms.detached)
         self._jobs[job.id] = self._by_key[key] = job
         for pool in terms.pools:
             self._pools[pool.name].append(job)
-        first = self._jobs.get(terms.after) if terms.after else None
-        if first is None or first.done.is_set():
+        if first is None:
             self._enqueue(job)
         else:
             first.followers.append(job)
@@ -121,9 +128,13 @@ class MemoryBroker:
 
     async def take(self, queue: str, slots: int = 1) -> Delivery:
         line = self._queues[queue]
-        while (job := line.next()) is None:
+        while (job := line.next()) is None or line.hopeless(job, self._now()):
+            if job is not None:
+                self._end(job, dump(failure_of(DeadlineExceeded())))
+                continue
             line.arrival.clear()
             await line.arrival.wait()
+        line.run(job, self._now())
         job.running = True
         job.attempt += 1
         assert job.queued is not None  # it came by way of the queue
@@ -139,7 +150,7 @@ class MemoryBroker:
             return
         job.running = False
         job.attempt -= 1
-        self._queues[job.queue].add(job, first=True)
+        self._queues[job.queue].give_back(job)
 
     async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
         job = self._jobs.get(job_id)
@@ -173,17 +184,27 @@ class MemoryBroker:
     def _require_room(self, queue: Queue, weight: int) -> None:
         """Raise QueueFull where no more may wait. What is over the weight all by itself waits alone."""
         if len(queue) >= self._queue_jobs_max:
-            raise QueueFull(self._queue_jobs_max)
-        if weight and queue.weight and queue.weight + weight > self._queue_weight_max:
-            raise QueueFull(self._queue_weight_max, "queue_weight_max")
+            raise QueueFull(self._queue_jobs_max, retry_after_s=_come_again_s(queue, 0))
+        excess = queue.weight + weight - self._queue_weight_max
+        if weight and queue.weight and excess > 0:
+            raise QueueFull(self._queue_weight_max, "queue_weight_max", _come_again_s(queue, excess))
 
-    def _require_pools(self, pools: tuple[Pool, ...]) -> None:
+    def _require_time(self, queue: Queue, terms: Terms, outside: bool) -> None:
+        """Raise QueueSlow where what goes before leaves too little time. What would be taken at once is let in."""
+        before = queue.before(terms, outside)
+        if terms.within_s is None or not before:
+            return
+        wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(terms.weight))
+        if wait_s is not None and wait_s > SHARE * terms.within_s:
+            raise QueueSlow(wait_s, terms.within_s, come_again_s(wait_s - SHARE * terms.within_s, wait_s))
+
+    def _require_pools(self, queue: Queue, pools: tuple[Pool, ...]) -> None:
         """Raise QueueFull where one holds as many jobs as it may."""
         for pool in pools:
             self._pools[pool.name] = [job for job in self._pools.get(pool.name, ()) if not job.done.is_set()]
         for pool in pools:
             if len(self._pools[pool.name]) >= pool.cap:
-                raise QueueFull(pool.cap, pool.limit)
+                raise QueueFull(pool.cap, pool.limit, _come_again_s(queue, 0))
 
     def _enqueue(self, job: Job) -> None:
         job.queued = self._now()
@@ -201,6 +222,7 @@ class MemoryBroker:
         job.key_ends = self._now() + remember_s
         if not remember_s:
             self._forget_key(job)
+        self._queues[job.queue].ended(job, None if result is None else self._now())
         self._finished[job.id] = None
         heapq.heappush(self._expiry, (self._now() + max(self._result_ttl_s, remember_s), job.id))
         self._finished_bytes += job.size
@@ -237,3 +259,10 @@ class MemoryBroker:
     def _forget_key(self, job: Job) -> None:
         if self._by_key.get(job.key) is job:
             del self._by_key[job.key]
+
+
+def _come_again_s(queue: Queue, excess: int) -> int:
+    """When there may be room where so much work must go first; 0 for one job, of the usual size."""
+    waiting = [job.work for job in queue.before(_LAST, outside=True)]
+    whole = sum(waiting) + queue.running
+    return come_again_s(queue.seconds(excess or sum(waiting) / max(1, len(waiting))), queue.seconds(whole))

@@ -1,4 +1,4 @@
-"""What a broker in memory is made of: a job, its events, and the jobs of one queue that wait."""
+"""What a broker in memory is made of: a job, its events, and the jobs of one queue that wait, or run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import bisect
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from app.broker.base import Backlog, Event, JobState, Terms
+from app.pace import Pace, work_of
 from app.pieces import Priority
 
 EVENTS_MAX = 1_024  # that last, of a job
@@ -71,9 +72,14 @@ class Job:
     """One job from submit to the end of its time.
 
     queued  when it came into its queue, by the broker's clock; None while it waits for another job
+    paced   whether its being taken counted for the pace of its queue
+    came    when it was submitted, by the broker's clock; `taken`, when a worker took it last
+    ends    when whoever it belongs to wants it no more; None for one that others may join, and where he does not say
     """
 
-    def __init__(self, queue: str, key: str, body: bytes, terms: Terms) -> None:
+    def __init__(self, queue: str, key: str, body: bytes, terms: Terms, now: float) -> None:
+        self.came = self.taken = now
+        self.ends = None if terms.within_s is None or not terms.kind else now + terms.within_s
         self.id = secrets.token_hex(16)
         self.queue, self.key, self.body, self.terms = queue, key, body, terms
         self.submitted, self.made = time.time(), time.monotonic()
@@ -81,7 +87,7 @@ class Job:
         self.shares = 0
         self.detached = False
         self.attempt = 0
-        self.running = False
+        self.running = self.paced = False
         self.key_ends = 0.0
         self.followers: list[Job] = []
         self.events = Events()
@@ -89,6 +95,11 @@ class Job:
         self.called_off = asyncio.Event()
         self.done = asyncio.Event()
         self.result: bytes | None = None
+
+    @property
+    def work(self) -> int:
+        """What the job counts for in its queue's pace."""
+        return work_of(self.terms.weight)
 
     @property
     def size(self) -> int:
@@ -120,12 +131,14 @@ class Job:
 
 
 class Queue:
-    """The jobs of one queue that wait, in the order in which they are taken, and those that wait for other jobs."""
+    """The jobs of one queue that wait, in the order in which they are taken, that wait for others, and that run."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._waiting: dict[Priority, deque[Job]] = {priority: deque() for priority in _PRIORITIES}
         self._outside: dict[str, Job] = {}
+        self._running: dict[str, Job] = {}
         self.weight = 0
+        self.pace = Pace(now)
         self.arrival = asyncio.Event()
 
     def __len__(self) -> int:
@@ -138,6 +151,9 @@ class Queue:
 
     def add(self, job: Job, first: bool = False) -> None:
         """Let a job wait to be taken: after all of its priority, or before."""
+        self.pace.passed(self._waits)
+        if not self._waits:
+            self.pace.begins(self.running)
         line = self._waiting[job.terms.priority]
         line.appendleft(job) if first else line.append(job)
         self.weight += job.terms.weight
@@ -150,12 +166,36 @@ class Queue:
             self.remove(job)
         return job
 
+    def hopeless(self, job: Job, now: float) -> bool:
+        """Whether a job that was just taken out would not be done in its time, while others wait."""
+        return job.ends is not None and self._waits and self.pace.hopeless(job.work, job.ends - now, now - job.came)
+
+    def run(self, job: Job, now: float) -> None:
+        """A job that was taken out runs."""
+        self._running[job.id] = job
+        job.taken, job.paced = now, self._waits
+        if job.paced:
+            self.pace.taken(job.work)
+
+    def give_back(self, job: Job) -> None:
+        """Let a job that ran wait again, before all of its priority."""
+        self.ended(job)
+        self.add(job, first=True)
+        if job.paced:
+            self.pace.given_back(job.work)
+
+    def ended(self, job: Job, now: float | None = None) -> None:
+        """A job runs no more, if it ran; where it was done, it was done now."""
+        if self._running.pop(job.id, None) is not None and now is not None:
+            self.pace.ran(now - job.taken, job.work)
+
     def remove(self, job: Job) -> bool:
         """Take a job out, wherever it waits. False where it does not."""
         if self._outside.pop(job.id, None) is None:
             line = self._waiting[job.terms.priority]
             if job not in line:
                 return False
+            self.pace.passed(waits=True)
             line.remove(job)
         self.weight -= job.terms.weight
         return True
@@ -167,11 +207,30 @@ class Queue:
             return len(lines["interactive"]) + (len(lines["batch"]) if job.terms.priority == "batch" else 0)
         return next((place for place, waiting in enumerate(self._in_order()) if waiting is job), 0)
 
+    def before(self, terms: Terms, outside: bool) -> list[Job]:
+        """The jobs that go before one that comes now: those that run are not among them."""
+        found = [*self._in_order(), *(self._outside.values() if outside else ())]
+        return [job for job in found if terms.priority == "batch" or job.terms.priority == "interactive"]
+
+    @property
+    def running(self) -> int:
+        """The work of the jobs that run."""
+        return sum(job.work for job in self._running.values())
+
+    def seconds(self, work: float) -> float | None:
+        """How long the queue takes over so much work, at its pace up to now; None where that is not known."""
+        self.pace.passed(self._waits)
+        return self.pace.seconds(work)
+
     def backlog(self) -> Backlog:
         """What waits to be taken."""
         lines = self._waiting
         weight = sum(job.terms.weight for job in self._in_order())
         return Backlog(len(lines["interactive"]), len(lines["batch"]), weight)
+
+    @property
+    def _waits(self) -> bool:
+        return any(self._waiting.values())
 
     def _in_order(self) -> Iterator[Job]:
         for line in self._waiting.values():

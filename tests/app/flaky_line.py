@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 CHANCE = {"request lost": 0.01, "reply cut": 0.01, "reply lost": 0.01, "line dead": 0.002}  # of each piece of data
@@ -22,12 +22,14 @@ RESET = struct.pack("ii", 1, 0)  # a close that tells the other side so at once,
 
 
 class FlakyLine:
-    """Listens at a port of its own. `broken` counts what was done."""
+    """Listens at a port of its own. `broken` counts what was done; `alter` makes of a piece of a reply what is sent."""
 
     def __init__(self, server: Path, seed: int) -> None:
         self.flaky = True
         self.broken: Counter[str] = Counter()
         self._server, self._rng = server, random.Random(seed)
+        self._silences = 0
+        self.alter: Callable[[bytes], bytes] = bytes
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._listen(),))
@@ -40,6 +42,10 @@ class FlakyLine:
 
     def start(self) -> None:
         self._thread.start()
+
+    def fall_silent(self) -> None:
+        """What is connected now gets no reply any more, and is not closed. Whoever connects from now on does."""
+        self._silences += 1
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
@@ -62,7 +68,7 @@ class FlakyLine:
             theirs, ours = await asyncio.open_unix_connection(self._server)
             try:
                 requests = asyncio.create_task(self._requests(reader, ours))
-                replies = asyncio.create_task(self._replies(theirs, writer))
+                replies = asyncio.create_task(self._replies(theirs, writer, self._silences))
                 _, left = await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
                 for task in left:
                     task.cancel()
@@ -85,13 +91,13 @@ class FlakyLine:
             ours.write(piece)
             await ours.drain()
 
-    async def _replies(self, theirs: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _replies(self, theirs: asyncio.StreamReader, writer: asyncio.StreamWriter, silences: int) -> None:
         while piece := await theirs.read(PIECE_BYTES):
             if self._breaks("reply lost"):
                 return
-            if self._breaks("line dead"):
+            if silences < self._silences or self._breaks("line dead"):
                 await asyncio.Event().wait()
-            cut = self._breaks("reply cut")
+            cut, piece = self._breaks("reply cut"), self.alter(piece)
             writer.write(piece[: len(piece) // 2] if cut else piece)
             await writer.drain()
             if cut:
@@ -104,9 +110,10 @@ class FlakyLine:
 
 
 @contextlib.contextmanager
-def flaky_line(server: Path, seed: int = 1) -> Iterator[FlakyLine]:
+def flaky_line(server: Path, seed: int = 1, flaky: bool = True) -> Iterator[FlakyLine]:
     """A line to the server with this socket."""
     line = FlakyLine(server, seed)
+    line.flaky = flaky
     line.start()
     try:
         yield line

@@ -65,6 +65,36 @@ def test_a_batch_that_is_too_large_is_parted_and_the_worker_lives(running: Clust
         worker.end()
 
 
+def test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return(running: Cluster, tmp_path: Path) -> None:
+    hold, fail = tmp_path / "hold", tmp_path / "fail"
+    body = BODY | {"beams": 3, "max_tokens": 12}
+    worker = running.add("faulty", ("-m", "tests.faulty_worker", str(tmp_path)), ABS_STUCK_S="1")
+    api = running.parts["api"].url
+    try:
+        worker.wait_until("/ready")
+        with running.client() as http, ThreadPoolExecutor(3) as callers:
+            until(lambda: not why_not_ready(api), "the API is ready")
+            whole = http.post("/generate", json=body).json()["choices"]
+            hold.touch()
+            waiting = callers.submit(http.post, "/generate", json=body)
+            stuck = "generate worker: stuck: the model takes no step"
+            until(lambda: any(stuck in one for one in why_not_ready(api)), f"{why_not_ready(api)} says {stuck}")
+            refused = http.post("/generate", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (503, "not_ready"), refused.text
+            hold.unlink()
+            assert waiting.result().json()["choices"] == whole
+            until(lambda: not why_not_ready(api), "the API is ready again")
+            fail.touch()
+            failed = list(callers.map(lambda _: http.post("/generate", json=body), range(3)))
+            assert {(one.status_code, one.json()["code"]) for one in failed} == {(500, "internal")}, failed[0].text
+            assert not any("told to fail" in one.text for one in failed)
+            fail.unlink()
+            assert http.post("/generate", json=body).json()["choices"] == whole
+        assert worker.alive and "RuntimeError" in worker.log()
+    finally:
+        worker.end()
+
+
 def test_a_worker_whose_model_has_one_wrong_byte_serves_nothing_and_says_which_file(
     running: Cluster, tmp_path: Path, captions_dir: Path
 ) -> None:

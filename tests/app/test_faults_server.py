@@ -8,23 +8,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import resource
 import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 from coredis import Redis
 
 from app.automata import automaton_secret
-from app.broker.base import Terms
-from app.broker.redis.broker import RedisBroker
-from app.errors import StorageDown
 from app.keys import automaton_key
 from app.settings import Settings
 from app.store.redis import RedisStore
@@ -32,7 +27,6 @@ from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
 from compiler.vocabulary import byte_vocabulary
-from tests.app import redis_server
 from tests.app.redis_server import RedisServer, running_server
 from tests.app.test_faults_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
 from tests.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events
@@ -226,30 +220,6 @@ def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subproce
     )
 
 
-def submitted(url: str, keys: list[str]) -> list[str]:
-    """The ids of jobs that wait, for nobody serves their queue."""
-
-    async def submit() -> list[str]:
-        broker = RedisBroker.from_url(url, Settings(secret=b"s" * 16, storage_wait_s=2.0))
-        try:
-            return [await broker.submit("q", key, b"body", Terms(detached=True)) for key in keys]
-        finally:
-            await broker.close()
-
-    return asyncio.run(submit())
-
-
-def states(url: str, jobs: list[str]) -> list[str]:
-    async def ask() -> list[str]:
-        broker = RedisBroker.from_url(url, Settings(secret=b"s" * 16))
-        try:
-            return [(await broker.state(job)).state for job in jobs]
-        finally:
-            await broker.close()
-
-    return asyncio.run(ask())
-
-
 def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes(whole: Cluster) -> None:
     """What was written last may be lost with the end of the log: a sign of life, a step, an end, but no request."""
     server = whole.server
@@ -266,26 +236,6 @@ def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes(whole: Cluster) ->
         assert server.ask("GET", "abs:last") == "$-1"
         assert {ended(http, job)["state"] for job in jobs} == {"done"}
         assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200
-
-
-def test_a_full_disk_refuses_what_is_new_and_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "server"  # one that is told of a write past its limit, not killed for it
-    program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {redis_server.server_program()} \"$@\"\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(redis_server, "server_program", lambda: str(program))
-    with running_server() as server:
-        jobs = submitted(server.url, ["before"])
-        (log,) = server.folder.glob("appendonlydir/*.incr.aof")
-        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (log.stat().st_size + 100, resource.RLIM_INFINITY))
-        with pytest.raises(StorageDown):
-            for number in range(200):
-                submitted(server.url, [f"full {number}"])
-        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        until(lambda: server.ask("SET", "abs:again", "1") == "+OK", "there is room again")
-        jobs += submitted(server.url, ["after"])
-        server.kill()
-        server.start()
-        assert states(server.url, jobs) == ["waiting", "waiting"]
 
 
 def test_clocks_that_step_an_hour_while_jobs_run_change_nothing(whole: Cluster) -> None:

@@ -18,9 +18,10 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 WORKERS, API, SERVER = "app/test_faults_workers.py", "app/test_faults_api.py", "app/test_faults_server.py"
 UP, CHAOS, KEYS = "app/test_up.py", "app/test_faults_chaos.py", "app/test_faults_keys.py"
-LINES = "app/test_redis_lines.py"
+LINES, SERVICE_LINES = "app/test_redis_lines.py", "app/test_faults_lines.py"
 MODEL = "app/test_faults_model.py"
-PROCESSES = (WORKERS, API, SERVER, KEYS, UP, CHAOS, MODEL)  # what these do, they do to the service's own processes
+# What these do, they do to the service's own processes.
+PROCESSES = (WORKERS, API, SERVER, SERVICE_LINES, KEYS, UP, CHAOS, MODEL)
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,28 @@ FAULTS = {
     "the server is too old, keeps nothing, or throws jobs away": Shown(
         (
             (SERVER, "test_a_server_that_would_lose_jobs_is_refused_at_the_start"),
+            (SERVICE_LINES, "test_a_server_that_says_it_is_old_is_refused_at_the_start"),
             ("app/test_redis_server.py", "test_an_old_server_is_refused"),
         ),
-        "no old server is run: the least version is put above that of a new one, inside the test's process",
+        "no old server is run: what a new one says of its version is changed on its way",
     ),
     "the server's log is cut off": Shown((
         (SERVER, "test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes"),
     )),
-    "the line to the server breaks": Shown(
-        ((LINES, "test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot"),),
-        "workers with a broker and no handler; the service's own are shown a server that dies",
-    ),
-    "a worker cannot make out what it is delivered": Shown(
-        ((LINES, "test_a_worker_that_cannot_take_a_job_says_so_and_leaves_it_to_another"),),
-        "two brokers in one process",
-    ),
+    "the line to the server breaks": Shown((
+        (SERVICE_LINES, "test_over_a_line_that_breaks_and_falls_silent_each_request_is_answered_once"),
+        (LINES, "test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot"),
+    )),
+    "the line to the server falls silent": Shown((
+        (SERVICE_LINES, "test_a_stream_goes_on_when_all_connections_fall_silent"),
+        (LINES, "test_connections_that_fall_silent_are_given_up_for_others"),
+        (LINES, "test_where_one_connection_fell_silent_none_of_the_others_is_waited_for"),
+        (LINES, "test_what_nobody_was_told_is_found_by_one_look_for_all_who_wait"),
+    )),
+    "a worker cannot make out what it is delivered": Shown((
+        (SERVICE_LINES, "test_a_worker_that_cannot_take_a_job_leaves_it_to_others"),
+        (LINES, "test_a_worker_that_cannot_take_a_job_says_so_and_leaves_it_to_another"),
+    )),
     "the store holds what is spoilt, forged or another's": Shown((
         (SERVER, "test_what_the_store_holds_is_never_trusted"), ("compiler/test_codec.py", ""),
     )),
@@ -137,8 +145,8 @@ FAULTS = {
         "what Python's `time.time` says in APIs and workers; the system's own clock, and so the server's, stays right",
     ),
     "the disk is full": Shown(
-        ((SERVER, "test_a_full_disk_refuses_what_is_new_and_spoils_nothing"),),
-        "the server may make no file longer, which it is told by another error than of a full disk; the broker alone",
+        ((SERVICE_LINES, "test_a_full_disk_refuses_what_is_new_and_spoils_nothing"),),
+        "the server may make no file longer, which it is told by another error than of a full disk",
     ),
     "two of `abs up` want one folder": Shown((
         (UP, "test_a_second_one_on_the_same_folder_is_refused_and_told_why"),
@@ -159,14 +167,14 @@ FAULTS = {
     )),
     "a worker is stuck": Shown(
         (
+            (MODEL, "test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return"),
             ("app/test_ready.py", "test_a_model_that_takes_no_step_any_more_is_told_and_so_is_its_return"),
             (
                 "app/test_ready.py",
                 "test_a_worker_process_and_a_server_that_stand_still_are_told_and_so_is_their_return",
             ),
         ),
-        "a model that stands still is one inside the test's process; a worker that does compiles, and the API that "
-        "tells of it is inside that process too",
+        "of a worker process that stands still as a whole, a compile worker's, an API inside the test's process tells",
     ),
     "the memory of the model's device runs out": Shown(
         (
@@ -175,10 +183,10 @@ FAULTS = {
         ),
         "it is said to run out, by the same error and in the middle of a pass: no GPU was at hand to be filled up",
     ),
-    "a pass of the model fails": Shown(
-        (("decoding/test_engine.py", "test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served"),),
-        "a stand-in for a model fails, inside the test's process",
-    ),
+    "a pass of the model fails": Shown((
+        (MODEL, "test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return"),
+        ("decoding/test_engine.py", "test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served"),
+    )),
     "a key is wrong, expired, or another's": Shown((
         (KEYS, "test_a_wrong_key_another_s_job_and_an_expired_key_are_told_apart_only_as_they_may_be"),
         (KEYS, "test_how_long_a_refusal_takes_tells_nothing"),
@@ -206,6 +214,6 @@ def test_a_fault_that_no_process_of_the_service_meets_says_so(fault: str) -> Non
 
 def test_every_test_of_faults_is_in_the_table() -> None:
     listed = {entry for shown in FAULTS.values() for entry in shown.tests}
-    for file in (WORKERS, API, SERVER, KEYS, MODEL):
+    for file in (WORKERS, API, SERVER, SERVICE_LINES, KEYS, MODEL):
         missing = {test for test in functions_of(file) if test.startswith("test_") and (file, test) not in listed}
         assert not missing, missing

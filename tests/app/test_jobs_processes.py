@@ -236,3 +236,33 @@ def test_a_key_leads_to_one_job_on_all_apis(cluster: Cluster, url: str) -> None:
         thread.join(S_MAX)
     assert {answer.status_code for answer in answers} == {200} and len(answers) == 20
     assert len({answer.text for answer in answers}) == 1
+
+
+def test_what_cannot_be_done_in_its_time_is_refused_at_once_and_taken_when_the_queue_is_shorter(
+    cluster: Cluster, url: str
+) -> None:
+    cluster.start(*SLOW_WORKER)
+    ready(url)
+    with httpx2.Client(base_url=url, timeout=S_MAX) as http:
+        long = {**LONG, "max_tokens": 120, "prompt": "a", "timeout_s": 300}  # 4 s each, four at a time
+        jobs = [http.post("/generate", json=long, headers={"prefer": "respond-async"}) for _ in range(20)]
+        assert [job.status_code for job in jobs] == [202] * 20
+        short, refused = BODY | {"max_tokens": 2, "timeout_s": 4}, None
+        ends = time.monotonic() + S_MAX
+        while refused is None or refused.status_code != 429:  # until the pace is known they are let in, in vain
+            assert time.monotonic() < ends, refused and refused.text
+            refused = http.post("/generate", json=short)
+        for headers in ({}, {"prefer": "respond-async"}, {"idempotency-key": "k"}):
+            for stream in (False, True):
+                began = time.monotonic()
+                refused = http.post("/generate", json=short | {"stream": stream}, headers=headers)
+                problem = refused.json()
+                assert (refused.status_code, problem["code"]) == (429, "queue_full"), problem
+                assert time.monotonic() - began < 3, "at once, not when its time is over"
+                assert 1 <= int(refused.headers["retry-after"]) == problem["retry_after_s"] <= 60
+                assert problem["wait_s"] > 0.5 * problem["timeout_s"] > 1.5
+        waits = http.post("/generate", json=short | {"timeout_s": 300}, headers={"prefer": "respond-async"})
+        assert waits.status_code == 202, waits.text
+        for job in (*jobs, waits):
+            http.delete(job.headers["location"])
+        until(lambda: http.post("/generate", json=short).status_code == 200)

@@ -68,7 +68,7 @@ def test_a_waiter_has_his_answer_at_once(result: CheckResult | Failure, captions
         service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
         with unheard() as complaints:
             job_id = await broker.submit("compile", "k", JOB)
-            begun = Begun(job_id, "compile", math.inf, math.inf, Asking())
+            begun = Begun(job_id, math.inf, math.inf, Asking())
             answering = asyncio.create_task(broker.answer(result))
             with pytest.raises(JobFailed) if result is FAILURE else contextlib.nullcontext():
                 assert await service.answer(begun) == result

@@ -1,29 +1,133 @@
+"""The reckoning of how fast a queue moves, by a clock that the test turns. The brokers are in test_broker_pace.py."""
+
 from __future__ import annotations
 
-from app.pace import S_MAX, UNKNOWN_S, Pace
+import pytest
+
+from app.pace import IDLE_MEMORY_S, KNOWN_S, MEMORY_S, S_MAX, UNKNOWN_S, Pace, come_again_s
 from tests.app.clock import Clock
 
 
-def test_what_waits_is_told_by_what_has_gone_of_late() -> None:
+def moves(pace: Pace, clock: Clock, work_per_s: float, seconds: float) -> None:
+    """A queue in which something always waits, and from which so much is taken, every half second."""
+    for _ in range(round(2 * seconds)):
+        clock.now += 0.5
+        pace.passed(waits=True)
+        pace.taken(round(work_per_s / 2))
+
+
+def test_a_pace_is_what_was_taken_while_something_waited() -> None:
     clock = Clock()
     pace = Pace(clock)
-    assert pace.wait_s("q", 0) == pace.wait_s("q", 10**9) == UNKNOWN_S  # nothing is known yet
+    assert pace.seconds(100) is None
+    moves(pace, clock, 20, 10)
+    assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
+    moves(pace, clock, 20, 200)
+    assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
+
+
+def test_nothing_is_known_before_something_waited_for_a_while_and_something_was_taken() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.taken(10)
+    clock.now = 0.5 * KNOWN_S
+    pace.passed(waits=True)
+    assert pace.seconds(10) is None
+    standing = Pace(clock)
+    clock.now += 100
+    standing.passed(waits=True)
+    assert standing.seconds(10) is None, "a first job may be long"
+
+
+def test_idle_time_says_nothing_of_the_pace() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    moves(pace, clock, 20, 30)
     for _ in range(10):
-        clock.now += 2.0
-        pace.ended("q", 100)
-    assert pace.wait_s("q", 0) == 2  # ten in 20 s
-    assert pace.wait_s("q", 500) == 10
-    assert pace.wait_s("q", 10**9) == S_MAX
-    assert pace.wait_s("other", 500) == UNKNOWN_S
+        clock.now += IDLE_MEMORY_S / 10
+        pace.passed(waits=False)
+        assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
+    clock.now += 10 * IDLE_MEMORY_S
+    pace.passed(waits=False)
+    assert pace.seconds(100) is None, "it is forgotten in the end"
 
 
-def test_what_is_long_over_counts_no_more() -> None:
+def test_what_is_new_outweighs_what_was_and_after_idle_time_the_sooner() -> None:
+    taken_s = []
+    for idle_s in (0.0, 2 * IDLE_MEMORY_S):
+        clock = Clock()
+        pace = Pace(clock)
+        moves(pace, clock, 20, 100)
+        clock.now += idle_s
+        pace.passed(waits=False)
+        moves(pace, clock, 200, MEMORY_S / 3)
+        seconds = pace.seconds(1000)
+        assert seconds is not None
+        taken_s.append(seconds)
+    assert 50 > taken_s[0] > taken_s[1] > 5
+
+
+def test_a_queue_that_stands_still_gets_slower() -> None:
     clock = Clock()
     pace = Pace(clock)
-    for _ in range(100):
-        pace.ended("q", 100)
-    clock.now = 30.0
-    assert pace.wait_s("q", 10_000) == 30
-    clock.now = 61.0
-    pace.ended("q", 0)
-    assert pace.wait_s("q", 10_000) == S_MAX
+    moves(pace, clock, 20, 60)
+    clock.now += MEMORY_S
+    pace.passed(waits=True)
+    assert (pace.seconds(100) or 0) > 10
+
+
+def test_a_crowd_is_not_judged_by_how_long_the_first_of_it_takes() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(32):
+        pace.passed(waits=False)
+    pace.begins(320)  # as many run as may, of whom none had to wait
+    clock.now += 8
+    pace.passed(waits=True)
+    pace.taken(10)
+    assert pace.seconds(40) == pytest.approx(1.0, rel=0.2)  # 40 a second
+
+
+def test_a_run_is_not_begun_in_much_less_time_than_runs_take_of_late() -> None:
+    pace = Pace(Clock())
+    assert not pace.hopeless(10, 0.01, 100)
+    for _ in range(50):
+        pace.ran(10.0, 100)
+    assert pace.hopeless(100, 4, 50) and not pace.hopeless(100, 6, 50)
+    assert pace.hopeless(10_000, 4, 50) and not pace.hopeless(10_000, 6, 50), "what is more need not take longer"
+    assert not pace.hopeless(10, 4, 50) and pace.hopeless(10, 0.4, 50), "what is less takes less"
+    assert not pace.hopeless(100, 4, 3), "its time was short from the first"
+    assert not pace.hopeless(100, -1, 50), "what is over is told so by its worker"
+    for _ in range(50):
+        pace.ran(1.0, 100)
+    assert not pace.hopeless(100, 4, 50)
+
+
+def test_what_is_given_back_was_not_done() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    moves(pace, clock, 20, 60)
+    before = pace.seconds(100)
+    pace.taken(400)
+    pace.given_back(400)
+    assert pace.seconds(100) == pytest.approx(before)
+    pace.given_back(10**6)
+    assert pace.seconds(100) is None
+
+
+def test_a_clock_that_goes_back_is_no_time() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    moves(pace, clock, 20, 60)
+    clock.now -= 1000
+    pace.passed(waits=True)
+    assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
+
+
+def test_those_who_are_refused_come_back_one_by_one() -> None:
+    assert come_again_s(None, None, lambda: 0.0) == UNKNOWN_S
+    assert come_again_s(0.0, 0.0, lambda: 0.0) == 1
+    assert come_again_s(2.2, 40.0, lambda: 0.0) == 3
+    assert come_again_s(2.2, 40.0, lambda: 1.0) == 13
+    assert come_again_s(100.0, 1000.0, lambda: 0.5) == S_MAX
+    assert len({come_again_s(5.0, 60.0) for _ in range(500)}) > 8

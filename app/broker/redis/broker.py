@@ -11,12 +11,11 @@ from app.broker.redis.desk import Desk, Lease
 from app.broker.redis.ears import Ears, heard
 from app.broker.redis.engine import Tickets
 from app.broker.redis.records import Records
-from app.errors import JobCancelled, JobUnknown, MessageInvalid, WorkerLost
+from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, MessageInvalid, WorkerLost
 from app.jobs import dump, failure_of
 from app.redis.connection import Connection
 from app.settings import Settings
 
-LOOK_S = 5.0  # how often who waits looks for himself: news are lost while the server is away
 _UNKNOWN = "no such job, or its result is too old"
 
 
@@ -42,9 +41,10 @@ class RedisBroker:
             lease_s=settings.job_lease_s,
             tries_max=settings.job_tries_max,
             lost=dump(failure_of(WorkerLost(settings.job_tries_max))),
+            late=dump(failure_of(DeadlineExceeded())),
             forged=dump(failure_of(MessageInvalid("the job was not submitted by this service"))),
         )
-        self._ears = Ears(self._link, self._records.process)
+        self._ears = Ears(self._link, self._records.process, self._records.peek)
         self._tickets = Tickets(settings.secret)
         self._desks: dict[str, Desk] = {}
 
@@ -74,7 +74,7 @@ class RedisBroker:
                 if over and not found:
                     return
                 if not found:
-                    await heard(news, LOOK_S)
+                    await heard(news)
 
     async def result(self, job_id: str) -> bytes:
         with self._ears.news(job_id) as news:
@@ -86,7 +86,7 @@ class RedisBroker:
                     return job.result
                 if job.state == "cancelled":
                     raise JobCancelled("the job was called off before it was done")
-                await heard(news, LOOK_S)
+                await heard(news)
 
     async def cancel(self, job_id: str) -> None:
         await self._records.cancel(job_id)
@@ -163,7 +163,7 @@ class RedisBroker:
                 job = await self._records.look(job_id, worker=True)
                 if job is None or job.called_off:
                     return
-                await heard(news, LOOK_S)
+                await heard(news)
 
     def _held(self, job_id: str) -> tuple[Desk, Lease] | None:
         """A job that this process has in hand."""

@@ -1,4 +1,8 @@
-"""Who waits for news of jobs and queues: one subscription for each process, however many wait."""
+"""Who waits for news of jobs and queues: one subscription for each process and one look now and then, for all who wait.
+
+News are told by messages that a server neither keeps nor repeats, and a line may swallow them and seem well. So what is
+told is only sooner: every `LOOK_S` the server is asked, once for all who wait, of which jobs there is anything new.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,39 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from app.redis.connection import PAUSE_S_MAX, Connection
 
+LOOK_S = 2.0
+LOOKED_AT_ONCE = 500  # jobs, by one script: nobody else is served meanwhile
+PING_S = 5.0  # after so long a silence the subscription is tried
 AGAIN_S = 0.1
 ARRIVALS = "abs:arrivals"  # a message names the queue
+_QUEUE = "queue "
 log = logging.getLogger(__name__)
 
 
 def queue_news(queue: str) -> str:
     """What to wait for to hear of a queue; for a job it is the job's id."""
-    return f"queue {queue}"
+    return _QUEUE + queue
 
 
 class Ears:
-    """Wakes those who wait. News may be missed while the server is away: who waits looks for himself now and then."""
+    """Wakes those who wait: at each news of their job, or of their queue as far as it is heard of.
 
-    def __init__(self, link: Connection, process: str) -> None:
+    peek  of each of so many jobs something that is another whenever there is news of it
+    """
+
+    def __init__(
+        self, link: Connection, process: str, peek: Callable[[Sequence[str]], Awaitable[Sequence[bytes]]]
+    ) -> None:
         self._link = link
         self._process = process
+        self._peek = peek
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._listener: asyncio.Task[None] | None = None
+        self._looker: asyncio.Task[None] | None = None
         self._closed = False
 
     @contextlib.contextmanager
@@ -35,6 +50,7 @@ class Ears:
         """An event that is set at each news of a job or a queue, from now on. Whoever saw it clears it."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen_forever())
+            self._looker = asyncio.create_task(self._look_forever())
         event = asyncio.Event()
         self._waiting[of].add(event)
         try:
@@ -47,6 +63,8 @@ class Ears:
     async def close(self) -> None:
         """Hear nothing more. A subscription that is breaking swallows what cancels it, and so is told again."""
         self._closed = True
+        if self._looker is not None:
+            self._looker.cancel()
         while self._listener is not None and not self._listener.done():
             self._listener.cancel()
             await asyncio.wait({self._listener}, timeout=AGAIN_S)
@@ -62,13 +80,34 @@ class Ears:
     async def _listen(self) -> None:
         client = await self._link.client()
         own = f"abs:news:{self._process}"
-        async with client.pubsub(channels=[own, ARRIVALS], retry_policy=None, subscription_timeout=5) as subscription:
+        async with client.pubsub(
+            channels=[own, ARRIVALS], retry_policy=None, subscription_timeout=5, max_idle_seconds=PING_S
+        ) as subscription:
             async for message in subscription:
                 if message["type"] != "message":
                     self._wake_all()  # we are subscribed only now: what was said before, we missed
                     continue
                 said = _text(message["data"])
                 self._wake(said if _text(message["channel"]) == own else queue_news(said))
+
+    async def _look_forever(self) -> None:
+        """Where the server cannot be asked all are woken: who looks for himself is told so, if it goes on."""
+        seen: dict[str, bytes] = {}
+        while True:
+            await asyncio.sleep(LOOK_S)
+            jobs = [of for of in self._waiting if not of.startswith(_QUEUE)]
+            found: dict[str, bytes] = {}
+            try:
+                for first in range(0, len(jobs), LOOKED_AT_ONCE):
+                    some = jobs[first : first + LOOKED_AT_ONCE]
+                    found.update(zip(some, await self._peek(some), strict=True))
+            except Exception as error:
+                log.debug("no look at the jobs that are waited for: %s", type(error).__name__)
+                self._wake_all()
+            for job, sign in found.items():
+                if seen.get(job) != sign:
+                    self._wake(job)
+            seen = found
 
     def _wake(self, of: str) -> None:
         for event in self._waiting.get(of, ()):
@@ -79,7 +118,7 @@ class Ears:
             self._wake(of)
 
 
-async def heard(event: asyncio.Event, within_s: float) -> None:
+async def heard(event: asyncio.Event, within_s: float | None = None) -> None:
     """Returns at the next news, or after so many seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from coredis import Redis
 from coredis.commands.script import Script
 
 from app.broker.base import Backlog, Delivery, Event, JobState, Presence, Terms
 from app.broker.redis import scripts
 from app.broker.redis.engine import Claimed
-from app.errors import JobUnknown, KeyReused, QueueFull, SettingsInvalid
+from app.errors import JobUnknown, KeyReused, QueueFull, QueueSlow, SettingsInvalid
+from app.pace import come_again_s
 from app.redis.connection import Connection
 
 EVENTS_MAX = 1_024  # that last, of a job
@@ -37,7 +37,9 @@ class Records:
     """The jobs on the server.
 
     process           names us to those who tell the news
-    lost, forged      the results of a job whose workers all died, and of one that was not submitted by us
+    lost, late, forged
+                      the results of a job whose workers all died, of one whose turn came too late, and of one that was
+                      not submitted by us
     wait_s            for how long calls that are no worker's wait for the server
     lease_s           for how long a worker may be silent
     """
@@ -54,20 +56,22 @@ class Records:
     lease_s: float
     tries_max: int
     lost: bytes
+    late: bytes
     forged: bytes
 
     async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: Terms, ticket: bytes) -> str:
         caps = {"queue_jobs_max": self.queue_jobs_max, "queue_weight_max": self.queue_weight_max}
         pools = [part for pool in terms.pools for part in (pool.name, pool.cap, pool.limit)]
-        word, said = await self._ask(
+        word, said, *in_ms = await self._ask(
             "submit", scripts.SUBMIT, job_id, secrets.token_hex(8), queue, hashlib.sha256(key.encode()).hexdigest(),
             body, terms.owner, terms.digest, terms.kind, terms.priority, terms.weight, terms.after or "",
-            int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max, *pools,
+            int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max,
+            -1 if terms.within_s is None else _ms(terms.within_s), *pools,
         )
         match word:
             case b"full":
                 caps |= {pool.limit: pool.cap for pool in terms.pools}
-                raise QueueFull(caps[said.decode()], said.decode())
+                raise _refusal(said.decode(), caps, terms, *(int(ms) / 1000 for ms in in_ms))
             case b"reused":
                 raise KeyReused("this key came with another request before")
             case _:
@@ -96,10 +100,15 @@ class Records:
         over, said = _known(await self._ask("read", scripts.READ, job_id, self.process, after, EVENTS_AT_ONCE))
         return bool(over), [Event(number.decode(), data) for number, data in said]
 
+    async def peek(self, job_ids: Sequence[str]) -> list[bytes]:
+        """Of each job something that is another whenever there is news of it."""
+        return list(await self._ask("peek", scripts.PEEK, *job_ids, once=True))
+
     async def take(self, job_id: str, token: str) -> tuple[Delivery, str] | None:
         """The job, and the fence of this try. None where there is nothing to run."""
         said = await self._ask(
-            "take", scripts.TAKE, job_id, token, self.process, self.tries_max, self.lost, *self._limits, patient=True
+            "take", scripts.TAKE, job_id, token, self.process, self.tries_max, self.lost, self.late,
+            *self._limits, patient=True,
         )
         if said is None:
             return None
@@ -171,16 +180,20 @@ class Records:
         self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False, once: bool = False
     ) -> Any:
         """Run a script. Who is patient waits for the server for ever; `once` says that it is away at the first try."""
-
-        def command(client: Redis[bytes]) -> Awaitable[Any]:
-            return script(args=arguments, client=client)
-
         wait_s = None if patient else 0.0 if once else self.wait_s
-        return await self.link.call(op, command, wait_s, keep_full=patient)
+        return await self.link.run(op, script, (), arguments, wait_s, keep_full=patient)
 
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _refusal(limit: str, caps: dict[str, int], terms: Terms, room_s: float, whole_s: float) -> QueueFull | QueueSlow:
+    """Why a job is not taken in; `room_s` is below 0 where nobody knows when there will be room."""
+    retry_after_s = come_again_s(room_s if room_s >= 0 else None, whole_s)
+    if limit == "slow":
+        return QueueSlow(whole_s, terms.within_s or 0.0, retry_after_s)
+    return QueueFull(caps[limit], limit, retry_after_s)
 
 
 def _known(said: Any) -> Any:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app import pace
 from app.redis.connection import script
 
 _FOLDER = Path(__file__).parent / "lua"
+_PACE = {
+    "PACE_MEMORY_MS": pace.MEMORY_S * 1000, "PACE_IDLE_MEMORY_MS": pace.IDLE_MEMORY_S * 1000,
+    "PACE_KNOWN_MS": pace.KNOWN_S * 1000, "PACE_SHARE": pace.SHARE, "PACE_LATEST": pace.LATEST,
+    "PACE_RUN_SHARE": pace.RUN_SHARE,
+}
+_CONSTANTS = "".join(f"local {name} = {value}\n" for name, value in _PACE.items())
 _COMMON = (_FOLDER / "common.lua").read_text(encoding="utf-8")
 
 
 def _read(name: str, when_full: bool = True) -> str:
     """A script's whole text. Where the server is full, what takes no more room in the end must still run."""
     flags = " flags=allow-oom" if when_full else ""
-    return f"#!lua{flags}\n" + _COMMON + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+    return f"#!lua{flags}\n" + _CONSTANTS + _COMMON + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
 
 
 SUBMIT = script(_read("submit", when_full=False))
@@ -22,6 +29,7 @@ CANCEL = script(_read("cancel"))
 STATE = script(_read("state"))
 LOOK = script(_read("look"))
 READ = script(_read("read"))
+PEEK = script(_read("peek"))
 TAKE = script(_read("take"))
 GIVE_BACK = script(_read("give_back"))
 PUBLISH = script(_read("publish"))

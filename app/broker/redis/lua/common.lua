@@ -8,7 +8,9 @@
 -- abs:job:<id>:followers           set     jobs that wait for it                      until it is over
 -- abs:job:<id>:ears                set     processes that want news of it             as the job
 -- abs:key:<sha256 of the key>      string  the id of the job that the key leads to    open; then remember_s
--- abs:queue:<queue>                hash    weight, outside_weight of those that wait  for ever
+-- abs:queue:<queue>                hash    the sums of weights of those that wait,    for ever
+--                                          outside, or run; batch_.. of the batch ones
+--                                          among them; pace_.., how fast it moves
 -- abs:queue:<queue>:waiting        zset    jobs that wait, in order                   for ever
 -- abs:queue:<queue>:outside        set     jobs that wait for others                  for ever
 -- abs:queue:<queue>:running        zset    jobs that were taken                       for ever
@@ -40,6 +42,7 @@ local function number(text) return tonumber(text or '0') or 0 end
 
 local function whole(value) return value == 0 and '0' or string.format('%.0f', value) end
 local function minus(text) return whole(-number(text)) end
+local function decimal(value) return string.format('%.6f', value) end
 
 -- Whether a change with this token is made for the first time: a caller who saw no reply asks again.
 local function first_time(token)
@@ -58,6 +61,51 @@ local function listen(id, process)
   redis.call('SADD', job_key(id) .. ':ears', process)
 end
 
+-- How fast a queue moves: the work that was taken while more of it waited, and for how many ms something waited. Both
+-- fade; app/pace.py says how, and why. To be asked before a job comes to those that wait, or leaves them.
+local function pace(queue)
+  local base, now = queue_key(queue), now_ms()
+  local field = redis.call('HMGET', base, 'pace_at', 'pace_work', 'pace_ms', 'pace_credit')
+  local since = field[1] and math.max(0, now - number(field[1])) or 0
+  local waits = redis.call('EXISTS', base .. ':waiting') == 1
+  local kept = math.exp(-since / (waits and PACE_MEMORY_MS or PACE_IDLE_MEMORY_MS))
+  local work, ms, credit = number(field[2]) * kept, number(field[3]) * kept, number(field[4]) * kept
+  if waits then ms = ms + (1 - kept) * PACE_MEMORY_MS end
+  redis.call('HSET', base, 'pace_at', whole(now), 'pace_work', decimal(work), 'pace_ms', decimal(ms),
+    'pace_credit', decimal(credit))
+  return work, ms, credit, waits
+end
+
+local function work_of(weight) return number(weight) + 1 end
+
+-- Change a sum of weights of a queue.
+local function weigh(queue, what, priority, change)
+  redis.call('HINCRBY', queue_key(queue), what, change)
+  if priority == 'batch' then redis.call('HINCRBY', queue_key(queue), 'batch_' .. what, change) end
+end
+
+-- The work of the jobs of a queue that run.
+local function running_work(queue)
+  local weight = redis.call('HGET', queue_key(queue), 'running_weight')
+  return math.max(0, number(weight)) + redis.call('ZCARD', queue_key(queue) .. ':running')
+end
+
+-- A job of a queue was done: how long such a job takes of late.
+local function ran(queue, weight, ms)
+  local field = redis.call('HMGET', queue_key(queue), 'pace_run_ms', 'pace_run_work')
+  local work, latest = work_of(weight), field[1] and PACE_LATEST or 1
+  redis.call('HSET', queue_key(queue), 'pace_run_ms', decimal(number(field[1]) + latest * (ms - number(field[1]))),
+    'pace_run_work', decimal(number(field[2]) + latest * (work - number(field[2]))))
+end
+
+-- Whether a job that has waited so long cannot be done in what it has left: app/pace.py says how that is judged.
+local function hopeless(queue, weight, left, waited)
+  local field = redis.call('HMGET', queue_key(queue), 'pace_run_ms', 'pace_run_work')
+  if not field[1] then return false end
+  local needs = number(field[1]) * math.min(1, work_of(weight) / number(field[2]))
+  return left > 0 and left < math.min(waited, PACE_RUN_SHARE * needs)
+end
+
 -- Let a job wait to be taken: for streaQ to deliver, for us to count.
 local function enqueue(id)
   local job = job_key(id)
@@ -65,24 +113,31 @@ local function enqueue(id)
   local queue, priority, now = field[1], field[2], now_ms()
   local place = redis.call('INCR', 'abs:place')
   if priority == 'batch' then place = place + BATCH_PLACE end
+  local taken, _, credit, waits = pace(queue)
+  local running = running_work(queue)
+  if not waits and taken < running then
+    redis.call('HSET', queue_key(queue), 'pace_credit', decimal(math.max(credit, running)))
+  end
   redis.call('SET', streaq(queue, ':task:data:' .. id), field[4])
   local stream = streaq(queue, ':queues:' .. priority)
   local message = redis.call('XADD', stream, '*', 'task_id', id, 'enqueue_time', whole(now))
   redis.call('HSET', job, 'state', 'waiting', 'queued', whole(now), 'message', message, 'place', whole(place))
   redis.call('ZADD', queue_key(queue) .. ':waiting', whole(place), id)
-  redis.call('HINCRBY', queue_key(queue), 'weight', field[3])
+  weigh(queue, 'weight', priority, field[3])
   redis.call('PUBLISH', 'abs:arrivals', queue)
 end
 
 -- A job is no longer among those that wait, or that run.
 local function leave_queue(id, queue, weight)
-  local base = queue_key(queue)
-  if redis.call('ZREM', base .. ':waiting', id) == 1 then
-    redis.call('HINCRBY', base, 'weight', minus(weight))
+  local base, priority = queue_key(queue), redis.call('HGET', job_key(id), 'priority')
+  if redis.call('ZSCORE', base .. ':waiting', id) then
+    pace(queue)
+    redis.call('ZREM', base .. ':waiting', id)
+    weigh(queue, 'weight', priority, minus(weight))
   elseif redis.call('SREM', base .. ':outside', id) == 1 then
-    redis.call('HINCRBY', base, 'outside_weight', minus(weight))
+    weigh(queue, 'outside_weight', priority, minus(weight))
   end
-  redis.call('ZREM', base .. ':running', id)
+  if redis.call('ZREM', base .. ':running', id) == 1 then weigh(queue, 'running_weight', '', minus(weight)) end
 end
 
 -- streaQ is to deliver this job no more.

@@ -1,9 +1,9 @@
--- id token process tries_max lost result_ttl_ms result_bytes_max -> nil | body waited_ms attempt fence age_ms
-local id, token, process, tries_max, lost = unpack(ARGV, 1, 5)
-local limits = {ttl = number(ARGV[6]), bytes = number(ARGV[7])}
+-- id token process tries_max lost late result_ttl_ms result_bytes_max -> nil | body waited_ms attempt fence age_ms
+local id, token, process, tries_max, lost, late = unpack(ARGV, 1, 6)
+local limits = {ttl = number(ARGV[7]), bytes = number(ARGV[8])}
 local job = job_key(id)
 local field = redis.call('HMGET', job, 'state', 'queue', 'weight', 'attempt', 'fence', 'called_off', 'token', 'queued',
-  'body', 'submitted')
+  'body', 'submitted', 'ends')
 local state, queue = field[1], field[2]
 if not state or is_over(state) then return nil end
 local waited, age = now_ms() - number(field[8]), now_ms() - number(field[10])
@@ -20,7 +20,16 @@ if attempt > number(tries_max) then
   return nil
 end
 leave_queue(id, queue, field[3])
+local others = redis.call('EXISTS', queue_key(queue) .. ':waiting') == 1
+if others and field[11] ~= '' and hopeless(queue, field[3], number(field[11]) - now_ms(), age) then
+  finish(id, late, limits)
+  return nil
+end
 redis.call('ZADD', queue_key(queue) .. ':running', whole(now_ms()), id)
-redis.call('HSET', job, 'state', 'running', 'attempt', whole(attempt), 'fence', whole(fence), 'token', token)
+weigh(queue, 'running_weight', '', field[3])
+local paced = state == 'waiting' and others
+if paced then redis.call('HINCRBYFLOAT', queue_key(queue), 'pace_work', whole(work_of(field[3]))) end
+redis.call('HSET', job, 'state', 'running', 'attempt', whole(attempt), 'fence', whole(fence), 'token', token,
+  'paced', paced and '1' or '0')
 listen(id, process)
 return {field[9], whole(waited), whole(attempt), whole(fence), whole(age)}

@@ -1,0 +1,241 @@
+"""The contract of every broker: a job that by the queue's pace cannot be done in its time is not taken in."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+
+from app.broker.base import Broker, Terms
+from app.errors import DeadlineExceeded, QueueFull, QueueSlow
+from app.jobs import failure_of, load
+from tests.app.brokers import SLOTS, Tell, Time, take
+
+WEIGHT, EACH_S = 9, 0.5  # of the jobs that keep a queue moving, and for how long each of them runs, in the story's time
+PACE = (WEIGHT + 1) / EACH_S
+LONG_S = 5_000.0
+keys: Iterator[str] = map(str, itertools.count())
+
+
+async def submit(broker: Broker, time: Time, within_s: float | None, terms: Terms | None = None) -> str:
+    """A job that must be done in so many seconds of the story."""
+    terms = terms or Terms(weight=WEIGHT)
+    within_s = None if within_s is None else time.real(within_s)
+    return await broker.submit("q", next(keys), b"", dataclasses.replace(terms, within_s=within_s))
+
+
+async def move(broker: Broker, time: Time, jobs: int = 30) -> None:
+    """One job after another is run, while two wait; none runs in the end."""
+    for _ in range(2):
+        await submit(broker, time, None)
+    for _ in range(jobs):
+        await submit(broker, time, None)
+        job_id, _ = await take(broker)
+        await time.passes(EACH_S)
+        await broker.finish(job_id, b"")
+
+
+async def empty(broker: Broker) -> None:
+    while (await broker.backlog("q")).interactive + (await broker.backlog("q")).batch:
+        await broker.finish((await take(broker))[0], b"")
+
+
+def test_what_cannot_be_done_in_its_time_is_refused_and_told_when_to_come_again(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        with pytest.raises(QueueSlow) as refused:
+            await submit(broker, time, 0.5)
+        fastest_s = 3 * (WEIGHT + 1) / PACE  # two and its own
+        assert 0.9 * fastest_s <= time.said(refused.value.wait_s) + 0.5 <= 30 * fastest_s
+        assert refused.value.timeout_s == pytest.approx(time.real(0.5), abs=0.1)
+        assert 1 <= refused.value.retry_after_s <= 60 and f"{refused.value.retry_after_s} s" in str(refused.value)
+        await submit(broker, time, LONG_S)  # who has time may wait, and who does not say, too
+        await empty(broker)
+        await submit(broker, time, None)
+
+    tell(story)
+
+
+def test_what_would_be_taken_at_once_is_let_in_however_little_time_it_has(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        await empty(broker)
+        await submit(broker, time, 0.01)
+        await take(broker)
+        await submit(broker, time, 0.01)
+
+    tell(story)
+
+
+def test_where_no_pace_is_known_everything_is_let_in(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        for _ in range(2):
+            await submit(broker, time, 0.01)
+        await time.passes(8)  # nothing was ever taken
+        await submit(broker, time, 0.01)
+
+    tell(story)
+
+
+def test_queues_that_were_never_waited_in_have_no_pace(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        for _ in range(10):
+            await submit(broker, time, None)
+            job_id, _ = await take(broker)
+            await time.passes(1)
+            await broker.finish(job_id, b"")
+        for _ in range(3):
+            await submit(broker, time, 0.01)
+
+    tell(story)
+
+
+def test_idle_time_does_not_slow_a_queue_down(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        await empty(broker)
+        await time.passes(20)
+        for _ in range(3):
+            await submit(broker, time, 20 * 3 * (WEIGHT + 1) / PACE)
+
+    tell(story)
+
+
+def test_only_what_goes_before_a_job_counts(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        await empty(broker)
+        batch = Terms(weight=WEIGHT, priority="batch")
+        await submit(broker, time, None, batch)
+        with pytest.raises(QueueSlow):
+            await submit(broker, time, 0.5, batch)
+        await submit(broker, time, 0.01)  # goes before it
+        with pytest.raises(QueueSlow):
+            await submit(broker, time, 0.01)
+
+    tell(story)
+
+
+def test_what_runs_counts_too(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        waits = []
+        for _ in range(2):
+            with pytest.raises(QueueSlow) as refused:
+                await submit(broker, time, 0.5)
+            waits.append(refused.value.wait_s)
+            await broker.take("q", SLOTS)
+            await submit(broker, time, None)
+        assert waits[1] > 1.1 * waits[0]
+
+    tell(story)
+
+
+def test_of_those_that_wait_for_another_job_each_has_the_others_before_it(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        await empty(broker)
+        outside = Terms(weight=WEIGHT, after=await broker.submit("compile", next(keys), b""))
+        for _ in range(2):
+            await submit(broker, time, None, outside)
+        with pytest.raises(QueueSlow):
+            await submit(broker, time, 0.5, outside)
+        await submit(broker, time, 0.5)  # it does not wait for that job, and is taken at once
+
+    tell(story)
+
+
+def test_who_joins_a_job_needs_no_time(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        job_id = await broker.submit("q", "known", b"", Terms(within_s=time.real(LONG_S)))
+        assert await broker.submit("q", "known", b"", Terms(within_s=time.real(0.01))) == job_id
+
+    tell(story)
+
+
+def test_a_queue_that_is_full_says_by_its_pace_when_there_is_room(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        await submit(broker, time, None)
+        with pytest.raises(QueueFull) as refused:
+            await submit(broker, time, None)
+        assert 1 <= refused.value.retry_after_s <= 60
+
+    tell(story)
+
+
+def test_what_comes_too_late_to_its_turn_is_not_run_while_others_wait(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        own = Terms(weight=WEIGHT, kind="generate")
+        for _ in range(5):
+            await submit(broker, time, None)
+            job_id, _ = await take(broker)
+            await time.passes(20)
+            await broker.finish(job_id, b"")
+        late, shared = await submit(broker, time, 12, own), await submit(broker, time, 12)
+        await time.passes(8)
+        waiting = await submit(broker, time, 12, own)
+        assert (await take(broker))[0] == shared, "others may have more time than who asked first"
+        assert load(await broker.result(late)) == failure_of(DeadlineExceeded())
+        assert (await broker.state(late)).state == "done"
+        await time.passes(8)
+        assert (await take(broker))[0] == waiting, "nobody else would have its place"
+
+    tell(story)
+
+
+def test_a_crowd_is_not_judged_by_the_first_of_it(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        jobs = []
+        for _ in range(3):
+            await submit(broker, time, None)
+            jobs.append((await take(broker))[0])
+        began = monotonic()
+        for _ in range(2):
+            await submit(broker, time, None)
+        await time.passes(8)
+        await broker.finish(jobs[0], b"")
+        await take(broker)
+        with pytest.raises(QueueSlow) as refused:
+            await submit(broker, time, 0.1)
+        passed_s = max(8.0, time.said(monotonic() - began))
+        assert time.said(refused.value.wait_s) <= 2.5 * passed_s, "five jobs, where three were done: not one alone"
+
+    tell(story)
+
+
+def test_the_sums_of_what_waits_and_runs_are_right_however_jobs_end(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await move(broker, time)
+        await empty(broker)
+
+        async def wait_s() -> float:
+            for priority in ("interactive", "batch"):
+                await submit(broker, time, None, Terms(priority=priority))  # type: ignore[arg-type]
+            with pytest.raises(QueueSlow) as refused:
+                await submit(broker, time, 0.001, Terms(weight=10_000 - 3, priority="batch"))
+            await empty(broker)
+            return refused.value.wait_s
+
+        before = await wait_s()
+        heavy = Terms(weight=90)
+        for ending in ("finish", "cancel", "leave", "give_back", "cancel while it runs"):
+            for terms in (heavy, dataclasses.replace(heavy, priority="batch")):
+                job_id = await submit(broker, time, None, terms)
+                if ending in ("cancel", "leave"):
+                    await (broker.cancel if ending == "cancel" else broker.leave)(job_id)
+                    continue
+                assert (await take(broker))[0] == job_id
+                if ending == "give_back":
+                    await broker.give_back(job_id)
+                    assert (await take(broker))[0] == job_id
+                elif ending == "cancel while it runs":
+                    await broker.cancel(job_id)
+                await broker.finish(job_id, b"")
+        assert await wait_s() == pytest.approx(before, rel=0.25)
+
+    tell(story)
