@@ -49,9 +49,9 @@ def steps(
     first[list(model.eos_ids)] -= _EOS_PENALTY
     run.advance(first_scores(first))
     while not run.done:
-        parents, tokens, again = run.feed()
+        parents, tokens = run.feed()
         begun = time.perf_counter()
-        (scores,) = model.step([Feed(session, parents, tokens, again)])
+        (scores,) = model.step([Feed(session, parents, tokens)])
         read = time.perf_counter()
         scores.log_probs[:, list(model.eos_ids)] -= _EOS_PENALTY
         ready = time.perf_counter()

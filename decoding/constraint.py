@@ -21,7 +21,7 @@ class Constraint:
     estimate  float64 [S], nats from each state to acceptance under a prior of the model's; without it a token on the
               way to acceptance counts alike wherever it stands
     class_cost  float64 [C] on the host, what each class of tokens costs under that prior; with both, and where the
-              automaton is not too large, a search learns in a first pass what they cost in their places
+              automaton is not too large, a search learns on its way what they cost in their places
     end_cost  float64 [V], as in the prior; with it, and an estimate, rows are told apart by how soon they may end
     texts     of the vocabulary, on the device; with them, of the rows that say the same only the best is kept
     forced    what each state dictates; without it nothing is taken for dictated

@@ -30,13 +30,11 @@ class Feed(Generic[SessionT]):
     session  its rows are replaced by those of the feed
     parents  int64 [N]     the former row that each row extends
     tokens   int64 [N, m]  by which ids, m >= 1; nearly always one
-    again    the session first goes back to its prompt, one row, which all these extend
     """
 
     session: SessionT
     parents: Tensor
     tokens: Tensor
-    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

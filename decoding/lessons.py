@@ -1,8 +1,8 @@
-"""What a first pass of the search teaches: how dear each class of tokens really is after each state of the labeller.
+"""What a search learns on its way: how dear each class of tokens really is after each state of the labeller.
 
 The prior knows tokens at large; in its place a token is often far more probable: the rest of a word that has been
-begun, or a noun after "the". Rows that have met an obligation are then credited with too much. So the costs that the
-rows of one pass have seen are averaged, and the ways to acceptance found anew with them.
+begun, or a noun after "the". Rows that have met an obligation are then credited with too much. So the costs that all
+rows so far have seen are averaged, and now and then the ways to acceptance are found anew with them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from decoding.estimate import LEAST_PRIOR, corrected
 from decoding.forced import FREE
 
 _CELLS_MAX = 1 << 18  # of the automaton's table between characters; larger ones learn nothing
+_SELDOM = 2  # after a step's estimate the next one is due so many times fewer steps later
 _ONE = 1 << 20  # sums are whole numbers of such parts of a nat: they do not depend on the order of addition
 
 Reals = NDArray[np.float64]
@@ -29,10 +30,12 @@ class Lessons:
     """The costs seen, by labeller state between characters and class. B such states, C0 classes that begin there.
 
     class_cost  float64 [C]  the prior's, which counts as one observation of its own
+    prior       float64 [S]  nats from each state to acceptance by the prior alone
     """
 
-    def __init__(self, automaton: TokenAutomaton, tables: Tables, class_cost: Reals) -> None:
-        self._automaton, self._class_cost = automaton, class_cost
+    def __init__(self, automaton: TokenAutomaton, tables: Tables, class_cost: Reals, prior: Reals) -> None:
+        self._automaton, self._class_cost, self._prior = automaton, class_cost, prior
+        self._due, self._free = 1, False
         chunk_class = _on_host(tables.chunk_class)
         order = np.argsort(chunk_class, kind="stable")
         self._chunks: Wholes = order[chunk_class[order] < automaton.edge_outer.shape[1]]
@@ -48,31 +51,38 @@ class Lessons:
     def learn(self, states: Wholes, leader: Array, allowed: Array | None) -> None:
         """Rows in these states, int64 [N], have been read. Rows that are told what to write teach nothing.
 
+        NaN, which ends a search, teaches whatever it may.
+
         leader   [N, M]  the best log-prob of each chunk after each row
         allowed  as in `step.step`
         """
         labeller = states // self._automaton.letter_states
-        free = labeller < len(self._count)
-        if allowed is not None:
-            free = free & (_on_host(allowed) == FREE)
-        between = np.flatnonzero(free)
+        free = np.ones(len(states), dtype=bool) if allowed is None else _on_host(allowed) == FREE
+        self._free = bool(free.any())
+        between = np.flatnonzero(free & (labeller < len(self._count)))
         if not len(between):
             return
         best = np.maximum.reduceat(_on_host(leader)[between][:, self._chunks], self._first, axis=1)
-        cost = np.rint(-best.astype(np.float64).clip(LEAST_PRIOR, 0.0) * _ONE).astype(np.int64)  # [n, classes]
+        best = np.nan_to_num(best.astype(np.float64), nan=LEAST_PRIOR).clip(LEAST_PRIOR, 0.0)  # [n, classes]
+        cost = np.rint(-best * _ONE).astype(np.int64)
         seen = np.zeros((len(between), self._total.shape[1]), dtype=np.int64)
         seen[:, self._classes] = cost
         np.add.at(self._total, labeller[between], seen)
         np.add.at(self._count, labeller[between], 1)
 
-    def estimate(self, prior: Reals) -> Reals:
-        """Nats from each state to acceptance, float64 [S], by what was learned; `prior` is the same by the prior alone.
+    def estimate(self, step: int) -> Reals | None:
+        """Nats from each state to acceptance by what was learned: float64 [S], for a step, from 1.
 
-        States inside characters keep what the prior says, and so do all where the work passes a bound.
+        None where it is not due, for it takes milliseconds: ever more seldom, the less each step adds to all before;
+        and where no row of the step may choose. States inside characters keep what the prior says, and so do all
+        where the work passes a bound.
         """
+        if step < self._due or not self._free:
+            return None
+        self._due = step + max(1, step // _SELDOM)
         own = self._class_cost[: self._total.shape[1]]  # [C0]
         cost = (self._total / _ONE + own) / (self._count + 1.0)[:, None]  # [B, C0]
-        return corrected(self._automaton, cost, prior)
+        return corrected(self._automaton, cost, self._prior)
 
 
 def _on_host(array: Array) -> NDArray[Any]:

@@ -25,10 +25,9 @@ from decoding.widths import nodes_at_most, rows_at_most
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class PlainSession:
-    """One generation's rows, in the library's own cache, and what its prompt was."""
+    """One generation's rows, in the library's own cache."""
 
     cache: Any
-    prompt: tuple[int, ...]
     rows: int = 1
 
 
@@ -45,7 +44,7 @@ class PlainReader:
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int]) -> tuple[PlainSession, Tensor]:
         log_probs, cache = self.forward(torch.tensor([list(ids)], device=self._model.device), None, keep=1)
-        return PlainSession(cache, tuple(ids)), log_probs[0, 0]
+        return PlainSession(cache), log_probs[0, 0]
 
     @torch.inference_mode()
     def step(self, feeds: Sequence[Feed[PlainSession]]) -> list[Scores]:
@@ -113,9 +112,6 @@ class PlainReader:
     def _step_alone(self, feed: Feed[PlainSession]) -> Scores:
         stretch = Stretch(feed.parents, feed.tokens, self._vocab_size, self.tokens_at_once)
         session = feed.session
-        if feed.again:  # caches that can be moved back to any place are few: the prompt is read once more
-            session.cache, session.rows = None, 1
-            session.cache = self.prefill(session.prompt)[0].cache
         if not session.rows == len(feed.parents) == 1:
             session.cache.reorder_cache(feed.parents)
         session.rows = len(feed.parents)

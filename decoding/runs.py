@@ -79,11 +79,8 @@ class Run(Protocol):
         Raises ModelOutputInvalid, SearchExhausted.
         """
 
-    def feed(self) -> tuple[Tensor, Tensor, bool]:
-        """The rows to extend, as numbered in the feed before, and by which tokens: int64 [N], int64 [N, m].
-
-        True where they extend the prompt again, which is row 0 then.
-        """
+    def feed(self) -> tuple[Tensor, Tensor]:
+        """The rows to extend, as numbered in the feed before, and by which tokens: int64 [N], int64 [N, m]."""
 
     def answers(self) -> tuple[Hypothesis, ...]:
         """The answers, best first, all distinct; at least one."""

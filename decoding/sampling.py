@@ -128,9 +128,9 @@ class Sampling:
         self._written += 1
         return [partial(_told, self._rows, budget_after)]
 
-    def feed(self) -> tuple[Tensor, Tensor, bool]:
+    def feed(self) -> tuple[Tensor, Tensor]:
         """The live rows, as numbered in the feed before, and the last token of each: int64 [R], int64 [R, 1]."""
-        return self._parents, self._rows.tokens[self._live, -1:], False
+        return self._parents, self._rows.tokens[self._live, -1:]
 
     def answers(self) -> tuple[Hypothesis, ...]:
         return tuple(

@@ -36,7 +36,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.runs import BeamRow, Hypothesis, Run, Snapshot, StepEvent, TextOf
 from decoding.step import forced_step, step
-from decoding.widths import nodes_at_most, rows_after, rows_of_first_pass
+from decoding.widths import nodes_at_most, rows_after
 
 
 def generate(
@@ -98,6 +98,7 @@ def drive(
                 on_step(snapshot())
         if run.done:
             return run.answers()
+        del scores  # the model has need of their memory
         (scores,) = model.step([Feed(session, *run.feed())])
 
 
@@ -115,8 +116,7 @@ class BeamSearch:
     With "abs" finished rows stay in the beam, as in the paper, and the answers are chosen from the last one. Otherwise
     they are taken out as they come, and live rows that can no longer beat them are dropped, so that the search ends of
     itself, and keeps more rows than k at first (`widths`). Where the constraint has what it takes
-    (`Constraint.class_cost`) it goes over the text twice: the first pass, of few rows, is told to nobody, its
-    answers count, and what it has seen corrects the estimate for the second.
+    (`Constraint.class_cost`) what its rows have read corrects the estimate as it goes.
     """
 
     def __init__(
@@ -127,53 +127,31 @@ class BeamSearch:
         texts, estimate = constraint.texts, constraint.estimate
         self._plan = Plan.prepare(self._tables, texts, estimate, options, constraint.end_cost)
         self._paper = options.algorithm == "abs"
-        self._lessons = self._first_lessons(constraint)  # None once they have been learned
-        self._prompt_scores: Scores | None = None
+        self._lessons = self._new_lessons(constraint)
         self._forced = None if self._paper else constraint.forced  # the paper tries every spelling
         self._device = constraint.tables.distance.device
-        self._start = constraint.automaton.start if start is None else start
         self._finished = Finished(options, text_of)
-        self._begin()
-
-    def _first_lessons(self, constraint: Constraint) -> Lessons | None:
-        """What a first pass is to learn; None where there is none."""
-        if self._paper or constraint.class_cost is None or not Lessons.possible(constraint.automaton):
-            return None
-        return Lessons(constraint.automaton, self._tables, constraint.class_cost)
-
-    def _begin(self) -> None:
-        """At the prompt, with nothing written."""
-        self._beams = Beams.start(self._start, self._tables.distance)
+        start = constraint.automaton.start if start is None else start
+        self._beams = Beams.start(start, self._tables.distance)
         self._columns = Columns.of(self._beams, self._tables)
         self._before = self._columns
         self._history = History()
         self._scored = np.zeros(1, dtype=np.int64)  # for each row of the beam, its row in the scores to come
         self._parents = self._scored  # for each row of the beam, its parent's row in the feed before
         self._chain: list[NDArray[np.int64]] = []  # dictated tokens fed in advance, each for all rows of the feed
-        self._best = NO_FLOOR  # log-prob of all that this pass has finished
-        self._again = False  # the next feed extends the prompt again
         self._done = False
+
+    def _new_lessons(self, constraint: Constraint) -> Lessons | None:
+        """What is to be learned on the way; None where nothing is."""
+        if self._paper or constraint.class_cost is None or not Lessons.possible(constraint.automaton):
+            return None
+        return Lessons(constraint.automaton, self._tables, constraint.class_cost, self._plan.estimates())
 
     @property
     def done(self) -> bool:
         return self._done
 
     def advance(self, scores: Scores) -> list[Snapshot]:
-        if self._lessons is None:
-            self._again = False
-            return self._steps(scores)
-        self._prompt_scores = self._prompt_scores or scores
-        self._steps(scores)
-        if not self._done:
-            return []
-        learned = self._lessons.estimate(self._plan.estimates())
-        self._lessons, self._plan, first = None, self._plan.with_learned(learned), self._prompt_scores
-        self._begin()
-        snapshots, self._again = self._steps(first), True
-        return snapshots
-
-    def _steps(self, scores: Scores) -> list[Snapshot]:
-        """One step for each token that the rows were fed."""
         snapshots = []
         for place in range(len(self._chain)):
             snapshots.append(self._forced_step(scores, place))
@@ -181,14 +159,14 @@ class BeamSearch:
                 return snapshots
         return [*snapshots, self._free_step(scores.log_probs)]
 
-    def feed(self) -> tuple[Tensor, Tensor, bool]:
+    def feed(self) -> tuple[Tensor, Tensor]:
         live = self._columns.live
         parents = self._parents[live]
         self._chain = self._dictated()
         self._scored = np.zeros(self._columns.rows, dtype=np.int64)
         self._scored[live] = np.arange(len(live))
         tokens = np.stack([self._columns.token[live], *self._chain], axis=1)
-        return self._whole(parents), self._whole(tokens), self._again
+        return self._whole(parents), self._whole(tokens)
 
     def answers(self) -> tuple[Hypothesis, ...]:
         return self._finished.answers()
@@ -202,8 +180,6 @@ class BeamSearch:
         """The log-prob that a live row must have more of to become an answer; no step raises a log-prob."""
         if self._paper:
             return NO_FLOOR
-        if self._lessons is not None:  # one answer is enough to learn from, however many are wanted
-            return self._best
         return float(self._finished.threshold * self._options.max_tokens**self._options.length_power)
 
     @property
@@ -212,8 +188,6 @@ class BeamSearch:
         beams, max_tokens = self._options.beams, self._options.max_tokens
         if self._paper:
             return self._plan
-        if self._lessons is not None:
-            return self._plan.keeping(rows_of_first_pass(beams))
         return self._plan.keeping(rows_after(len(self._history) + 1, beams, max_tokens))
 
     def _forced_step(self, scores: Scores, place: int) -> Snapshot:
@@ -233,23 +207,28 @@ class BeamSearch:
         if not np.array_equal(at, np.arange(len(log_probs))):
             log_probs = log_probs[self._whole(at)]
         allowed, leader = self._allowed(), self._tables.best_of_chunks(log_probs)
+        if self._lessons is not None:
+            self._learn(self._lessons, leader, allowed)
         beams = step(
             self._beams, log_probs, self._tables, self._step_plan, self._budget_before, allowed, self._floor, leader
         )
-        states = self._columns.state[self._columns.live]
         snapshot = self._take(beams)
-        if self._lessons is not None:
-            self._lessons.learn(states, leader, allowed)
         self._parents = self._scored[self._columns.parent]
         return snapshot
+
+    def _learn(self, lessons: Lessons, leader: Array, allowed: Array | None) -> None:
+        """What the rows have read corrects what acceptance is expected to cost, before they are extended."""
+        lessons.learn(self._columns.state[self._columns.live], leader, allowed)
+        estimate = lessons.estimate(len(self._history) + 1)
+        if estimate is not None:
+            self._plan = self._plan.with_learned(estimate)
 
     def _take(self, beams: Beams) -> Snapshot:
         """The new beam in place of the old one. Raises ModelOutputInvalid, SearchExhausted."""
         columns = Columns.of(beams, self._tables)
         if np.isnan(columns.score).any():
             raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
-        enough = self._finished.complete or (self._lessons is not None and self._best > NO_FLOOR)
-        if not columns.rows and not enough:
+        if not columns.rows and not self._finished.complete:
             raise SearchExhausted(f"no row could be extended with {self._budget_before} tokens left")
         self._before, self._columns = self._columns, columns
         self._history.add(columns)
@@ -260,7 +239,6 @@ class BeamSearch:
         else:
             shrunk = columns.log_prob[columns.finished] / len(self._history) ** self._options.length_power
             self._collect(columns.finished[shrunk >= self._finished.threshold])
-            self._best = float(columns.log_prob[columns.finished].max(initial=self._best))
             self._done = not columns.live.size
         return self._snapshot()
 

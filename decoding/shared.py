@@ -64,9 +64,6 @@ class SharedReader:
             raise
 
     def _step(self, feeds: Sequence[Feed[Tree]]) -> list[Scores]:
-        for feed in feeds:
-            if feed.again:
-                feed.session.rewind()
         stretches = [Stretch(feed.parents, feed.tokens, self._vocab_size) for feed in feeds]
         reading = list(zip([feed.session for feed in feeds], stretches, strict=True))
         while reading:

@@ -71,13 +71,6 @@ class Tree:
         self._keys[layer] = keys.clone(memory_format=torch.contiguous_format)
         self._values[layer] = values.clone(memory_format=torch.contiguous_format)
 
-    def rewind(self) -> None:
-        """Back to one row that has read the prompt alone; every slot may be used again."""
-        self.length, self.rows = self.prompt, 1
-        self._seen = torch.zeros_like(self._seen[:1])
-        self._free = torch.arange(self._seen.shape[1], device=self._seen.device)
-        self._taken = self._reach = self._full = 0
-
     def mark(self) -> Mark:
         """Where it is, to go back to by `restore`; it holds what the rows see now until it is dropped."""
         return Mark(self.length, self.rows, self._seen, self._free, self._taken, self._reach, self._full)

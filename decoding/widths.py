@@ -15,17 +15,10 @@ of these steps, on a straight line between two. By benchmarks/search_quality. Wh
 memory than transformers' own search does."""
 SOONER = (8, 4)
 """With T tokens the first of these steps is T // 8 and the next T // 4 if that is sooner, and none is beyond T."""
-FIRST_SHARE, FIRST_MIN = 4, 4
-"""A pass that only learns keeps one row where the other keeps so many at its end, but so many at least, or k."""
-
-
-def rows_of_first_pass(beams: int) -> int:
-    """The rows kept after each step by the pass that only learns; k = `beams`."""
-    return max(min(beams, FIRST_MIN), -(-beams // FIRST_SHARE))
 
 
 def rows_after(step: int, beams: int, max_tokens: int) -> int:
-    """The live rows kept after a step, from 1, of the pass that is told."""
+    """The live rows kept after a step, from 1; k = `beams`."""
     points = _points(beams, max_tokens)
     if step <= points[0][0]:
         return points[0][1] * beams

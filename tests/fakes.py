@@ -50,8 +50,6 @@ class PrefixModel:
     def _extend(self, feed: Feed[PrefixSession]) -> Scores:
         assert len(feed.parents), "a step without a live row"
         tokens = feed.tokens.tolist()
-        if feed.again:
-            feed.session.rows = [feed.session.prompt]
         before = [feed.session.rows[parent] for parent in feed.parents.tolist()]
         feed.session.rows = [(*row, *ids) for row, ids in zip(before, tokens, strict=True)]
         self.rows_read += feed.tokens.numel()

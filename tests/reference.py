@@ -46,10 +46,8 @@ class Settings:
     text_of   what makes answers distinct, as in `answers`
     dictated  the one token a state may take with so many tokens left after it, None where any
     estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
-    class_cost  nats of each class of tokens; with them "banked" goes over the text twice
+    class_cost  nats of each class of tokens; with them "banked" learns on its way
     end_cost    nats of EOS after each id, inf where unknown; with them "banked" puts right what its pool holds
-    known       what finished in the pass before
-    learning    it is the first of two passes: it keeps a quarter of the rows, or 4
     """
 
     budget: int
@@ -65,8 +63,6 @@ class Settings:
     estimate: Sequence[float] | None = None
     class_cost: Sequence[float] | None = None
     end_cost: Sequence[float] | None = None
-    known: Sequence[Row] = ()
-    learning: bool = False
 
 
 def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> float:
@@ -77,21 +73,10 @@ def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> 
 LogProbsOf = Callable[[tuple[int, ...]], Any]
 
 
-def passes(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settings) -> list[list[list[Row]]]:
-    """The beams after each step of each pass over the text: of one, or where something is to be learned of two.
-
-    The first pass wants the most probable answer only; what it has found counts in the second, whose estimate is
-    corrected by what the rows of the first have seen.
-    """
-    if settings.class_cost is None or settings.algorithm == "abs":
-        return [beam_search(log_probs_of, automaton, settings)]
-    plain = replace(settings, n=1, length_penalty=0.0, text_of=None, learning=True)
-    first = beam_search(log_probs_of, automaton, plain)
-    found = [row for rows in first for row in rows if automaton.distance[row.state] == 0]
-    start = Row((), automaton.start, 0.0, 0.0)
-    estimate = _learned([[start], *first[:-1]], log_probs_of, automaton, settings)
-    second = replace(settings, estimate=estimate, known=found)
-    return [first, beam_search(log_probs_of, automaton, second)]
+def _is_free(row: Row, t: int, automaton: TokenAutomaton, settings: Settings) -> bool:
+    """Whether the row is alive, and may choose what it takes in this step."""
+    told = settings.dictated is not None and settings.dictated(row.state, settings.budget - t) is not None
+    return automaton.distance[row.state] != 0 and not told
 
 
 def _learned(
@@ -99,8 +84,8 @@ def _learned(
 ) -> list[float]:
     """Nats to acceptance by state: the cheapest way, by the mean cost of each class after each labeller state.
 
-    Seen from the rows that were extended and free to choose, and once from the prior; states inside characters keep
-    what they have.
+    Seen from all rows so far that were free to choose, and once from the prior; states inside characters keep what they
+    have.
     """
     assert settings.estimate is not None and settings.class_cost is not None
     between, classes = automaton.edge_outer.shape
@@ -108,8 +93,7 @@ def _learned(
     for t, rows in enumerate(beams, start=1):
         for row in rows:
             labeller = row.state // automaton.letter_states
-            told = settings.dictated is not None and settings.dictated(row.state, settings.budget - t) is not None
-            if automaton.distance[row.state] == 0 or labeller >= between or told:
+            if labeller >= between or not _is_free(row, t, automaton, settings):
                 continue
             best = [LEAST_PRIOR] * classes
             for kind, z in zip(automaton.token_class.tolist(), log_probs_of(row.ids), strict=True):
@@ -144,13 +128,18 @@ def _cheapest(cost: Sequence[Sequence[float]], automaton: TokenAutomaton, estima
 
 
 def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: Settings) -> list[list[Row]]:
-    """The beams after each step of a pass, best row first; "banked": live rows, then those that finish in this step.
+    """The beams after each step, best row first; "banked": live rows, then those that finish in this step.
 
     log_probs_of  the log-probs (V floats, or a tensor) after a prefix of generated ids
+    "banked" learns, where it can, what acceptance costs: ever more seldom, and where some row may choose.
     """
-    distance = automaton.distance.tolist()
+    distance, asked, due = automaton.distance.tolist(), settings, 1
     history = [[Row((), automaton.start, 0.0, 0.0)]]
     for t in range(1, settings.budget + 1):
+        learns = asked.class_cost is not None and asked.algorithm == "banked" and t >= due
+        if learns and any(_is_free(row, t, automaton, asked) for row in history[-1]):
+            settings = replace(asked, estimate=_learned(history, log_probs_of, automaton, asked))
+            due = t + max(1, t // 2)
         finished, candidates = [], []
         for number, row in enumerate(history[-1]):
             if distance[row.state] != 0:
@@ -164,7 +153,7 @@ def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: S
             ended = sorted((row for row in candidates if distance[row.state] == 0), key=lambda row: row.parent)
             alive = [row for row in candidates if distance[row.state] != 0]
             known = [row for rows in history for row in rows if distance[row.state] == 0]
-            floor = _floor([*settings.known, *known], settings)
+            floor = _floor(known, settings)
             history.append(_shared_out(alive, floor, distance, _rows_kept(t, settings), settings) + ended)
     return history[1:]
 
@@ -225,8 +214,6 @@ def _rows_kept(t: int, settings: Settings) -> int:
 
     Where k is 64 or more 8 k after the first three, or an eighth of all, and 3 k at the seventh, or a quarter of all.
     """
-    if settings.learning:
-        return min(settings.beams, max(4, math.ceil(settings.beams / 4)))
     k, last = settings.beams, min(31, settings.budget)
     if k < 64:
         return int(k + 2 * k * _left(min(4, settings.budget // 8), t, last))

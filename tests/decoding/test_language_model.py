@@ -68,19 +68,6 @@ def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, 
             torch.testing.assert_close(found.peak[:, place], known.amax(1), atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("make", [*SHARED.values(), *(made for made, _ in PLAIN.values())])
-def test_a_session_that_goes_back_to_its_prompt_reads_on_as_a_new_one_does(make: Callable[[], PreTrainedModel]) -> None:
-    model = HuggingFaceModel(make())
-    session, _ = model.prefill([3, 1, 4, 1, 5])
-    for parents, tokens in (([0, 0, 0], [[1], [2], [3]]), ([2, 0], [[4, 1], [5, 9]])):
-        _step(model, session, parents, tokens)
-    other, _ = model.prefill([3, 1, 4, 1, 5])
-    for parents, tokens in (([0, 0], [[7, 2], [8, 1]]), ([1, 0, 1], [[2], [6], [2]])):
-        found = model.step([Feed(session, torch.tensor(parents), torch.tensor(tokens), len(parents) == 2)])[0]
-        new = _step(model, other, parents, tokens)
-        assert torch.equal(found.log_probs, new.log_probs) and torch.equal(found.own, new.own)
-
-
 @pytest.mark.parametrize("name", SHARED)
 def test_models_read_the_shared_way_give_the_log_probs_of_full_passes(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())

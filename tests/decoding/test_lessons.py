@@ -1,4 +1,4 @@
-"""The search that goes over the text twice: against its twin, in a crowd, and what its first pass may do."""
+"""The search that learns on its way: against its twin, in a crowd, and what it has learned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.test_estimate import cheapest
 from tests.decoding.twins import CPU, MAKERS, MODELS
 from tests.fakes import HashModel, ScriptedModel
-from tests.reference import Row, Settings, answers, passes
+from tests.reference import Row, Settings, answers, beam_search
 
 
 def _case(seed: int, kind: str, maker: str = "factored") -> tuple[HashModel, Constraint, SearchOptions]:
@@ -39,14 +39,14 @@ def _case(seed: int, kind: str, maker: str = "factored") -> tuple[HashModel, Con
 
 @pytest.mark.parametrize("maker", ["table", "factored"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_what_is_told_and_answered_is_the_twins_second_pass_with_the_answers_of_both(kind: str, maker: str) -> None:
+def test_what_is_told_and_answered_is_the_twins(kind: str, maker: str) -> None:
     for seed in range(10):
         model, constraint, options = _case(seed, kind, maker)
         automaton = constraint.automaton
         assert constraint.estimate is not None and constraint.class_cost is not None
         events: list[StepEvent] = []
         found = generate(model, (1, 2), constraint, options, on_step=events.append)
-        twin = passes(
+        twin = beam_search(
             lambda ids, m=model: m.log_probs((1, 2, *ids)).tolist(), automaton,
             Settings(
                 options.max_tokens, options.beams, "banked", n=options.n, length_penalty=options.length_penalty,
@@ -54,12 +54,12 @@ def test_what_is_told_and_answered_is_the_twins_second_pass_with_the_answers_of_
             ),
         )
         assert [event.step_number for event in events] == list(range(1, len(events) + 1))
-        for event, rows in zip(events, twin[1], strict=False):
+        for event, rows in zip(events, twin, strict=False):
             assert [(row.tokens, row.state, row.score, row.log_prob) for row in event.rows] == [
                 (row.ids, row.state, row.score, row.log_prob) for row in rows
             ]
-        assert all(not rows for rows in twin[1][len(events) :])
-        assert _told(found) == _expected([row for beams in twin for rows in beams for row in rows], automaton, options)
+        assert all(not rows for rows in twin[len(events) :])
+        assert _told(found) == _expected([row for rows in twin for row in rows], automaton, options)
 
 
 def _told(found: tuple[Hypothesis, ...]) -> list[tuple[tuple[int, ...], float, float]]:
@@ -73,7 +73,7 @@ def _expected(
     return answers(finished, automaton, n=options.n, length_penalty=options.length_penalty)
 
 
-def test_a_crowd_in_which_all_go_over_their_texts_twice_gives_the_answers_of_each_alone() -> None:
+def test_a_crowd_in_which_all_learn_gives_the_answers_of_each_alone() -> None:
     _, constraint, _ = _case(4, "smooth")
     size, eos_ids = constraint.automaton.vocabulary_size, constraint.automaton.eos_ids
     model, least = HashModel(size, eos_ids, seed=4), constraint.automaton.min_tokens
@@ -99,7 +99,7 @@ def _two_ways() -> TokenAutomaton:
     return from_table(np.array([0, 1, 2, 3, 4]), table, np.arange(9) == 5, 0, (4,))
 
 
-def test_the_second_pass_knows_what_the_first_has_seen() -> None:
+def test_a_search_knows_what_it_has_seen() -> None:
     """After 0 token 2 is certain, though dear at large."""
     automaton = _two_ways()
     certain = {(0,) + (2,) * times: {2: 40.0} for times in range(4)} | {(0, 2, 2, 2, 2): {4: 40.0}}
@@ -114,6 +114,21 @@ def test_the_second_pass_knows_what_the_first_has_seen() -> None:
         after = automaton.advance(state, 2)
         assert price[state] - price[after] == pytest.approx(1.5)  # the mean of the prior's 3 and of 0
         state = after
+
+
+def test_estimates_are_made_ever_more_seldom_and_where_some_row_may_choose() -> None:
+    _, constraint, _ = _case(6, "smooth")
+    assert constraint.class_cost is not None and constraint.estimate is not None
+    tables, prior = constraint.tables.for_search(), constraint.estimate.numpy()
+    learned = lessons.Lessons(constraint.automaton, tables, constraint.class_cost, prior)
+    states = np.array([constraint.automaton.start])
+    leader = tables.best_of_chunks(torch.full((1, constraint.automaton.vocabulary_size), -0.5))
+    made = []
+    for at in range(1, 40):
+        learned.learn(states, leader, np.array([1 if at in (1, 13) else FREE]))
+        if learned.estimate(at) is not None:
+            made.append(at)
+    assert made == [2, 3, 4, 6, 9, 14, 21, 31]
 
 
 def test_corrected_costs_are_the_cheapest_ways_by_the_new_costs() -> None:
@@ -138,28 +153,28 @@ def test_where_correcting_would_take_too_long_the_prior_stands(monkeypatch: pyte
     assert (after[automaton.distance != UNREACHABLE] == before.numpy()[automaton.distance != UNREACHABLE]).all()
 
 
-def test_a_large_automaton_and_one_without_a_prior_are_gone_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, options = HashModel(5, (4,), seed=1), SearchOptions(8, 4)
+def test_of_a_large_automaton_and_without_a_prior_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SearchOptions(8, 4)
     prior = Prior.of_tokens(torch.full((5,), -1.6, dtype=torch.float64))
     constraint = Constraint.prepare(_two_ways(), CPU, prior=prior)
-    generate(model, (), constraint, options)
-    twice, model.rows_read = model.rows_read, 0
-    generate(model, (), constraint.automaton, options)
-    without_prior, model.rows_read = model.rows_read, 0
+    assert BeamSearch(constraint, options)._lessons is not None
+    assert BeamSearch(Constraint.prepare(_two_ways(), CPU), options)._lessons is None
+    assert BeamSearch(constraint, SearchOptions(8, 4, "abs"))._lessons is None
     monkeypatch.setattr(lessons, "_CELLS_MAX", 1)
-    generate(model, (), constraint, options)
-    assert 0 < without_prior < twice and 0 < model.rows_read < twice
+    assert BeamSearch(constraint, options)._lessons is None
 
 
 def test_rows_that_are_told_what_to_write_teach_nothing() -> None:
     _, constraint, _ = _case(6, "smooth")
     assert constraint.class_cost is not None and constraint.estimate is not None
-    tables = constraint.tables.for_search()
-    learned = lessons.Lessons(constraint.automaton, tables, constraint.class_cost)
+    tables, before = constraint.tables.for_search(), constraint.estimate.numpy()
+    learned = lessons.Lessons(constraint.automaton, tables, constraint.class_cost, before)
     states = np.array([constraint.automaton.start] * 2)
     leader = tables.best_of_chunks(torch.full((2, constraint.automaton.vocabulary_size), -0.5))
     learned.learn(states, leader, np.array([1, 2]))
-    before = constraint.estimate.numpy()
-    np.testing.assert_allclose(learned.estimate(before), before, rtol=1e-12)
+    assert learned.estimate(1) is None
+    assert not learned._count.any() and not learned._total.any()
     learned.learn(states, leader, np.array([FREE, 2]))
-    assert not np.allclose(learned.estimate(before), before)
+    after = learned.estimate(1)
+    assert after is not None and not np.allclose(after, before)
+    assert learned._count.sum() == 1

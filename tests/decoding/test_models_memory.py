@@ -46,14 +46,14 @@ def llama() -> PreTrainedModel:
     return made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "max_position_embeddings": 200}))
 
 
-def _feed(session: Any, parents: list[int], tokens: list[list[int]], again: bool = False) -> Feed[Any]:
-    return Feed(session, torch.tensor(parents), torch.tensor(tokens), again)
+def _feed(session: Any, parents: list[int], tokens: list[list[int]]) -> Feed[Any]:
+    return Feed(session, torch.tensor(parents), torch.tensor(tokens))
 
 
-STORY: list[tuple[list[int], list[list[int]], bool]] = [  # grows, drops rows, takes slots again, goes back
-    ([0] * 6, [[row + 1] for row in range(6)], False), ([0, 2, 2, 5], [[7], [8], [9], [10]], False),
-    ([3, 0, 1], [[1] * 50, [2] * 50, [3] * 50], False), ([1, 1], [[4], [5]], False),
-    ([0] * 5, [[row + 20] for row in range(5)], True), ([4, 0], [[1, 2], [3, 4]], False),
+STORY: list[tuple[list[int], list[list[int]]]] = [  # grows, drops rows, takes slots again
+    ([0] * 6, [[row + 1] for row in range(6)]), ([0, 2, 2, 5], [[7], [8], [9], [10]]),
+    ([3, 0, 1], [[1] * 50, [2] * 50, [3] * 50]), ([1, 1], [[4], [5]]),
+    ([0] * 5, [[row + 20] for row in range(5)]), ([4, 0], [[1, 2], [3, 4]]),
 ]
 
 
@@ -75,15 +75,15 @@ def test_a_step_that_runs_out_at_any_point_may_be_taken_again() -> None:
         return [model.prefill(prompt)[0] for prompt in prompts]
 
     sessions, known, lengths = begin(), [], []
-    for parents, tokens, again in STORY:
+    for parents, tokens in STORY:
         with _RunsOut(-1) as counted:
-            known.append(model.step([_feed(session, parents, tokens, again) for session in sessions]))
+            known.append(model.step([_feed(session, parents, tokens) for session in sessions]))
         lengths.append(counted.count)
     failures = 0
     for _ in range(12):
         sessions = begin()
-        for number, (parents, tokens, again) in enumerate(STORY):
-            feeds = [_feed(session, parents, tokens, again) for session in sessions]
+        for number, (parents, tokens) in enumerate(STORY):
+            feeds = [_feed(session, parents, tokens) for session in sessions]
             found: list[Scores] = []
             for group in ([feeds], [feeds[:1], feeds[1:]])[draw.randrange(2)]:
                 for at in (draw.randint(1, lengths[number]), draw.randint(1, lengths[number]), -1):

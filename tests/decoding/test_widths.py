@@ -14,7 +14,7 @@ from decoding.estimate import Prior
 from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
 from decoding.search import BeamSearch, drive
-from decoding.widths import nodes_at_most, rows_after, rows_at_most, rows_of_first_pass
+from decoding.widths import nodes_at_most, rows_after, rows_at_most
 from tests.decoding.random_automata import random_factored
 from tests.fakes import HashModel, PrefixSession
 
@@ -27,15 +27,14 @@ def test_rows_fall_from_three_or_eight_times_k_to_k(beams: int, max_tokens: int)
     most = (8 if beams >= 64 else 3) * beams
     assert rows[0] == most if max_tokens >= 8 else beams <= rows[0] < most
     assert set(rows[30:]) <= {beams} and rows[-1] == beams
-    assert 1 <= rows_of_first_pass(beams) <= beams
     assert rows_at_most(beams, max_tokens) == max([beams, *rows[:-1]])
     assert nodes_at_most(beams, max_tokens) == max(step * row for step, row in enumerate(rows, start=1))
 
 
 @pytest.mark.parametrize(("beams", "times"), [(16, 3.0), (64, 3.5)])
 @pytest.mark.parametrize("max_tokens", [8, 16, 32, 64, 256])
-def test_both_passes_read_few_times_the_rows_of_one_of_k(beams: int, times: float, max_tokens: int) -> None:
-    read = [rows_after(step, beams, max_tokens) + rows_of_first_pass(beams) for step in range(1, max_tokens)]
+def test_a_search_reads_few_times_the_rows_of_one_that_keeps_k(beams: int, times: float, max_tokens: int) -> None:
+    read = [rows_after(step, beams, max_tokens) for step in range(1, max_tokens)]
     assert sum(read) <= times * beams * (max_tokens - 1)
 
 
@@ -44,20 +43,18 @@ class Measuring(HashModel):
 
     def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], seed: int) -> None:
         super().__init__(vocab_size, eos_ids, seed=seed)
-        self.rows: list[list[int]] = []
+        self.rows: list[int] = []
         self.nodes: list[int] = []
 
     def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
         scores = super().step(feeds)
         for feed in feeds:
-            if feed.again or not self.rows:
-                self.rows.append([])
-            self.rows[-1].append(len(feed.tokens))
+            self.rows.append(len(feed.tokens))
             self.nodes.append(sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
         return scores
 
 
-def test_a_search_feeds_few_rows_in_its_first_pass_and_many_at_first_in_its_second() -> None:
+def test_a_search_feeds_many_rows_at_first_and_never_more_than_announced() -> None:
     wide = 0
     for seed in range(20):
         automaton = random_factored(np.random.default_rng(seed))
@@ -65,9 +62,7 @@ def test_a_search_feeds_few_rows_in_its_first_pass_and_many_at_first_in_its_seco
         options = SearchOptions(automaton.min_tokens + 6, 5)
         model = Measuring(automaton.vocabulary_size, automaton.eos_ids, seed)
         drive(model, (1,), BeamSearch(Constraint.prepare(automaton, model.device, prior=prior), options))
-        passes = [*model.rows, [], []][:2]
-        assert all(rows <= rows_of_first_pass(5) for rows in passes[0])
-        assert all(rows <= rows_after(at, 5, options.max_tokens) for at, rows in enumerate(passes[1], start=1))
+        assert all(rows <= rows_after(at, 5, options.max_tokens) for at, rows in enumerate(model.rows, start=1))
         assert max(model.nodes, default=0) <= nodes_at_most(5, options.max_tokens)
-        wide += max(passes[1], default=0) > 10
+        wide += max(model.rows, default=0) > 10
     assert wide > 3

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
-from decoding.arrays import count_up, like
+from decoding.arrays import Array, count_up, like
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.estimate import class_costs, cost_to_go
 from decoding.forced import FREE
@@ -17,10 +18,10 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.step import forced_step, step
 from decoding.texts import Texts
-from decoding.widths import rows_after, rows_of_first_pass
+from decoding.widths import rows_after
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
-from tests.reference import Row, Settings, passes
+from tests.reference import Row, Settings, beam_search
 
 MODELS = {
     "smooth": {},
@@ -56,7 +57,7 @@ class Case:
         prior = torch.from_numpy(random.normal(scale=3.0, size=size)).log_softmax(dim=0)
         estimate = cost_to_go(self.automaton, prior)
         assert estimate is not None
-        self.class_cost = class_costs(self.automaton, prior) if seed % 5 < 3 else None  # it goes over the text twice
+        self.class_cost = class_costs(self.automaton, prior) if seed % 5 < 3 else None  # it learns on its way
         if self.class_cost is None:
             estimate = torch.from_numpy(np.where(estimate == 0.0, 0.0, random.exponential(9.0, len(estimate))))
         self.estimate = estimate if seed % 5 < 4 else None
@@ -80,10 +81,10 @@ class Case:
             return None
         return token
 
-    def slow(self) -> list[list[list[Row]]]:
-        """The beams after each step of each pass over the text."""
+    def slow(self) -> list[list[Row]]:
+        """The beams after each step."""
         options = self.options
-        return passes(
+        return beam_search(
             lambda ids: self.model.log_probs(ids).tolist(),
             self.automaton,
             Settings(
@@ -95,7 +96,7 @@ class Case:
             ),
         )
 
-    def fast(self, *, like_an_accelerator: bool = False) -> list[list[list[Row]]]:
+    def fast(self, *, like_an_accelerator: bool = False) -> list[list[Row]]:
         """The same by the fast search; where all live rows are dictated, by `forced_step` if the dice say so.
 
         like_an_accelerator  in torch's arrays, in shapes that depend on no data
@@ -104,33 +105,30 @@ class Case:
         tables = Tables.from_automaton(self.automaton, CPU)
         tables = tables if like_an_accelerator else tables.for_search()
         texts = Texts.of(self.pieces, self.automaton.eos_ids, CPU) if self.pieces else None
-        plan = Plan.prepare(tables, texts, self.estimate, options, self.end_cost)
-        if self.class_cost is None or options.algorithm == "abs":
-            return [self._pass(tables, plan, options, [], None)]
-        lessons = Lessons(self.automaton, tables, self.class_cost)
-        wanted = replace(options, n=1, length_penalty=0.0)
-        first = self._pass(tables, plan, wanted, [], lessons)
-        known = [row for rows in first for row in rows if self.automaton.distance[row.state] == 0]
-        plan = plan.with_learned(lessons.estimate(plan.estimates()))
-        return [first, self._pass(tables, plan, options, known, None)]
+        plan, lessons = Plan.prepare(tables, texts, self.estimate, options, self.end_cost), None
+        if self.class_cost is not None and options.algorithm == "banked":
+            lessons = Lessons(self.automaton, tables, self.class_cost, plan.estimates())
+        return self._search(tables, plan, lessons)
 
-    def _pass(
-        self, tables: Tables, plan: Plan, options: SearchOptions, known: list[Row], lessons: Lessons | None
-    ) -> list[list[Row]]:
-        """The beams after each step of one pass; `known` are the answers of the one before."""
-        eos_ids, distance = self.automaton.eos_ids, self.automaton.distance
+    def _search(self, tables: Tables, plan: Plan, lessons: Lessons | None) -> list[list[Row]]:
+        eos_ids, distance, options = self.automaton.eos_ids, self.automaton.distance, self.options
         beams, ids = Beams.start(self.automaton.start, tables.distance), [()]
         history: list[list[Row]] = []
-        finished = list(known)
+        finished: list[Row] = []
         for budget_before in range(options.max_tokens, 0, -1):
             live = np.flatnonzero(distance[np.asarray(beams.state)]).tolist()
             if not live:
                 break
-            floor = self._floor(finished, options)
-            prefixes = [ids[row] for row in live]
-            kept_rows = self._rows(options.max_tokens - budget_before + 1, lessons is not None)
+            number = options.max_tokens - budget_before + 1
+            only, log_probs, leader = self._read(beams, [ids[row] for row in live], live, tables, budget_before)
+            if lessons is not None:
+                lessons.learn(np.asarray(beams.state)[live], leader, only)
+                learned = lessons.estimate(number)
+                plan = plan if learned is None else plan.with_learned(learned)
+            kept_rows = rows_after(number, options.beams, options.max_tokens)
             step_plan = plan.keeping(kept_rows) if options.algorithm == "banked" else plan
-            beams = self._step(beams, prefixes, live, tables, step_plan, budget_before, floor, lessons)
+            floor = self._floor(finished)
+            beams = self._step(beams, only, log_probs, leader, tables, step_plan, budget_before, floor)
             kept = beams.score != DEAD_SCORE
             assert kept.tolist() == sorted(kept.tolist(), reverse=True)  # the dead ones are last
             beams = beams.select(count_up(kept, int(kept.sum())))
@@ -146,13 +144,9 @@ class Case:
         assert all(row.ids[-1] in eos_ids for row in finished)
         return history
 
-    def _rows(self, step: int, learning: bool) -> int:
-        """How many live rows "banked" keeps after a step."""
-        beams, max_tokens = self.options.beams, self.options.max_tokens
-        return rows_of_first_pass(beams) if learning else rows_after(step, beams, max_tokens)
-
-    def _floor(self, finished: list[Row], options: SearchOptions) -> float:
+    def _floor(self, finished: list[Row]) -> float:
         """What a row must be above; answers are distinct as ids."""
+        options = self.options
         power, best = options.length_penalty, dict[tuple[int, ...], float]()
         for row in finished:
             ids = _cut(row.ids, self.automaton.eos_ids)[:-1]
@@ -161,47 +155,39 @@ class Case:
             return float("-inf")
         return sorted(best.values())[-options.n] * options.max_tokens**power
 
-    def _step(
-        self, beams: Beams, prefixes: list[tuple[int, ...]], live: list[int], tables: Tables, plan: Plan,
-        budget_before: int, floor: float, lessons: Lessons | None,
-    ) -> Beams:
+    def _read(
+        self, beams: Beams, prefixes: list[tuple[int, ...]], live: list[int], tables: Tables, budget_before: int
+    ) -> tuple[Array, Tensor, Array]:
+        """What each live row may only take, or FREE, the log-probs after it, and the best of each chunk."""
         only = [self.dictated(state, budget_before - 1) for state in beams.state[live].tolist()]
         allowed = torch.tensor([FREE if token is None else token for token in only], dtype=torch.int64)
-        allowed = like(tables.distance, allowed)
         log_probs = torch.stack([self.model.log_probs(prefix) for prefix in prefixes])
-        if None in only or self.random.random() < 0.3:
-            free = None if all(token is None for token in only) else allowed
-            leader = tables.best_of_chunks(log_probs)
-            if lessons is not None:
-                lessons.learn(np.asarray(beams.state)[live], leader, free)
-            return step(beams, log_probs, tables, plan, budget_before, free, floor, leader)
-        own = like(tables.distance, log_probs)[count_up(allowed, len(allowed)), allowed]
+        return like(tables.distance, allowed), log_probs, tables.best_of_chunks(log_probs)
+
+    def _step(
+        self, beams: Beams, only: Array, log_probs: Tensor, leader: Array, tables: Tables, plan: Plan,
+        budget_before: int, floor: float,
+    ) -> Beams:
+        dictated = (only != FREE).tolist()
+        if not all(dictated) or self.random.random() < 0.3:
+            allowed = only if any(dictated) else None
+            return step(beams, log_probs, tables, plan, budget_before, allowed, floor, leader)
+        own = like(tables.distance, log_probs)[count_up(only, len(only)), only]
         peak = like(tables.distance, log_probs.amax(dim=1))
-        return forced_step(beams, allowed, own, peak, tables, plan, budget_before, floor)
+        return forced_step(beams, only, own, peak, tables, plan, budget_before, floor)
 
 
 def differences(case: Case, *, like_an_accelerator: bool = False) -> list[str]:
     """What the fast search does otherwise than the slow one: nothing, by right."""
-    eos_ids = case.automaton.eos_ids
-    found = []
+    eos_ids, found = case.automaton.eos_ids, []
     slow, fast = case.slow(), case.fast(like_an_accelerator=like_an_accelerator)
-    for begin, (expected, rows) in enumerate(zip(slow, fast, strict=True), start=1):
-        found += [f"pass {begin}, {what}" for what in _differences(expected, rows, case.options.algorithm, eos_ids)]
-    return found
-
-
-def _differences(
-    slow: list[list[Row]], fast: list[list[Row]], algorithm: str, eos_ids: tuple[int, ...]
-) -> list[str]:
-    """The same of one pass."""
-    found = []
     for number, (expected, rows) in enumerate(zip(slow, fast, strict=False), start=1):
         want = [(_cut(row.ids, eos_ids), row.state, row.score, row.log_prob) for row in expected]
         have = [(row.ids, row.state, row.score, row.log_prob) for row in rows]
         if want != have:
             found.append(f"step {number}: {have} for {want}")
     for expected in slow[len(fast) :]:  # the fast one stops when no row is live
-        left = [] if algorithm == "banked" else [row.ids for row in fast[-1]]
+        left = [] if case.options.algorithm == "banked" else [row.ids for row in fast[-1]]
         if [_cut(row.ids, eos_ids) for row in expected] != left:
             found.append("the rows changed after all were finished")
     return found
