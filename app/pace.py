@@ -25,11 +25,12 @@ def work_of(weight: int) -> int:
 
 
 class Pace:
-    """The work that was taken from a queue while more of it waited, and for how long something waited.
+    """The work that was taken from a queue while more of it waited, and for how long something waited while some ran.
 
-    So time in which too little was asked for says nothing of what could have been done. Taken, not finished: of those
-    that came in one crowd the first is done as late as all that run beside it, and by it alone the queue would seem to
-    crawl. Both fade: while something waits, so that what is new soon outweighs what was, and slowly while nothing does.
+    So time in which too little was asked for says nothing of what could have been done, nor does time without workers.
+    Taken, not finished: of those that came in one crowd the first is done as late as all that run beside it, and by it
+    alone the queue would seem to crawl. Both fade: while something waits, so that what is new soon outweighs what was,
+    and slowly while nothing does.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -39,7 +40,7 @@ class Pace:
         self._run_s, self._run_work = 0.0, 0.0
 
     def passed(self, waits: bool) -> None:
-        """Count the time since the last call, in all of which something waited, or nothing did."""
+        """Count the time since the last call, in all of which something waited while something ran, or not."""
         now = self._now()
         kept = math.exp(-max(0.0, now - self._at) / (MEMORY_S if waits else IDLE_MEMORY_S))
         self._at, self._s = now, self._s * kept

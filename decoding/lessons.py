@@ -19,7 +19,7 @@ from decoding.estimate import LEAST_PRIOR, corrected
 from decoding.forced import FREE
 
 _CELLS_MAX = 1 << 18  # of the automaton's table between characters; larger ones learn nothing
-_SELDOM = 2  # after a step's estimate the next one is due so many times fewer steps later
+_SELDOM = 2  # the next estimate is due after one step for so many that were taken up to the last one
 _ONE = 1 << 20  # sums are whole numbers of such parts of a nat: they do not depend on the order of addition
 
 Reals = NDArray[np.float64]

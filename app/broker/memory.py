@@ -190,9 +190,9 @@ class MemoryBroker:
             raise QueueFull(self._queue_weight_max, "queue_weight_max", _come_again_s(queue, excess))
 
     def _require_time(self, queue: Queue, terms: Terms, outside: bool) -> None:
-        """Raise QueueSlow where what goes before leaves too little time. What would be taken at once is let in."""
+        """Raise QueueSlow where what goes before leaves too little time; not where it is no more than runs."""
         before = queue.before(terms, outside)
-        if terms.within_s is None or not before:
+        if terms.within_s is None or len(before) <= queue.runs:
             return
         wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(terms.weight))
         if wait_s is not None and wait_s > SHARE * terms.within_s:

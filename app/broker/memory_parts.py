@@ -151,7 +151,7 @@ class Queue:
 
     def add(self, job: Job, first: bool = False) -> None:
         """Let a job wait to be taken: after all of its priority, or before."""
-        self.pace.passed(self._waits)
+        self.time_passes()
         if not self._waits:
             self.pace.begins(self.running)
         line = self._waiting[job.terms.priority]
@@ -186,6 +186,7 @@ class Queue:
 
     def ended(self, job: Job, now: float | None = None) -> None:
         """A job runs no more, if it ran; where it was done, it was done now."""
+        self.time_passes()
         if self._running.pop(job.id, None) is not None and now is not None:
             self.pace.ran(now - job.taken, job.work)
 
@@ -195,7 +196,7 @@ class Queue:
             line = self._waiting[job.terms.priority]
             if job not in line:
                 return False
-            self.pace.passed(waits=True)
+            self.time_passes()
             line.remove(job)
         self.weight -= job.terms.weight
         return True
@@ -219,7 +220,7 @@ class Queue:
 
     def seconds(self, work: float) -> float | None:
         """How long the queue takes over so much work, at its pace up to now; None where that is not known."""
-        self.pace.passed(self._waits)
+        self.time_passes()
         return self.pace.seconds(work)
 
     def backlog(self) -> Backlog:
@@ -227,6 +228,15 @@ class Queue:
         lines = self._waiting
         weight = sum(job.terms.weight for job in self._in_order())
         return Backlog(len(lines["interactive"]), len(lines["batch"]), weight)
+
+    def time_passes(self) -> None:
+        """Count the time up to now, before anything changes. Where nothing runs it says nothing: who would run it?"""
+        self.pace.passed(self._waits and bool(self._running))
+
+    @property
+    def runs(self) -> int:
+        """How many jobs run."""
+        return len(self._running)
 
     @property
     def _waits(self) -> bool:

@@ -61,16 +61,18 @@ local function listen(id, process)
   redis.call('SADD', job_key(id) .. ':ears', process)
 end
 
--- How fast a queue moves: the work that was taken while more of it waited, and for how many ms something waited. Both
--- fade; app/pace.py says how, and why. To be asked before a job comes to those that wait, or leaves them.
+-- How fast a queue moves: the work that was taken while more of it waited, and for how many ms something waited while
+-- something ran. Both fade; app/pace.py says how, and why. To be asked before a job comes to those that wait or run, or
+-- leaves them.
 local function pace(queue)
   local base, now = queue_key(queue), now_ms()
   local field = redis.call('HMGET', base, 'pace_at', 'pace_work', 'pace_ms', 'pace_credit')
   local since = field[1] and math.max(0, now - number(field[1])) or 0
   local waits = redis.call('EXISTS', base .. ':waiting') == 1
-  local kept = math.exp(-since / (waits and PACE_MEMORY_MS or PACE_IDLE_MEMORY_MS))
+  local moves = waits and redis.call('EXISTS', base .. ':running') == 1
+  local kept = math.exp(-since / (moves and PACE_MEMORY_MS or PACE_IDLE_MEMORY_MS))
   local work, ms, credit = number(field[2]) * kept, number(field[3]) * kept, number(field[4]) * kept
-  if waits then ms = ms + (1 - kept) * PACE_MEMORY_MS end
+  if moves then ms = ms + (1 - kept) * PACE_MEMORY_MS end
   redis.call('HSET', base, 'pace_at', whole(now), 'pace_work', decimal(work), 'pace_ms', decimal(ms),
     'pace_credit', decimal(credit))
   return work, ms, credit, waits
@@ -130,8 +132,8 @@ end
 -- A job is no longer among those that wait, or that run.
 local function leave_queue(id, queue, weight)
   local base, priority = queue_key(queue), redis.call('HGET', job_key(id), 'priority')
+  pace(queue)
   if redis.call('ZSCORE', base .. ':waiting', id) then
-    pace(queue)
     redis.call('ZREM', base .. ':waiting', id)
     weigh(queue, 'weight', priority, minus(weight))
   elseif redis.call('SREM', base .. ':outside', id) == 1 then

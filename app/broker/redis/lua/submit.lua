@@ -49,15 +49,15 @@ if waiting + outside >= jobs_max then return full('queue_jobs_max', lasts(usual)
 local excess = sum + number(weight) - weight_max
 if number(weight) > 0 and sum > 0 and excess > 0 then return full('queue_weight_max', lasts(excess)) end
 
--- What goes before the job: of what waits outside only what is as it is, for the others may be long in coming. What
--- would be taken at once is let in.
+-- What goes before the job: of what waits outside only what is as it is, for the others may be long in coming. Where
+-- no more jobs go before it than run, it is let in.
 local jobs = priority == 'batch' and waiting or redis.call('ZCOUNT', base .. ':waiting', '-inf', '(' .. whole(BATCH_PLACE))
 local before = jobs + number(sums[1]) - (priority == 'batch' and 0 or number(sums[3]))
 if first then
   jobs = jobs + outside
   before = before + outside + number(sums[2]) - (priority == 'batch' and 0 or number(sums[4]))
 end
-local ends = jobs > 0 and within >= 0 and lasts(before + running + work_of(weight))
+local ends = jobs > redis.call('ZCARD', base .. ':running') and within >= 0 and lasts(before + running + work_of(weight))
 if ends and ends > PACE_SHARE * within then return full('slow', ends - PACE_SHARE * within, ends) end
 
 local pools = {}
