@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Callable
 
-MEMORY_S, IDLE_MEMORY_S = 30.0, 600.0  # how long a pace is remembered while something waits, and while nothing does
+MEMORY_S, IDLE_MEMORY_S = 30.0, 600.0  # how long a pace is remembered while the queue moves, and while it does not
 KNOWN_S = 1.0  # of waiting, before which nothing is said about a pace
 SHARE = 0.7  # of a request's time that may be planned: the rest is for what is slower than most, and a pace that falls
 RUN_SHARE = 0.5  # of what a run takes of late: with less time than that none is begun
@@ -39,13 +39,13 @@ class Pace:
         self._work, self._s, self._credit = 0.0, 0.0, 0.0
         self._run_s, self._run_work = 0.0, 0.0
 
-    def passed(self, waits: bool) -> None:
+    def passed(self, moving: bool) -> None:
         """Count the time since the last call, in all of which something waited while something ran, or not."""
         now = self._now()
-        kept = math.exp(-max(0.0, now - self._at) / (MEMORY_S if waits else IDLE_MEMORY_S))
+        kept = math.exp(-max(0.0, now - self._at) / (MEMORY_S if moving else IDLE_MEMORY_S))
         self._at, self._s = now, self._s * kept
         self._work, self._credit = self._work * kept, self._credit * kept
-        if waits:
+        if moving:
             self._s += (1 - kept) * MEMORY_S
 
     def begins(self, running: int) -> None:

@@ -77,7 +77,7 @@ def constraint_of(case: Case, draw: random.Random) -> Constraint:
     vocabulary = case.vocabulary
     texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, CPU) if draw.random() < 0.7 else None
     pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, spelling(vocabulary)) if draw.random() < 0.7 else None
-    prior = None  # with one the search goes over the text twice
+    prior = None  # with one the search learns on its way
     if draw.random() < 0.7:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
         ends = [draw.choice((0.1, 2.0, float("inf"))) for _ in costs]

@@ -12,7 +12,7 @@ def moves(pace: Pace, clock: Clock, work_per_s: float, seconds: float) -> None:
     """A queue in which something always waits, and from which so much is taken, every half second."""
     for _ in range(round(2 * seconds)):
         clock.now += 0.5
-        pace.passed(waits=True)
+        pace.passed(moving=True)
         pace.taken(round(work_per_s / 2))
 
 
@@ -31,11 +31,11 @@ def test_nothing_is_known_before_something_waited_for_a_while_and_something_was_
     pace = Pace(clock)
     pace.taken(10)
     clock.now = 0.5 * KNOWN_S
-    pace.passed(waits=True)
+    pace.passed(moving=True)
     assert pace.seconds(10) is None
     standing = Pace(clock)
     clock.now += 100
-    standing.passed(waits=True)
+    standing.passed(moving=True)
     assert standing.seconds(10) is None, "a first job may be long"
 
 
@@ -45,10 +45,10 @@ def test_idle_time_says_nothing_of_the_pace() -> None:
     moves(pace, clock, 20, 30)
     for _ in range(10):
         clock.now += IDLE_MEMORY_S / 10
-        pace.passed(waits=False)
+        pace.passed(moving=False)
         assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
     clock.now += 10 * IDLE_MEMORY_S
-    pace.passed(waits=False)
+    pace.passed(moving=False)
     assert pace.seconds(100) is None, "it is forgotten in the end"
 
 
@@ -59,7 +59,7 @@ def test_what_is_new_outweighs_what_was_and_after_idle_time_the_sooner() -> None
         pace = Pace(clock)
         moves(pace, clock, 20, 100)
         clock.now += idle_s
-        pace.passed(waits=False)
+        pace.passed(moving=False)
         moves(pace, clock, 200, MEMORY_S / 3)
         seconds = pace.seconds(1000)
         assert seconds is not None
@@ -72,7 +72,7 @@ def test_a_queue_that_stands_still_gets_slower() -> None:
     pace = Pace(clock)
     moves(pace, clock, 20, 60)
     clock.now += MEMORY_S
-    pace.passed(waits=True)
+    pace.passed(moving=True)
     assert (pace.seconds(100) or 0) > 10
 
 
@@ -80,10 +80,10 @@ def test_a_crowd_is_not_judged_by_how_long_the_first_of_it_takes() -> None:
     clock = Clock()
     pace = Pace(clock)
     for _ in range(32):
-        pace.passed(waits=False)
+        pace.passed(moving=False)
     pace.begins(320)  # as many run as may, of whom none had to wait
     clock.now += 8
-    pace.passed(waits=True)
+    pace.passed(moving=True)
     pace.taken(10)
     assert pace.seconds(40) == pytest.approx(1.0, rel=0.2)  # 40 a second
 
@@ -120,7 +120,7 @@ def test_a_clock_that_goes_back_is_no_time() -> None:
     pace = Pace(clock)
     moves(pace, clock, 20, 60)
     clock.now -= 1000
-    pace.passed(waits=True)
+    pace.passed(moving=True)
     assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
 
 

@@ -111,7 +111,7 @@ def test_a_pass_that_is_too_large_is_parted_and_what_holds_is_remembered() -> No
     orders = [_of(beams=1 + number % 4, max_tokens=24) for number in range(12)]
     model, notes = ScarceModel(rows=8), Notes()
     assert crowd(model, orders, notes) == [order.alone() for order in orders]
-    assert set(notes.became) == {"parted"} and len(notes.became) < 12  # of some 24 steps of both passes
+    assert set(notes.became) == {"parted"} and len(notes.became) < 12  # of some 24 steps
     assert max(model.sizes[model.sizes.index(max(model.sizes)) + 20 :]) <= 8
 
 

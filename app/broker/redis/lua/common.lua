@@ -133,8 +133,7 @@ end
 local function leave_queue(id, queue, weight)
   local base, priority = queue_key(queue), redis.call('HGET', job_key(id), 'priority')
   pace(queue)
-  if redis.call('ZSCORE', base .. ':waiting', id) then
-    redis.call('ZREM', base .. ':waiting', id)
+  if redis.call('ZREM', base .. ':waiting', id) == 1 then
     weigh(queue, 'weight', priority, minus(weight))
   elseif redis.call('SREM', base .. ':outside', id) == 1 then
     weigh(queue, 'outside_weight', priority, minus(weight))

@@ -78,8 +78,8 @@ end
 redis.call('SET', 'abs:key:' .. key, id)
 redis.call('HSET', job_key(id), 'queue', queue, 'key', key, 'body', body, 'owner', owner, 'digest', digest,
   'kind', kind, 'priority', priority, 'weight', weight, 'detached', detached, 'remember', remember, 'ticket', ticket,
-  'submitted', whole(now_ms()), 'ends', (within >= 0 and kind ~= '') and whole(now_ms() + within) or '', 'state', 'outside', 'attempt', '0', 'fence', '0', 'bytes', '0',
-  'shares', detached == '1' and '0' or '1')
+  'submitted', whole(now_ms()), 'ends', within >= 0 and kind ~= '' and whole(now_ms() + within) or '',
+  'state', 'outside', 'attempt', '0', 'fence', '0', 'bytes', '0', 'shares', detached == '1' and '0' or '1')
 if first then
   redis.call('SADD', job_key(after) .. ':followers', id)
   redis.call('SADD', base .. ':outside', id)
