@@ -1,6 +1,6 @@
 """Requests while workers are killed and the server dies: python -m tests.chaos [--requests 500] [--workers 2]
 
-Runs `abs up` with the built-in model, and keeps some requests going at a time. All the while a worker, picked at
+Runs the service with the built-in model, and keeps some requests going at a time. All the while a worker, picked at
 random, is killed with -9 every second, in the middle of whatever it does, be it loading; and once, half-way, the
 server. The one exception, or a small machine would never get further: a worker that has come to the end of no job yet
 is left alone while no other of its queue has. Then it looks at what came of it:
@@ -12,23 +12,28 @@ is left alone while no other of its queue has. Then it looks at what came of it:
 
 A job is given up after so many tries as `job_tries_max` says, since it may be what kills. Here it never is, a job may
 well be in the hands of more workers that die than the usual limit allows, and the limit is out of the way.
+
+What dies is brought back by `abs up`; with `--forked` by a process that has imported everything and forks (see
+tests/nursery.py). PyTorch's import takes six seconds of processor time, a death each second would have two cores do
+nothing else, and 500 requests take hours.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 import psutil
@@ -36,18 +41,80 @@ from coredis import Redis
 
 from app.settings import QUEUES
 from compiler.spec_json import spec_from_json
-from tests.cluster import metric
+from tests.cluster import API, Cluster, cluster, metric
 from tests.containers import free_port
 from tests.local import Up, short_folder, up
 from tests.reference_text import satisfies
 
 WORDS = ("dog", "cat", "ball", "park", "boy", "girl", "street", "water", "red", "white", "table", "tree")
 LEASE_S = 5.0
+SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_TRIES_MAX": "1000", "OMP_NUM_THREADS": "1"}
 REQUEST_S_MAX = 300.0
 RETRY_S = 0.5
 AT_ONCE = 6
 
 Note = Callable[[httpx2.Client, str, dict[str, Any], dict[str, Any]], None]
+
+
+class Running(Protocol):
+    """The service, whose processes are brought back when they die."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def server(self) -> Path:
+        """The server's socket."""
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Where each worker, by its name, tells its metrics."""
+
+    def alive(self, worker: str) -> bool: ...
+
+    def kill(self, name: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Supervised:
+    """`abs up`."""
+
+    def __init__(self, running: Up, ports: Mapping[str, int]) -> None:
+        self._running = running
+        self.url, self.server = running.url, running.data / "server.sock"
+        self.metrics = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+
+    def alive(self, worker: str) -> bool:
+        return psutil.pid_exists(self._running.pids[worker])
+
+    def kill(self, name: str) -> None:
+        self._running.kill(name)
+
+    def end(self) -> None:
+        self._running.end()
+
+
+class Forked:
+    """The same processes, forked."""
+
+    def __init__(self, running: Cluster, workers: tuple[str, ...]) -> None:
+        self._running = running
+        self.url, self.server = running.parts["api"].url, running.server.socket
+        self.metrics = {name: running.parts[name].url for name in workers}
+
+    def alive(self, worker: str) -> bool:
+        return self._running.parts[worker].alive
+
+    def kill(self, name: str) -> None:
+        if name == "server":
+            self._running.server.kill()
+            self._running.server.start()
+        else:
+            self._running.parts[name].kill()
+
+    def end(self) -> None:
+        self._running.end()
 
 
 @dataclass(frozen=True)
@@ -118,10 +185,8 @@ def check(body: dict[str, Any], text: str) -> bool:
 class Chaos:
     """Requests, and what is done to the service meanwhile."""
 
-    def __init__(
-        self, running: Up, ports: dict[str, int], requests: int, kills_max: int, server_too: bool, seed: int
-    ) -> None:
-        self._running, self._ports, self._kills_max = running, ports, kills_max
+    def __init__(self, running: Running, requests: int, kills_max: int, server_too: bool, seed: int) -> None:
+        self._running, self._kills_max = running, kills_max
         self._rng = random.Random(seed)
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -140,7 +205,7 @@ class Chaos:
             killer.join()
         self.story.took_s = time.monotonic() - began
         self._ask_all({key: requests[key] for key in self.story.answers}, self._note_replay)
-        self.story.states = asyncio.run(states_of_generations(self._running.data / "server.sock"))
+        self.story.states = asyncio.run(states_of_generations(self._running.server))
         return self.story
 
     def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note) -> None:
@@ -160,10 +225,10 @@ class Chaos:
                 self._running.kill("server")
                 story.killed["server"] += 1
                 continue
-            worked = {name for name in self._ports if self._worked(name)}
+            names = self._running.metrics
+            worked = {name for name in names if self._worked(name)}
             queues = {queue_of(name) for name in worked}
-            pids = self._running.pids
-            workers = [name for name in self._ports if queue_of(name) in queues and psutil.pid_exists(pids[name])]
+            workers = [name for name in names if queue_of(name) in queues and self._running.alive(name)]
             if workers and story.killed.total() < self._kills_max:
                 name = self._rng.choice(workers)
                 self._running.kill(name)
@@ -172,7 +237,7 @@ class Chaos:
     def _worked(self, name: str) -> bool:
         """Whether a worker, as it now lives, has come to the end of any job."""
         try:
-            return metric(f"http://127.0.0.1:{self._ports[name]}", f"abs_{queue_of(name)}_total") > 0
+            return metric(self._running.metrics[name], f"abs_{queue_of(name)}_total") > 0
         except OSError:
             return False
 
@@ -242,19 +307,41 @@ async def states_of_generations(server: Path) -> Counter[str]:
     return +states
 
 
-def chaos(requests: int, kills_max: int, workers: Mapping[str, int], server_too: bool = True, seed: int = 1) -> Story:
-    """The story of so many requests, with at most so many kills, and so many workers of each queue."""
+@contextlib.contextmanager
+def supervised(workers: Mapping[str, int]) -> Iterator[Running]:
+    """`abs up` with so many workers of each queue."""
     port = free_port()
-    names = [f"{queue}-{number}" for queue in QUEUES for number in range(1, workers[queue] + 1)]
-    settings = {
-        "ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_TRIES_MAX": "1000", "ABS_METRICS_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-    }
-    with short_folder() as folder:
-        options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
-        with up(folder / "data", *options, environment=settings) as running:
-            ports = {name: port + place for place, name in enumerate(names, 1)}
-            return Chaos(running, ports, requests, kills_max, server_too, seed).run()
+    ports = {name: port + place for place, name in enumerate(names_of(workers), 1)}
+    options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
+    with (
+        short_folder() as folder,
+        up(folder / "data", *options, environment=SETTINGS | {"ABS_METRICS_PORT": str(port)}) as running,
+    ):
+        yield Supervised(running, ports)
+
+
+@contextlib.contextmanager
+def forked(workers: Mapping[str, int]) -> Iterator[Running]:
+    """An API and so many workers of each queue, all of them forked."""
+    with cluster(forked=True) as running:
+        running.add("api", API, **SETTINGS)
+        names = names_of(workers)
+        for name in names:
+            running.add(name, ("-m", "app.main", "worker", queue_of(name)), **SETTINGS)
+        running.whole()
+        for part in running.parts.values():
+            part.kept = True
+        yield Forked(running, names)
+
+
+def names_of(workers: Mapping[str, int]) -> tuple[str, ...]:
+    """The workers' names, as `abs up` calls them."""
+    return tuple(f"{queue}-{number}" for queue in QUEUES for number in range(1, workers[queue] + 1))
+
+
+def chaos(running: Running, requests: int, kills_max: int, server_too: bool = True, seed: int = 1) -> Story:
+    """The story of so many requests, with at most so many kills."""
+    return Chaos(running, requests, kills_max, server_too, seed).run()
 
 
 def main() -> int:
@@ -264,8 +351,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
     parser.add_argument("--workers", type=int, default=2, help="of each queue")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--forked", action="store_true", help="workers that start fast")
     given = parser.parse_args()
-    story = chaos(given.requests, given.kills, dict.fromkeys(QUEUES, given.workers), seed=given.seed)
+    opened = forked if given.forked else supervised
+    with opened(dict.fromkeys(QUEUES, given.workers)) as running:
+        story = chaos(running, given.requests, given.kills, seed=given.seed)
     print(story.report())
     return 0 if story.good() else 1
 

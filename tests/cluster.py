@@ -221,9 +221,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[Cluster]:
-    """A server and nothing else yet."""
-    with short_folder() as folder, running_server() as server, nullcontext() if FULL else nursery() as born:
+def cluster(forked: bool = not FULL) -> Iterator[Cluster]:
+    """A server and nothing else yet. What it starts is forked from a nursery, or begins by itself."""
+    with short_folder() as folder, running_server() as server, nursery() if forked else nullcontext() as born:
         running = Cluster(folder, server, born)
         try:
             yield running

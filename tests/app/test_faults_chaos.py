@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import Answered, Story, chaos
+from tests.chaos import Answered, Story, chaos, forked, supervised
 
 REQUESTS = 12
 KILLS_MAX = 3
 WORKERS = {"compile": 1, "generate": 1}
 
 
-def test_workers_and_the_server_are_killed_under_requests() -> None:
-    story = chaos(REQUESTS, KILLS_MAX, WORKERS)
+@pytest.mark.parametrize("opened", [supervised, forked])
+def test_workers_and_the_server_are_killed_under_requests(opened: Any) -> None:
+    with opened(WORKERS) as running:
+        story = chaos(running, REQUESTS, KILLS_MAX)
     assert story.good(), story.report()
 
 
