@@ -22,6 +22,9 @@ from decoding.tree import Tree
 SHARED_PREFIX = "shared_prefix"
 SHARED_PREFIX_CHECKED = "shared_prefix_checked"
 _FAR = 2**20  # further apart than any window
+_KIN = 32  # rows that attend together, where not all do
+_PAIRS_FEW = 2**15  # of rows and slots, that are not worth it
+_GAIN = 1.5  # so many times fewer pairs are
 
 # what layers pass along that says nothing about who sees whom
 _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output_attentions", "output_hidden_states"}
@@ -49,6 +52,62 @@ class Prompt:
         )[0]
 
 
+class _Block:
+    """Rows of a generation that attend together, and all that any of them sees.
+
+    rows    int64 [n]     which of the pass's; None: all, in their order
+    places  int64 [K]     of the keys and values; None: all
+    bias    float [n, K]  0 where a row sees, -inf where it does not; where heads share keys, so many times
+    """
+
+    def __init__(self, tree: Tree, sees: Tensor, dtype: torch.dtype, rows: Tensor | None = None) -> None:
+        self.rows = rows
+        self._places: Tensor | None = None
+        if rows is not None:
+            sees = sees[rows]
+            slots = sees.any(dim=0).nonzero()[:, 0]
+            self._places = torch.cat([torch.arange(tree.prompt), tree.prompt + slots])
+            sees = sees[:, slots]
+        self._bias = torch.zeros(len(sees), tree.prompt + sees.shape[1], dtype=dtype, device=sees.device)
+        self._bias[:, tree.prompt :].masked_fill_(~sees, float("-inf"))
+        self.pairs = self._bias.numel()
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
+        """[heads, n, width] of its rows, from the query of all [heads, R, width] and keys and values [K, H, width].
+
+        Heads that share keys are rows of one product, so none is repeated.
+        """
+        if self.rows is None:
+            query = query.clone(memory_format=torch.contiguous_format)  # where it lies can change a product's last bit
+        else:
+            query = query.index_select(1, self.rows)
+        if self._places is not None:
+            keys, values = keys.index_select(0, self._places), values.index_select(0, self._places)
+        heads, rows, width = query.shape
+        group = heads // keys.shape[1]
+        if len(self._bias) < group * rows:
+            self._bias = self._bias.repeat(group, 1)
+        found = scaled_dot_product_attention(
+            query.view(1, -1, group * rows, width), keys.transpose(0, 1)[None], values.transpose(0, 1)[None],
+            attn_mask=self._bias, scale=scaling,
+        )
+        return found.reshape(heads, rows, -1)  # not every kernel lays out its result alike
+
+
+def _blocks(tree: Tree, sees: Tensor, count: int, dtype: torch.dtype) -> list[_Block]:
+    """How rows attend that see these slots, bool [N * count, slots]: together, or on the CPU kin by kin.
+
+    Where rows are many few see what most of the others wrote, and masked products are computed all the same. An
+    accelerator would have to be waited for.
+    """
+    if sees.device.type == "cpu" and len(sees) > _KIN and sees.numel() > _PAIRS_FEW:
+        order = (tree.by_kinship()[:, None] * count + torch.arange(count)).view(-1)
+        kin = [_Block(tree, sees, dtype, rows) for rows in order.split(_KIN)]
+        if _GAIN * sum(block.pairs for block in kin) < len(sees) * (tree.prompt + sees.shape[1]):
+            return kin
+    return [_Block(tree, sees, dtype)]
+
+
 class Nodes:
     """The rows of a pass that are new nodes of one generation: N rows of m tokens, row by row."""
 
@@ -58,20 +117,17 @@ class Nodes:
         self.positions = torch.arange(before, before + count).repeat(len(parents))
         self._tree = tree
         self._slots, sees = tree.extend(parents, count)
-        self._bias = torch.zeros(self.rows, tree.prompt + sees.shape[1], dtype=dtype, device=sees.device)
-        self._bias[:, tree.prompt :].masked_fill_(~sees, float("-inf"))
+        self._blocks = _blocks(tree, sees, count, dtype)
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
-        """[heads, N * m, width] over the tree; heads that share keys are rows of one product, so none is repeated."""
+        """[heads, N * m, width] over the tree."""
         keys, values = self._tree.store(layer, self._slots, keys, values)
-        heads, rows, width = query.shape
-        group = heads // keys.shape[0]
-        if len(self._bias) < group * rows:
-            self._bias = self._bias.repeat(group, 1)
-        query = query.clone(memory_format=torch.contiguous_format)  # where it lies can change a product's last bit
-        query = query.view(keys.shape[0], group * rows, width)
-        found = scaled_dot_product_attention(query[None], keys[None], values[None], attn_mask=self._bias, scale=scaling)
-        return found.reshape(heads, rows, -1)  # not every kernel lays out its result alike
+        if self._blocks[0].rows is None:
+            return self._blocks[0].attend(query, keys, values, scaling)
+        found = query.new_empty(*query.shape[:2], values.shape[2])
+        for block in self._blocks:
+            found[:, block.rows] = block.attend(query, keys, values, scaling)
+        return found
 
 
 class Pass:

@@ -21,6 +21,7 @@ from decoding.widths import nodes_at_most, rows_at_most
 
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
+_ROWS_AT_A_TIME = 8  # of logits
 _AT_A_TIME = 32  # numbers of a row that the CPU's loops over elements take at once; what is left over they round anew
 
 
@@ -156,5 +157,14 @@ class SharedReader:
             logits_to_keep=keep,
             shared_pass=shared_pass,
         )
-        log_probs: Tensor = out.logits[0].float().log_softmax(dim=-1)
-        return log_probs
+        return _log_probs(out.logits[0].float())
+
+
+def _log_probs(logits: Tensor) -> Tensor:
+    """float32 [R, V], on the CPU in the memory of the logits, by a few rows at a time: a second such array would be
+    the largest thing that a pass holds. The bits are the same."""
+    if logits.device.type != "cpu":
+        return logits.log_softmax(dim=-1)
+    for rows in logits.split(_ROWS_AT_A_TIME):
+        rows.copy_(rows.log_softmax(dim=-1))
+    return logits

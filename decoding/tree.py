@@ -21,6 +21,7 @@ class Mark(NamedTuple):
     length: int
     rows: int
     seen: Tensor
+    kinship: Tensor
     free: Tensor
     taken: int
     reach: int
@@ -34,8 +35,9 @@ class Tree:
     prompt  P
     rows    R
 
-    keys, values  [H, P + C, width] for each layer, in the model's dtype; the prompt first
+    keys, values  [P + C, H, width] for each layer, in the model's dtype; the prompt first
     seen          bool [R, C]  the slots of each row's own nodes
+    kinship       int64 [R]    where each row stands when they are ordered by their paths
     free          int64 [F]    slots that no row saw when they were last counted; `taken` of them are in use again
     reach         slots ever used, the first so many; `full` of them were in use when they were last counted
     """
@@ -47,6 +49,7 @@ class Tree:
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
         self._seen = torch.zeros(1, 0, dtype=torch.bool, device=device)
+        self._kinship = torch.zeros(1, dtype=torch.int64, device=device)
         self._free = torch.zeros(0, dtype=torch.int64, device=device)
         self._taken = 0
         self._reach = 0
@@ -68,19 +71,22 @@ class Tree:
 
     def store_prompt(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """[H, P, width] each, which are copied."""
-        self._keys[layer] = keys.clone(memory_format=torch.contiguous_format)
-        self._values[layer] = values.clone(memory_format=torch.contiguous_format)
+        self._keys[layer] = keys.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        self._values[layer] = values.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
     def mark(self) -> Mark:
         """Where it is, to go back to by `restore`; it holds what the rows see now until it is dropped."""
-        return Mark(self.length, self.rows, self._seen, self._free, self._taken, self._reach, self._full)
+        return Mark(
+            self.length, self.rows, self._seen, self._kinship, self._free, self._taken, self._reach, self._full
+        )
 
     def restore(self, mark: Mark) -> None:
         """Back to where it was, whatever became of an `extend` and of its `store` since, in whatever layer it ended.
 
         Then the same parents may be extended again: what they see was never written over. What other rows saw may be.
         """
-        self.length, self.rows, self._seen, self._free, self._taken, self._reach, self._full = mark
+        self.length, self.rows, self._seen, self._kinship = mark.length, mark.rows, mark.seen, mark.kinship
+        self._free, self._taken, self._reach, self._full = mark.free, mark.taken, mark.reach, mark.full
 
     def extend(self, parents: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Replaces the rows by N new ones, `count` nodes longer than their parents, int64 [N].
@@ -90,6 +96,7 @@ class Tree:
         """
         rows = len(parents)
         self._seen = self._seen.index_select(0, parents)  # [N, C]
+        self._kinship = self._kinship.index_select(0, parents).argsort(stable=True).argsort()
         slots = self._take(rows, rows * count)  # [N * count]
         own = torch.ones(count, count, dtype=torch.bool, device=slots.device).tril()
         sees = self._seen[:, None].repeat(1, count, 1)  # [N, count, C]
@@ -99,12 +106,16 @@ class Tree:
         self.length += count
         return slots, sees.view(rows * count, -1)[:, : self._reach]
 
+    def by_kinship(self) -> Tensor:
+        """The rows, int64 [R], in the order of their paths: those that share most of what they see lie together."""
+        return self._kinship.argsort()
+
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes the keys and values [H, N, width] of new nodes; all that a row may see: [H, P + reach, width]."""
+        """Writes the keys and values [H, N, width] of new nodes; all that a row may see: [P + reach, H, width]."""
         places, end = self.prompt + slots, self.prompt + self._reach
-        self._keys[layer].index_copy_(1, places, keys)
-        self._values[layer].index_copy_(1, places, values)
-        return self._keys[layer][:, :end], self._values[layer][:, :end]
+        self._keys[layer].index_copy_(0, places, keys.transpose(0, 1))
+        self._values[layer].index_copy_(0, places, values.transpose(0, 1))
+        return self._keys[layer][:end], self._values[layer][:end]
 
     def _take(self, rows: int, count: int) -> Tensor:
         """Slots for `count` new nodes, int64 [count]; counts the holes, and grows, only where those known run out.
@@ -132,9 +143,9 @@ class Tree:
     def _grow(self, capacity: int) -> None:
         for slabs in (self._keys, self._values):
             for layer, slab in slabs.items():  # one at a time: no more than one is held twice
-                if slab.shape[1] < self.prompt + capacity:  # else it grew before memory ran out over another
-                    larger = slab.new_empty(slab.shape[0], self.prompt + capacity, slab.shape[2])
-                    larger[:, : slab.shape[1]] = slab
+                if len(slab) < self.prompt + capacity:  # else it grew before memory ran out over another
+                    larger = slab.new_empty(self.prompt + capacity, *slab.shape[1:])
+                    larger[: len(slab)] = slab
                     slabs[layer] = larger
         before = self._seen.shape[1]
         unused = torch.arange(before, capacity, device=self._seen.device)

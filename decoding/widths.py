@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-MANY = 64
-FEW_ROWS, MANY_ROWS = ((4, 3), (31, 1)), ((3, 8), (7, 3), (31, 1))
-"""After so many steps so many times k rows are kept, where k is below MANY and from there on; as many before the first
-of these steps, on a straight line between two. By benchmarks/search_quality. Where k is small more would take more
-memory than transformers' own search does."""
+ROWS = {1: ((4, 3), (31, 1)), 16: ((4, 4), (24, 1)), 64: ((2, 8), (5, 2), (20, 1))}
+"""By the least k that it is for: after so many steps so many times k rows are kept; as many before the first of these
+steps, on a straight line between two. By benchmarks/search_quality, and by benchmarks/decode: more would take more
+time, or where k is small more memory, than transformers' own search does."""
 SOONER = (8, 4)
 """With T tokens the first of these steps is T // 8 and the next T // 4 if that is sooner, and none is beyond T."""
 
@@ -30,7 +29,7 @@ def rows_after(step: int, beams: int, max_tokens: int) -> int:
 
 def _points(beams: int, max_tokens: int) -> list[tuple[int, int]]:
     """The steps, ascending, at which so many times k rows are kept."""
-    rows = MANY_ROWS if beams >= MANY else FEW_ROWS
+    rows = ROWS[max(least for least in ROWS if least <= beams)]
     sooner = [max_tokens // share for share in SOONER[: len(rows) - 1]]
     return [(min(at, most), times) for (at, times), most in zip(rows, [*sooner, max_tokens], strict=True)]
 

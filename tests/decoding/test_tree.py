@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -13,10 +15,10 @@ def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[Tree
     """Grows a tree at random, each node's key its own number, and checks what every node sees; (tree, most rows, T)."""
     random = np.random.default_rng(seed)
     tree = Tree(torch.device("cpu"))
-    prompt = torch.arange(-3.0, 0.0).view(1, 3, 1)
+    prompt = torch.arange(-3.0, 0.0).view(3, 1, 1)
     tree.begin(3)
     for layer in (0, 1):
-        tree.store_prompt(layer, prompt, 10 * prompt)
+        tree.store_prompt(layer, prompt.transpose(0, 1), 10 * prompt.transpose(0, 1))
     rows: list[list[int]] = [[]]
     numbered, most = 0, 1
     for _ in range(steps):
@@ -29,15 +31,20 @@ def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[Tree
         keys = torch.tensor(new, dtype=torch.float32).view(1, -1, 1)
         for layer in (0, 1):
             found, values = tree.store(layer, slots, keys, 10 * keys)
-            assert torch.equal(found[:, :3], prompt)
-            assert found.shape[1] == values.shape[1] == 3 + sees.shape[1]
+            assert torch.equal(found[:3], prompt)
+            assert len(found) == len(values) == 3 + sees.shape[1]
             for row, parent in enumerate(parents):
                 for place in range(count):
                     mine = sees[row * count + place]
-                    seen, read = found[0, 3:, 0][mine].tolist(), values[0, 3:, 0][mine].tolist()
+                    seen, read = found[3:, 0, 0][mine].tolist(), values[3:, 0, 0][mine].tolist()
                     assert sorted(seen) == rows[parent] + new[row][: place + 1]
                     assert sorted(read) == [10 * number for number in sorted(seen)]
         rows = [rows[parent] + own for parent, own in zip(parents, new, strict=True)]
+        ordered = [rows[row] for row in tree.by_kinship().tolist()]
+        assert sorted(map(tuple, ordered)) == sorted(map(tuple, rows))
+        for place in range(len(rows[0])):  # who shares its first tokens lies together
+            runs = [key for key, _ in itertools.groupby(tuple(row[: place + 1]) for row in ordered)]
+            assert len(runs) == len(set(runs))
         most = max(most, kept)
         assert (tree.rows, tree.length) == (kept, 3 + len(rows[0]))
     return tree, most, len(rows[0])

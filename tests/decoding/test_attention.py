@@ -1,0 +1,79 @@
+"""Rows of one generation that attend kin by kin, against attention written out row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import decoding.attention as attention
+from decoding.attention import Nodes, Prompt
+from decoding.tree import Tree
+
+PROMPT, WIDTH, SHARING = 5, 8, 2
+
+
+class Written:
+    """A tree that grows, and beside it what each of its rows has written: its own keys and values, token by token."""
+
+    def __init__(self, group: int, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.tree = Tree(torch.device("cpu"))
+        self.heads, self.group = SHARING * group, group
+        keys, values = self.drawn(SHARING, PROMPT), self.drawn(SHARING, PROMPT)
+        Prompt(self.tree, PROMPT).attend(0, self.drawn(self.heads, PROMPT), keys, values, None)
+        self.rows: list[tuple[Tensor, Tensor]] = [(keys, values)]
+
+    def drawn(self, heads: int, tokens: int) -> Tensor:
+        return torch.from_numpy(self.random.standard_normal((heads, tokens, WIDTH))).float()
+
+    def step(self, rows: int, count: int) -> tuple[Nodes, Tensor, Tensor]:
+        """Grows it by so many rows of so many tokens: the part of the pass, what it attends to, and what it should."""
+        parents = np.sort(self.random.integers(0, len(self.rows), rows))[self.random.permutation(rows)]
+        part = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
+        query = self.drawn(self.heads, rows * count)
+        keys, values = self.drawn(SHARING, rows * count), self.drawn(SHARING, rows * count)
+        found = part.attend(0, query, keys, values, 0.3)
+        wanted = torch.empty_like(found)
+        grown = []
+        for row, parent in enumerate(parents.tolist()):
+            own = slice(row * count, (row + 1) * count)
+            before = self.rows[parent]
+            grown.append((
+                torch.cat([before[0], keys[:, own]], dim=1), torch.cat([before[1], values[:, own]], dim=1)
+            ))
+            for place in range(count):
+                end = grown[row][0].shape[1] - count + place + 1
+                seen = [part[:, :end].repeat_interleave(self.group, dim=0) for part in grown[row]]
+                weights = (0.3 * query[:, row * count + place, None] @ seen[0].transpose(1, 2)).softmax(-1)
+                wanted[:, row * count + place] = (weights @ seen[1])[:, 0]
+        self.rows = grown
+        return part, found, wanted
+
+
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_attend_to_their_own_path_alone_however_they_are_parted(
+    group: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_PAIRS_FEW", 0)
+    monkeypatch.setattr(attention, "_GAIN", 0.0)
+    monkeypatch.setattr(attention, "_KIN", 5)
+    written = Written(group, seed)
+    for _ in range(8):
+        rows, count = int(written.random.integers(1, 40)), int(written.random.integers(1, 4))
+        part, found, wanted = written.step(rows, count)
+        assert len(part._blocks) == -(-rows * count // 5)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_many_rows_that_share_little_are_parted_and_few_are_not() -> None:
+    written = Written(1, 0)
+    parted = []
+    for rows in (8, 300, 300, 40, 8):
+        part, found, wanted = written.step(rows, 1)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        parted.append(len(part._blocks))
+    assert parted[0] == parted[-1] == 1
+    assert parted[1] == parted[2] == 10
