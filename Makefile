@@ -26,7 +26,7 @@ help:
 	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
 	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
 	@echo "make image-check  the Dockerfile's steps in an empty environment (minutes)"
-	@echo "make faults  what make test leaves out: chaos, load and compose's services in short, with real models"
+	@echo "make faults  what make test leaves out: compose's services, and abs up's under kills"
 	@echo "make chaos   500 requests while workers are killed every second; all faults as long and as many as promised"
 	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
@@ -69,7 +69,7 @@ tests: $(ORACLES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(FAULTS:%=--ignore=%)
 
 # Whole services that load a model each, for minutes: too long beside all the rest.
-FAULTS := tests/app/test_faults_chaos.py tests/test_compose.py tests/test_load.py
+FAULTS := tests/app/test_up_chaos.py tests/test_compose.py
 faults: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(FAULTS)
 
@@ -100,7 +100,7 @@ image-check: $(INSTALLED)
 	$(BIN)/python -m tests.image
 
 chaos: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos --forked --record
 	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest $(wildcard tests/app/test_faults_*.py) tests/app/test_redis_lines.py
 
 # The API attacked from outside and by its own description, in full.

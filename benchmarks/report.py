@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from benchmarks.report_batch import batch_section
+from benchmarks.report_chaos import chaos_section
 from benchmarks.report_compile import compile_section
 from benchmarks.report_decode import decode_section
 from benchmarks.report_load import load_section
@@ -33,6 +34,7 @@ SECTIONS = {
     "step.json": step_section,
     "batch.json": batch_section,
     "load.json": load_section,
+    "chaos.json": chaos_section,
 }
 
 

@@ -40,6 +40,8 @@ import psutil
 from coredis import Redis
 
 from app.settings import QUEUES
+from benchmarks.compile import about
+from benchmarks.report import RESULTS_DIRECTORY, write_report
 from compiler.spec_json import spec_from_json
 from tests.cluster import API, Cluster, cluster, metric
 from tests.containers import free_port
@@ -155,6 +157,16 @@ class Story:
             f"killed: {dict(self.killed)}; requests sent again: {dict(self.again)}",
             *self.wrong[:5], *self.failed[:5], *self.changed()[:5],
         ])
+
+    def figures(self) -> dict[str, Any]:
+        """The same for benchmarks/results."""
+        attempts = {str(tries): self.attempts[tries] for tries in sorted(self.attempts)}
+        return {
+            "requests": self.requests, "took_s": self.took_s, "answered": len(self.answers),
+            "changed": len(self.changed()), "wrong": len(self.wrong), "failed": len(self.failed),
+            "states": dict(self.states), "attempts": attempts,
+            "killed": dict(sorted(self.killed.items())), "again": dict(self.again), "good": self.good(),
+        }
 
     def good(self) -> bool:
         """Whether there were kills, and each request was answered well, by one job, done once and the only one."""
@@ -352,11 +364,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="of each queue")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--forked", action="store_true", help="workers that start fast")
+    parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args()
     opened = forked if given.forked else supervised
     with opened(dict.fromkeys(QUEUES, given.workers)) as running:
         story = chaos(running, given.requests, given.kills, seed=given.seed)
     print(story.report())
+    if given.record:
+        run = about("tests.chaos") | story.figures()
+        (RESULTS_DIRECTORY / "chaos.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+        write_report()
     return 0 if story.good() else 1
 
 

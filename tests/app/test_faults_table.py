@@ -18,6 +18,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 WORKERS, API, SERVER = "app/test_faults_workers.py", "app/test_faults_api.py", "app/test_faults_server.py"
 UP, CHAOS, KEYS = "app/test_up.py", "app/test_faults_chaos.py", "app/test_faults_keys.py"
+UP_CHAOS = "app/test_up_chaos.py"
 LINES, SERVICE_LINES = "app/test_redis_lines.py", "app/test_faults_lines.py"
 MODEL = "app/test_faults_model.py"
 # What these do, they do to the service's own processes.
@@ -74,6 +75,7 @@ FAULTS = {
     "the server is killed and comes back": Shown((
         (SERVER, "test_a_server_that_is_killed_and_comes_back_is_a_pause_to_a_stream_and_to_those_who_wait"),
         (CHAOS, "test_workers_and_the_server_are_killed_under_requests"),
+        (UP_CHAOS, "test_what_is_killed_under_requests_is_brought_back_and_every_request_is_answered_once"),
     )),
     "the server is away for long": Shown(
         (

@@ -1,0 +1,11 @@
+"""Workers of `abs up`, and its server, are killed under requests. Not in `make test`: each worker imports PyTorch."""
+
+from __future__ import annotations
+
+from tests.chaos import chaos, supervised
+
+
+def test_what_is_killed_under_requests_is_brought_back_and_every_request_is_answered_once() -> None:
+    with supervised({"compile": 1, "generate": 1}) as running:
+        story = chaos(running, requests=12, kills_max=3)
+    assert story.good(), story.report()
