@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-ROWS = {1: ((4, 3), (31, 1)), 16: ((4, 4), (24, 1)), 64: ((2, 8), (5, 2), (20, 1))}
+ROWS = {1: ((4, 3), (31, 1)), 64: ((2, 8), (5, 2), (20, 1))}
 """By the least k that it is for: after so many steps so many times k rows are kept; as many before the first of these
 steps, on a straight line between two. By benchmarks/search_quality, and by benchmarks/decode: more would take more
 time, or where k is small more memory, than transformers' own search does."""

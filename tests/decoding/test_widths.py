@@ -21,17 +21,17 @@ from tests.fakes import HashModel, PrefixSession
 
 @pytest.mark.parametrize("beams", [1, 2, 3, 4, 7, 16, 64, 1000])
 @pytest.mark.parametrize("max_tokens", [1, 2, 4, 5, 6, 12, 31, 32, 33, 256])
-def test_rows_fall_from_several_times_k_to_k(beams: int, max_tokens: int) -> None:
+def test_rows_fall_from_three_or_eight_times_k_to_k(beams: int, max_tokens: int) -> None:
     rows = [rows_after(step, beams, max_tokens) for step in range(1, max_tokens + 1)]
     assert all(later <= row for row, later in itertools.pairwise(rows))
-    most = (8 if beams >= 64 else 4 if beams >= 16 else 3) * beams
+    most = (8 if beams >= 64 else 3) * beams
     assert rows[0] == most if max_tokens >= 8 else beams <= rows[0] < most
     assert set(rows[30:]) <= {beams} and rows[-1] == beams
     assert rows_at_most(beams, max_tokens) == max([beams, *rows[:-1]])
     assert nodes_at_most(beams, max_tokens) == max(step * row for step, row in enumerate(rows, start=1))
 
 
-@pytest.mark.parametrize(("beams", "times"), [(4, 2.8), (16, 3.5), (64, 2.8)])
+@pytest.mark.parametrize(("beams", "times"), [(4, 2.8), (16, 2.8), (64, 2.8)])
 @pytest.mark.parametrize("max_tokens", [8, 16, 32, 64, 256])
 def test_a_search_reads_few_times_the_rows_of_one_that_keeps_k(beams: int, times: float, max_tokens: int) -> None:
     read = [rows_after(step, beams, max_tokens) for step in range(1, max_tokens)]
