@@ -32,7 +32,7 @@ def decode_section(run: dict[str, Any]) -> str:
     head += ["goal"]
     body = [_row(*point, rows[point]) for point in points]
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; {run['tokens']} tokens; `{run['command']}`"
-    parts = ["## Decoding", about, NOTES, table(head, body)]
+    parts = ["## Decoding", about, NOTES, *run.get("notes", []), table(head, body)]
     if run["peers"]:
         texts = max((peer.get("texts", 0) for peer in run["peers"]), default=0)
         parts += ["### Beside other constrained decoders", PEER_NOTES.format(texts=texts), _peers(run["peers"])]
