@@ -22,6 +22,7 @@ from app.api.eyes import Eyes, Readings
 from app.api.eyes import router as eyes
 from app.api.generation import CompiledEvent, RestartEvent, StepEvent
 from app.api.jobs import router as jobs
+from app.api.page import router as page
 from app.api.refusals import refusal
 from app.api.routes import router
 from app.api.schemas import ProblemBody
@@ -50,6 +51,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(router)
     app.include_router(jobs)
     app.include_router(eyes)
+    app.include_router(page)
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_s_max=chosen.body_s_max)
     ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
     app.state.limiter = open_limiter(chosen) if ring else None

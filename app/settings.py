@@ -31,7 +31,7 @@ KEY_LIMITS = (  # 0 is without limit
     "key_requests_per_minute", "key_at_once_max", "key_beam_tokens_per_minute", "key_compilations_max",
     "key_store_bytes_max",
 )
-MAY_BE_PUBLIC = ("/ready", "/metrics", "/version")
+MAY_BE_PUBLIC = ("/ready", "/metrics", "/version", "/")
 _TRUTHS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 _FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
 

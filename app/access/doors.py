@@ -13,6 +13,7 @@ from app.settings import Settings
 
 _COMPILE, _EITHER, _ANY = ("compile",), ("generate", "compile"), SCOPES
 HEALTH = ("GET", "/health")  # the one that needs no key
+PAGE, PAGE_FILES = "/", "/static/"  # the playground, and what it is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,9 @@ DOORS = (
     Door("GET", "/version", _ANY),
     Door("GET", "/openapi.json", _ANY),
     Door("GET", "/metrics", ("admin",)),
+    Door("GET", PAGE, _ANY),
+    Door("GET", PAGE_FILES + "{file}", _ANY),
+    Door("GET", PAGE_FILES + "vendor/{file}", _ANY),
 )
 _PLACE = re.compile(r"\\\{[a-z_]+\\\}")
 
@@ -84,8 +88,9 @@ def template_of(path: str) -> str:
 
 
 def is_public(method: str, path: str, public_paths: Iterable[str]) -> bool:
-    """Whether a request is answered without a key."""
-    return (method, path) == HEALTH or (method == "GET" and path in public_paths)
+    """Whether a request is answered without a key. The playground is open together with the files that it is made of."""
+    paths = (*public_paths, HEALTH[1])
+    return method == "GET" and (path in paths or (PAGE in paths and path.startswith(PAGE_FILES)))
 
 
 def bearer(authorization: str) -> str:

@@ -1,0 +1,44 @@
+"""The playground's files: one page of ES modules and style sheets, served as they are written. Knows nothing of HTTP.
+
+What others wrote is in `static/vendor`; its manifest names version, licence, source and SHA-256 of each file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+FOLDER = Path(__file__).parent / "static"
+PAGE = "index.html"
+_KINDS = {
+    ".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file as it is sent. `etag` is quoted, and another one whenever the file's bytes are others."""
+
+    body: bytes
+    kind: str
+    etag: str
+
+
+@cache
+def page_files() -> Mapping[str, PageFile]:
+    """Every file by its path below the folder ("index.html", "vendor/graphviz.js"), read once for each process.
+
+    What is not here when the service starts does not exist: no request ever names a path of the disk.
+    """
+    found = {}
+    for path in sorted(FOLDER.rglob("*")):
+        if path.suffix in _KINDS and path.is_file():
+            body = path.read_bytes()
+            etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+            found[path.relative_to(FOLDER).as_posix()] = PageFile(body, _KINDS[path.suffix], etag)
+    return MappingProxyType(found)

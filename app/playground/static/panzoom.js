@@ -1,0 +1,142 @@
+// Moving about in an SVG picture: wheel, drag, two fingers, keys. The page's own scrolling is left alone until the
+// picture has the focus or Ctrl is held.
+
+const STEP = 1.25;
+const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+export class PanZoom {
+  /** Moves the picture within the frame; the frame takes the focus. */
+  constructor(frame, picture, readable = 0.62) {
+    this.frame = frame;
+    this.picture = picture;
+    this.readable = readable;
+    this.pointers = new Map();
+    const { width, height } = picture.viewBox.baseVal;
+    this.whole = { x: 0, y: 0, width, height };
+    this.view = { ...this.whole };
+    this.watch(new AbortController());
+  }
+
+  watch(controller) {
+    this.controller = controller;
+    const { signal } = controller;
+    const on = (name, does, more = {}) => this.frame.addEventListener(name, does.bind(this), { signal, ...more });
+    on("wheel", this.wheel, { passive: false });
+    on("pointerdown", this.down);
+    on("pointermove", this.move);
+    on("pointerup", this.up);
+    on("pointercancel", this.up);
+    on("keydown", this.key);
+  }
+
+  end() {
+    this.controller.abort();
+  }
+
+  /** User units that one pixel of the frame shows, at the least that shows all of the view. */
+  get unit() {
+    const { clientWidth, clientHeight } = this.frame;
+    return Math.max(this.view.width / Math.max(1, clientWidth), this.view.height / Math.max(1, clientHeight));
+  }
+
+  apply() {
+    const { x, y, width, height } = this.view;
+    this.picture.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
+    this.frame.classList.toggle("zoomed", width < this.whole.width * 0.98);
+  }
+
+  fit() {
+    this.view = { ...this.whole };
+    this.apply();
+  }
+
+  /** The whole picture where that can be read, else its part around a point, as large as can be read. */
+  settle(x, y) {
+    this.fit();
+    const scale = 1 / this.unit;
+    if (scale > 1.3) this.zoom(1.3 / scale);
+    if (scale >= this.readable) return;
+    this.zoom(this.readable / scale);
+    this.reach(x, y);
+  }
+
+  zoom(by, at = null) {
+    const { clientWidth, clientHeight } = this.frame;
+    const unit = this.unit;
+    const width = Math.min(this.whole.width * 4, Math.max(60, (clientWidth * unit) / by));
+    const factor = width / (clientWidth * unit);
+    const middle = at ?? { x: this.view.x + this.view.width / 2, y: this.view.y + this.view.height / 2 };
+    const left = this.view.x + this.view.width / 2 - (clientWidth * unit) / 2;
+    const top = this.view.y + this.view.height / 2 - (clientHeight * unit) / 2;
+    this.view = {
+      x: middle.x - (middle.x - left) * factor, y: middle.y - (middle.y - top) * factor,
+      width: clientWidth * unit * factor, height: clientHeight * unit * factor,
+    };
+    this.apply();
+  }
+
+  pan(dx, dy) {
+    const unit = this.unit;
+    this.view.x += dx * unit;
+    this.view.y += dy * unit;
+    this.apply();
+  }
+
+  /** Move so that a point is in view, if it is not well within. */
+  reach(x, y) {
+    const { width, height } = this.view;
+    const within = (value, from, length) => value > from + length * 0.1 && value < from + length * 0.9;
+    if (!within(x, this.view.x, width)) this.view.x = x - width * 0.3;
+    if (!within(y, this.view.y, height)) this.view.y = y - height / 2;
+    this.apply();
+  }
+
+  point(event) {
+    const box = this.frame.getBoundingClientRect();
+    const unit = this.unit;
+    return {
+      x: this.view.x + this.view.width / 2 + (event.clientX - box.left - box.width / 2) * unit,
+      y: this.view.y + this.view.height / 2 + (event.clientY - box.top - box.height / 2) * unit,
+    };
+  }
+
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey && !this.frame.contains(document.activeElement)) return;
+    event.preventDefault();
+    this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), this.point(event));
+  }
+
+  down(event) {
+    if (event.button !== 0) return;
+    this.pointers.set(event.pointerId, event);
+    if (event.pointerType === "mouse" || this.frame.classList.contains("zoomed")) this.frame.setPointerCapture(event.pointerId);
+  }
+
+  move(event) {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) return;
+    if (this.pointers.size === 2) {
+      const [other] = [...this.pointers.values()].filter((one) => one.pointerId !== event.pointerId);
+      const apart = (one) => Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY);
+      this.zoom(apart(event) / Math.max(1, apart(before)), this.point(event));
+    } else {
+      this.pan(before.clientX - event.clientX, before.clientY - event.clientY);
+    }
+    this.pointers.set(event.pointerId, event);
+  }
+
+  up(event) {
+    this.pointers.delete(event.pointerId);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const way = KEYS[event.key];
+    if (way) this.pan(way[0] * 60, way[1] * 60);
+    else if (event.key === "+" || event.key === "=") this.zoom(STEP);
+    else if (event.key === "-") this.zoom(1 / STEP);
+    else if (event.key === "0") this.fit();
+    else return;
+    event.preventDefault();
+  }
+}

@@ -1,0 +1,106 @@
+// What the three views share: making elements, writing numbers and tokens, and the two scales of colour.
+// Texts come from callers, so they only ever become text nodes.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element with attributes (null and false are left out), listeners given as functions, and children. */
+export function el(name, attributes = {}, ...children) {
+  return furnish(document.createElement(name), attributes, children);
+}
+
+export function svg(name, attributes = {}, ...children) {
+  return furnish(document.createElementNS(SVG, name), attributes, children);
+}
+
+function furnish(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== null && value !== false && value !== undefined) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** A number as people write it: a true minus, no "-0.0", infinity by its sign. */
+export function figure(value, digits = 1) {
+  if (value === -Infinity) return "−∞";
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
+/** A log-probability as the chance that it is: "12 %", "0.3 %", "1 in 20,000". */
+export function chance(logProb) {
+  const p = Math.exp(logProb);
+  if (p >= 0.0995) return `${Math.round(p * 100)} %`;
+  if (p >= 0.001) return `${(p * 100).toPrecision(2).replace(/\.0$/, "")} %`;
+  const one = 1 / p;
+  return Number.isFinite(one) && one < 1e9 ? `1 in ${Number(one.toPrecision(2)).toLocaleString("en")}` : "almost never";
+}
+
+const HIDDEN = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍" };
+
+/** A token with its white space made visible; one that writes nothing ends the text. */
+export function tokenName(text) {
+  if (text === "") return "end";
+  return text.replace(/^ +| +$|[\n\t\r]/g, (found) => [...found].map((sign) => HIDDEN[sign]).join(""))
+    .replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+export function plural(count, one, many = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+export const DISTANCE_BINS = 7;
+
+/** The class of a distance on a scale up to the furthest: d0 at the end of the text, d6 furthest, "dead". */
+export function distanceClass(distance, furthest) {
+  if (distance === null) return "dead";
+  if (distance <= 1) return "d0";
+  const share = (distance - 1) / Math.max(1, furthest - 1);
+  return `d${Math.max(1, Math.min(DISTANCE_BINS - 1, Math.ceil(share * (DISTANCE_BINS - 1))))}`;
+}
+
+/** The distances that share a class, for the legend: [class, "3–4"] in order. */
+export function distanceLegend(distances) {
+  const known = [...new Set(distances.filter((distance) => distance !== null))].sort((one, two) => one - two);
+  const furthest = known.at(-1) ?? 1;
+  const bins = new Map();
+  for (const distance of known) {
+    const name = distanceClass(distance, furthest);
+    bins.set(name, [bins.get(name)?.[0] ?? distance, distance]);
+  }
+  return [...bins].map(([name, [from, to]]) => [name, from === to ? `${from}` : `${from}–${to}`]);
+}
+
+/** What a probability is coloured as, from expected to surprising. */
+export const CHANCES = [
+  { name: "p0", least: 0.5, label: "over 50 %" },
+  { name: "p1", least: 0.1, label: "10–50 %" },
+  { name: "p2", least: 0.01, label: "1–10 %" },
+  { name: "p3", least: 0.001, label: "0.1–1 %" },
+  { name: "p4", least: 0, label: "under 0.1 %" },
+];
+
+export function chanceClass(logProb) {
+  const p = Math.exp(logProb);
+  return CHANCES.find((one) => p >= one.least).name;
+}
+
+/** A legend: swatches of classes with what they mean. */
+export function legend(title, entries) {
+  const items = entries.map(([name, label]) => el("li", {}, el("span", { class: `swatch ${name}`, "aria-hidden": "true" }), label));
+  return el("ul", { class: "legend", "aria-label": title }, ...items);
+}
+
+let ids = 0;
+
+/** An id that no other element of the page has. */
+export function freshId(word) {
+  ids += 1;
+  return `${word}-${ids}`;
+}
+
+export function calm() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
