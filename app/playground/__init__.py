@@ -31,7 +31,7 @@ class PageFile:
 
 @cache
 def page_files() -> Mapping[str, PageFile]:
-    """Every file by its path below the folder ("index.html", "vendor/graphviz.js"), read once for each process.
+    """Every file by its path below the folder ("index.html", "vendor/wasm-graphviz.js"), read once for each process.
 
     What is not here when the service starts does not exist: no request ever names a path of the disk.
     """
