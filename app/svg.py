@@ -111,7 +111,7 @@ def _edge(place: dict[int, tuple[float, float]], source: int, target: int, label
         top = y1 - RADIUS
         turn = f"C{x1 - 34:.1f} {top - 34:.1f} {x1 + 34:.1f} {top - 34:.1f} {x1 + 11:.1f} {top + 3:.1f}"
         path = f"M{x1 - 11:.1f} {top + 3:.1f} {turn}"
-        return f'<g>{hint}<path class="edge" d="{path}"/>{_text(x1, top - 26, name, "middle")}</g>'
+        return f'<g>{hint}<path class="edge" d="{path}"/>{_text(x1, top - 31, name, "middle")}</g>'
     length = math.hypot(x2 - x1, y2 - y1)
     across, along = (-(y2 - y1) / length, (x2 - x1) / length), ((x2 - x1) / length, (y2 - y1) / length)
     columns = abs(x2 - x1) / COLUMN

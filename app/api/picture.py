@@ -86,8 +86,9 @@ def _letters(compiled: Compiled) -> tuple[tuple[str, ...], ...]:
 
 
 def _names(compiled: Compiled) -> tuple[str, ...]:
-    """The letters' names on the edges of a picture."""
-    return tuple(", ".join(letter) or "other" for letter in _letters(compiled))
+    """The letters' names on the edges of a picture; those of our own, as "(a word)", where no proposition holds."""
+    letters = zip(_letters(compiled), compiled.text.symbol_names, strict=True)
+    return tuple(", ".join(letter) or symbol for letter, symbol in letters)
 
 
 def _transitions(compiled: Compiled) -> dict[tuple[int, int], tuple[int, ...]]:
