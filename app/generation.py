@@ -19,7 +19,9 @@ _SEEDS = 2**53  # whole numbers below it survive every reader of JSON
 class GenerateOrder:
     """What a caller of generate wants. Exactly one of `spec` and `automaton` is given.
 
-    stream  whether someone reads along, step by step
+    stream    whether someone reads along, step by step
+    refusals  how many of the tokens that the model finds most probable after a row he is told, if it may not write them
+    templated whether the prompt comes from a chat template
     """
 
     prompt: str
@@ -31,6 +33,8 @@ class GenerateOrder:
     timeout_s: float | None
     priority: Priority = "interactive"
     stream: bool = False
+    refusals: int = 0
+    templated: bool = False
 
     @property
     def weight(self) -> int:

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from app import logs, tracing
 from app.errors import JobFailed, MessageInvalid
-from app.pieces import CONFIG, Choice, GenerateOptions, LabelStep, StepRow, Word
+from app.pieces import CONFIG, CheckedPart, Choice, GenerateOptions, LabelStep, RefusedToken, StepRow, Word
 from app.sealed import unseal
 from compiler.explain import Explanation
 from compiler.spec import Spec
@@ -86,11 +86,15 @@ class DescribeJob(Asked):
 
 @dataclass(frozen=True, config=CONFIG)
 class CheckJob(Traced):
-    """Check a text against a constraint, or a sequence of labels against one over labels; needs no model."""
+    """Check a text against a constraint, or a sequence of labels against one over labels; needs no model.
+
+    parts  whether each of its conjuncts is to be checked by itself, too
+    """
 
     spec: dict[str, JsonValue]
     text: str | tuple[str, ...]
     deadline: float
+    parts: bool = False
     kind: Literal["check"] = "check"
     version: Literal[1] = VERSION
 
@@ -99,8 +103,10 @@ class CheckJob(Traced):
 class GenerateJob(Asked):
     """Continue `prompt` with a text that the stored automaton accepts.
 
-    trace  whether the answers carry their traces
-    tell   what is told on the way: every step's beams, or how far it is
+    trace     whether the answers carry their traces
+    tell      what is told on the way: every step's beams, or how far it is
+    refusals  how many of the tokens that the model finds most probable after a row are told, if it may not write them
+    templated whether the prompt comes from a chat template, which writes the tokens that begin a text itself
     """
 
     id: str
@@ -110,6 +116,8 @@ class GenerateJob(Asked):
     trace: bool
     deadline: float
     tell: Literal["nothing", "progress", "steps"] = "nothing"
+    refusals: int = 0
+    templated: bool = False
     kind: Literal["generate"] = "generate"
     version: Literal[1] = VERSION
 
@@ -154,6 +162,7 @@ class Step:
     step: int
     budget_after: int
     rows: tuple[StepRow, ...]
+    refused: tuple[RefusedToken, ...] = ()
     kind: Literal["step"] = "step"
     version: Literal[1] = VERSION
 
@@ -205,11 +214,15 @@ class DescribeResult:
 
 @dataclass(frozen=True, config=CONFIG)
 class CheckResult:
-    """Whether a text satisfies, its word trace, and the character from which on no continuation can."""
+    """Whether a text satisfies, its word trace, and the character from which on no continuation can.
+
+    parts  the constraint's conjuncts, where they were asked for
+    """
 
     satisfied: bool
     words: tuple[Word, ...]
     violated_at: int | None
+    parts: tuple[CheckedPart, ...] | None = None
     kind: Literal["checked"] = "checked"
     version: Literal[1] = VERSION
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, JsonValue
 from pydantic.dataclasses import dataclass
 
 Priority = Literal["interactive", "batch"]
 Algorithm = Literal["abs", "banked", "sample"]
+Reason = Literal["violates", "too_far", "unfinished", "unspellable"]  # why a row may not write a token
 ALGORITHM_DEFAULT: Final = "banked"
 CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
@@ -68,12 +69,48 @@ class StepRow:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class RefusedToken:
+    """A token that the model found among the most probable ones after a row, and that the row may not write.
+
+    parent    the row, in the step before; of the first step 0, the start
+    text      what the token writes; nothing where it ends the text
+    log_prob  of the token alone, by the model
+    distance  fewest tokens from there to the end; null where no continuation satisfies
+    reason    no continuation satisfies; the end is further away than the budget; the text may not end yet; the token
+              writes nothing
+    """
+
+    parent: int
+    text: str
+    log_prob: float
+    distance: int | None
+    reason: Reason
+
+
+@dataclass(frozen=True, config=CONFIG)
 class Word:
     """One step of the word trace: a unit of the text, the propositions that hold there, the state after it."""
 
     text: str
     letters: tuple[str, ...]
     state: int
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CheckedPart:
+    """A conjunct of a constraint, checked by itself.
+
+    path         where it stands in the constraint: `all.0.keywords.1`
+    title        the conjunct in a few words
+    constraint   the conjunct, as it could be asked for
+    violated_at  as for the whole
+    """
+
+    path: str
+    title: str
+    constraint: dict[str, JsonValue]
+    satisfied: bool
+    violated_at: int | None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -118,7 +118,8 @@ class Service:
             request_id(), known.automaton, order.prompt, seeded(options), order.trace, arrived + timeout_s,
             tell="steps" if order.stream else "progress" if self.observer else "nothing",
             arrived=arrived, names=known.names, compile_job=compile_job,
-            spec=None if order.spec is None else spec_json(order.spec), owner=asking.owner,
+            spec=None if order.spec is None else spec_json(order.spec), owner=asking.owner, refusals=order.refusals,
+            templated=order.templated,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked(
@@ -244,7 +245,7 @@ class Service:
         await self.desk.cancel(job_id)
         return True
 
-    async def check(self, spec: Spec, subject: str | tuple[str, ...]) -> CheckResult:
+    async def check(self, spec: Spec, subject: str | tuple[str, ...], parts: bool = False) -> CheckResult:
         """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
         wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
         if wanted != ("text" if isinstance(subject, str) else "labels"):
@@ -253,7 +254,7 @@ class Service:
         check_limits(spec, self.settings.limits)
         timeout_s = self.settings.deadline_s_default
         async with until(timeout_s):
-            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s)
+            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, parts)
             result = await self.desk.run("compile", request_id(), job, CheckResult, Terms(within_s=timeout_s))
         names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))

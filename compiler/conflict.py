@@ -67,6 +67,35 @@ class _Source:
 _Conjunct = tuple[int, int]  # the number of its source, and of its piece there
 
 
+@dataclass(frozen=True, slots=True)
+class Conjunct:
+    """A constraint that has to hold for another to hold.
+
+    path   where it stands in the other: `all.0.keywords.1`
+    title  a few words
+    """
+
+    path: str
+    title: str
+    spec: Spec
+
+
+def conjuncts(spec: Spec, meter: Meter) -> tuple[Conjunct, ...]:
+    """What a constraint is the conjunction of, in its order; ordered keywords are in one piece, for each tells of the
+    others. Raises LimitExceeded."""
+    found = []
+    for source in _sources(spec, meter):
+        every = source.build(range(len(source.pieces)))
+        if isinstance(every, KeywordsSpec) and every.ordered and len(source.pieces) > 1:
+            found.append(Conjunct(source.pieces[0][0].rpartition(".")[0], title(every), every))
+        else:
+            pieces = enumerate(source.pieces)
+            found += [Conjunct(path, words, source.build([number])) for number, (path, words) in pieces]
+    if not isinstance(spec, LabelsSpec):
+        return tuple(found)
+    return tuple(dataclasses.replace(one, spec=LabelsSpec(spec.labels, one.spec)) for one in found)
+
+
 @contextmanager
 def naming_conflicts(spec: Spec, engines: Engines, meter: Meter) -> Iterator[None]:
     """Have the refusal of a constraint that no text satisfies say which of its conjuncts contradict each other."""

@@ -51,12 +51,29 @@ class BeamRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A token that the model finds among the most probable ones after a row, whether or not the row may write it.
+
+    tokens    all ids of the row
+    log_prob  of the token alone
+    """
+
+    tokens: tuple[int, ...]
+    token: int
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
 class StepEvent:
-    """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens."""
+    """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens.
+
+    wanted  of the best rows of the beam before, where it was asked for (`noted`)
+    """
 
     step_number: int
     budget_after: int
     rows: tuple[BeamRow, ...]
+    wanted: tuple[Wanted, ...] = ()
 
 
 Snapshot = Callable[[], StepEvent]

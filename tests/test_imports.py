@@ -24,10 +24,10 @@ ORDER = {  # inside a package, a module imports only those on its left
         unspellable phrases conflict pipeline samples explain""",
     "decoding": """errors options widths ramp language_model memory packed stretch room tree attention plain loading
         shared probe model texts forced arrays layout ranking beams plan moves banked step estimate
-        lessons constraint runs finished history search sampling tickets crowd engine exact processor trace""",
+        lessons constraint runs noted finished history search sampling tickets crowd engine exact processor trace""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files
         model_digest spelling generation redis pace broker store catalogue sandbox handlers opening worker desk
-        constraints access service svg api wiring show client heap serving working demo local doctor cli main""",
+        constraints access service svg playground api wiring show client heap serving working demo local doctor cli main""",
 }
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.token_automaton"},

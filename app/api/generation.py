@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from app.api.schemas import AutomatonHash, Constraint, Strict, Timings, timings
 from app.generation import GenerateOrder
 from app.jobs import CompileResult, GenerateResult
-from app.pieces import ALGORITHM_DEFAULT, Algorithm, GenerateOptions, Priority, StepRow, TokenStep, Word
+from app.pieces import ALGORITHM_DEFAULT, Algorithm, GenerateOptions, Priority, RefusedToken, StepRow, TokenStep, Word
 from compiler.spec_json import spec_from_json
 
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
@@ -25,6 +25,7 @@ _BELONGS: dict[str, tuple[Algorithm, ...]] = {  # the algorithms that use a fiel
     "seed": ("sample",),
 }
 SEED_MAX = 2**63 - 1
+REFUSALS_MAX = 16
 
 
 class GenerateRequest(Strict):
@@ -50,6 +51,10 @@ class GenerateRequest(Strict):
     seed: int | None = Field(None, ge=0, le=SEED_MAX, description="Of `sample`: drawn, and answered, where absent")
     trace: bool = False
     stream: bool = Field(False, description="Answer by server-sent events: compiled, step, and done or error")
+    refusals: int = Field(
+        0, ge=0, le=REFUSALS_MAX, description="Of a stream: how many of the tokens that the model finds most probable "
+        "after each of the best 16 rows are told with the step, where the row may not write them",
+    )
     timeout_s: float | None = Field(None, gt=0)
     priority: Priority = Field("interactive", description="All that is interactive goes before what is batch")
 
@@ -70,6 +75,8 @@ class GenerateRequest(Strict):
             raise ValueError("give exactly one of constraint and automaton")
         if self.algorithm != "sample" and self.n > self.beams:
             raise ValueError("n must not exceed beams")
+        if self.refusals and not self.stream:
+            raise ValueError("refusals goes with stream")
         return self
 
     def order(self) -> GenerateOrder:
@@ -80,7 +87,7 @@ class GenerateRequest(Strict):
         spec = None if self.constraint is None else spec_from_json(self.constraint)
         return GenerateOrder(
             self.prompt, spec, self.automaton, self.model, options, self.trace, self.timeout_s, self.priority,
-            self.stream,
+            self.stream, self.refusals,
         )
 
 
@@ -141,12 +148,13 @@ class CompiledEvent(Strict):
 class StepEvent(Strict):
     """The event `step` of a stream: the texts after a token more, in the order in which they are kept.
 
-    A reader who lags misses some.
+    A reader who lags misses some. `refused` is empty unless `refusals` were asked for.
     """
 
     step: int
     budget_after: int
     rows: tuple[StepRow, ...]
+    refused: tuple[RefusedToken, ...]
 
 
 class RestartEvent(Strict):

@@ -101,8 +101,10 @@ async def decode(
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
 async def check(request: Request, body: CheckRequest) -> CheckResponse:
-    result = await until_gone(request, service_of(request).check(body.spec(), body.subject()))
-    return CheckResponse(satisfied=result.satisfied, words=result.words, violated_at=result.violated_at)
+    result = await until_gone(request, service_of(request).check(body.spec(), body.subject(), body.parts))
+    return CheckResponse(
+        satisfied=result.satisfied, words=result.words, violated_at=result.violated_at, parts=result.parts
+    )
 
 
 async def _automaton(request: Request, response: Response, automaton: str) -> Compiled:

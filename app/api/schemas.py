@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from app.jobs import CompileResult
-from app.pieces import Word
+from app.pieces import CheckedPart, Word
 from compiler.explain import Explanation
 from compiler.spec import JSON_DEPTH, Spec
 from compiler.spec_json import spec_from_json
@@ -151,6 +151,7 @@ class CheckRequest(Strict):
     constraint: Constraint
     text: str | None = None
     labels: list[str] | None = None
+    parts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
 
     @model_validator(mode="after")
     def _one_subject(self) -> CheckRequest:
@@ -174,6 +175,7 @@ class CheckResponse(Strict):
     satisfied: bool
     words: tuple[Word, ...]
     violated_at: int | None
+    parts: tuple[CheckedPart, ...] | None
 
 
 class State(Strict):

@@ -113,7 +113,8 @@ def _chunk(event: Event) -> bytes:
     """An event as it is sent; nothing for what is not for readers."""
     match load(event.data):
         case Step() as step:
-            return _event("step", StepEvent(step=step.step, budget_after=step.budget_after, rows=step.rows), event.id)
+            told = StepEvent(step=step.step, budget_after=step.budget_after, rows=step.rows, refused=step.refused)
+            return _event("step", told, event.id)
         case CompileResult() as compiled:
             return _event("compiled", compiled_event(compiled), event.id)
         case Restart() as restart:

@@ -8,6 +8,9 @@ look-ups and steps through tables of bounded size.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+
+from pydantic import JsonValue
 
 from app.automata import automaton_secret, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
@@ -29,22 +32,26 @@ from app.jobs import (
     dump,
     failure_of,
     read_sealed,
+    spec_json,
 )
 from app.keys import UNMET_TTL_S, automaton_hash, automaton_key, explanation_key, unmet_key
 from app.model_files import open_model_files
-from app.pieces import Word
+from app.pieces import CheckedPart, Word
 from app.sandbox.process import Sandbox
 from app.sealed import seal
 from app.settings import Settings
 from compiler.codec import decode
 from compiler.compiled import Compiled
+from compiler.conflict import conjuncts
 from compiler.errors import ArtefactInvalid, LimitExceeded
 from compiler.explain import Explanation, told_as
 from compiler.labels import check_labels
+from compiler.limits import Meter
 from compiler.spec_json import spec_from_json
 from compiler.text_automaton import TextAutomaton, TextCheck, check_text
 from compiler.vocabulary import Vocabulary, byte_vocabulary
 
+PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check tells of
 log = logging.getLogger(__name__)
 
 
@@ -148,15 +155,33 @@ class Compiler:
             context.save(key, seal(self._settings.secret, key, dump(failure_of(failed))), ttl_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
-        """Check a text or labels, with the constraint as kept from the last check, or compiled now for single bytes."""
-        automaton = automaton_hash(spec_from_json(job.spec), self._over_bytes, self._settings.limits)
-        text = self._decode.text(automaton)
-        if text is None:
-            _, data = self._run(Request(automaton, dict(job.spec), "bytes"), context)
-            text = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
-            self._decode.keep_text(automaton, text)
-        check = check_text(text, job.text) if isinstance(job.text, str) else check_labels(text, job.text)
-        return CheckResult(satisfied=check.satisfied, words=word_trace(check), violated_at=check.violated_at)
+        """Check a text or labels, and each conjunct of the constraint if that is wanted."""
+        check = self._check(job.spec, job.text, context)
+        parts = tuple(self._parts(job, context)) if job.parts else None
+        return CheckResult(check.satisfied, word_trace(check), check.violated_at, parts)
+
+    def _check(self, spec: dict[str, JsonValue], text: str | tuple[str, ...], context: Context) -> TextCheck:
+        """By the constraint as kept from the last check, or compiled now for single bytes."""
+        automaton = automaton_hash(spec_from_json(spec), self._over_bytes, self._settings.limits)
+        known = self._decode.text(automaton)
+        if known is None:
+            _, data = self._run(Request(automaton, dict(spec), "bytes"), context)
+            known = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
+            self._decode.keep_text(automaton, known)
+        return check_text(known, text) if isinstance(text, str) else check_labels(known, text)
+
+    def _parts(self, job: CheckJob, context: Context) -> Iterator[CheckedPart]:
+        """The first conjuncts. One that is by itself over a limit, as the whole was not, is left out."""
+        found = conjuncts(spec_from_json(job.spec), Meter(self._settings.limits))
+        for part in found[:PARTS_CHECKED_MAX]:
+            written = spec_json(part.spec)
+            try:
+                check = self._check(written, job.text, context)
+            except JobFailed as failed:
+                if failed.error != LimitExceeded.__name__:
+                    raise
+                continue
+            yield CheckedPart(part.path, part.title, written, check.satisfied, check.violated_at)
 
     def _run(
         self, request: Request | ExplainRequest, context: Context

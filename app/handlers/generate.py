@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without
 from app.handlers.base import Context, Handler, stuck
 from app.handlers.compile import word_trace
 from app.handlers.decode import decode_matrix, since
+from app.handlers.telling import Teller
 from app.jobs import (
     CompileResult,
     DecodeJob,
@@ -29,19 +30,18 @@ from app.jobs import (
     Job,
     Progress,
     Result,
-    Step,
 )
 from app.keys import FORMAT, automaton_key
 from app.matrix import check_paths
 from app.model_digest import checked_model
 from app.model_files import ModelFiles, open_model_files
 from app.naming import named_decoding, named_generation
-from app.pieces import Choice, GenerateOptions, StepRow, TokenStep
+from app.pieces import Choice, GenerateOptions, TokenStep
 from app.settings import MEASURED, Settings
 from app.spelling import Speller
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
-from compiler.text_automaton import answer_text, check_text, replay, shown_state, states_along
+from compiler.text_automaton import answer_text, check_text, replay, states_along
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding import trace
 from decoding.constraint import Constraint
@@ -53,6 +53,7 @@ from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
 from decoding.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
 from decoding.model import HuggingFaceModel
+from decoding.noted import Noted
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
@@ -169,7 +170,7 @@ class Generator:
         sizes = _sizes(job.automaton, compiled, context)
         if job.tell == "steps":
             context.tell(sizes)
-        prompt_ids = self._prompt_ids(job.prompt)
+        prompt_ids = self._prompt_ids(job)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
         refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
         started = time.perf_counter()
@@ -222,9 +223,9 @@ class Generator:
             context.discard(key, data)
             raise AutomatonMissing("the stored automaton was damaged and is gone; send the constraint again") from error
 
-    def _prompt_ids(self, prompt: str) -> list[int]:
+    def _prompt_ids(self, job: GenerateJob) -> list[int]:
         """The prompt's ids, with whatever the tokenizer puts first. Raises PromptEmpty: a model continues something."""
-        ids = list(self._tokenizer.encode(prompt).ids)
+        ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.templated).ids)
         if ids:
             return ids
         if self._files.bos_id is None:
@@ -234,9 +235,12 @@ class Generator:
     def _run_of(self, task: _Task) -> Run:
         """The state machine of the algorithm that was asked for."""
         options = _decoding_options(task.options)
+        run: Run
         if isinstance(options, SamplingOptions):
-            return Sampling(task.constraint, options, start=task.start)
-        return BeamSearch(task.constraint, options, start=task.start, text_of=self._answers(task))
+            run = Sampling(task.constraint, options, start=task.start)
+        else:
+            run = BeamSearch(task.constraint, options, start=task.start, text_of=self._answers(task))
+        return Noted(run, task.job.refusals) if task.job.refusals else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
         return b"".join(self._tokens[token] or b"" for token in tokens)
@@ -290,54 +294,11 @@ class Generator:
         """What is to be told of each step; None where nobody asked for it, and nothing is prepared."""
         match task.job.tell:
             case "steps":
-                return _Reader(self._bytes, task, context)
+                return Teller(self._tokens, task.compiled, task.start, context)
             case "progress":
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:
                 return None
-
-
-class _Said(NamedTuple):
-    """What some ids have written: the bytes, the automaton's state, and the last one that people are shown."""
-
-    text: bytes
-    state: int
-    shown: int
-
-
-class _Reader:
-    """Puts the rows of each step into words, and remembers those: the rows of the next step continue them."""
-
-    def __init__(self, bytes_of: Callable[[Sequence[int]], bytes], task: _Task, context: Context) -> None:
-        self._bytes_of, self._compiled, self._context = bytes_of, task.compiled, context
-        shown = shown_state(task.compiled.text, task.start)
-        assert shown is not None  # an answer begins between characters
-        self._nothing = _Said(b"", task.start, shown)
-        self._known: dict[tuple[int, ...], _Said] = {}
-
-    def __call__(self, event: StepEvent) -> None:
-        known = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
-        self._known = known
-        rows = tuple(
-            StepRow(
-                known[row.tokens].text.decode(errors="replace"), row.parent, known[row.tokens].shown, row.distance,
-                row.alpha, row.score, row.log_prob, row.finished,
-            )
-            for row in event.rows
-        )
-        self._context.tell(Step(event.step_number, event.budget_after, rows))
-
-    def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _Said:
-        """What the ids say; `state` is the one they lead to, where it is known."""
-        if not tokens:
-            return self._nothing
-        if tokens in self._known:
-            return self._known[tokens]
-        before = self._read(tokens[:-1])
-        if state is None:
-            state = self._compiled.tokens.advance(before.state, tokens[-1])
-        shown = shown_state(self._compiled.text, state)
-        return _Said(before.text + self._bytes_of(tokens[-1:]), state, before.shown if shown is None else shown)
 
 
 def _start(job: GenerateJob, compiled: Compiled) -> int:

@@ -173,6 +173,22 @@ def test_texts_are_checked(
     assert [word["text"] for word in answer["words"]] == UNIT.findall(text)
 
 
+def test_each_conjunct_is_checked_by_itself_where_that_is_asked_for(client: TestClient) -> None:
+    constraint = {"all": [{"ltlf": "F(dog) & G(!cat)"}, {"keywords": ["ball", "park"]}, {"max_chars": 40}]}
+    body = {"constraint": constraint, "text": "the dog and the cat play ball"}
+    assert client.post("/check", json=body).json()["parts"] is None
+    answer = client.post("/check", json=body | {"parts": True}).json()
+    told = [(part["path"], part["satisfied"], part["violated_at"]) for part in answer["parts"]]
+    assert told == [
+        ("all.0.ltlf", True, None), ("all.0.ltlf", False, 19), ("all.1.keywords.0", True, None),
+        ("all.1.keywords.1", False, 29), ("all.2", True, None),
+    ]
+    assert answer["violated_at"] == 19
+    for part in answer["parts"]:
+        alone = client.post("/check", json={"constraint": part["constraint"], "text": body["text"]}).json()
+        assert (alone["satisfied"], alone["violated_at"]) == (part["satisfied"], part["violated_at"])
+
+
 def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
     compiled = client.post("/compile", json={"constraint": ORDERED}).json()
     response = client.get(f"/automata/{compiled['automaton']}")

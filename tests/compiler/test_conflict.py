@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from compiler import conflict
-from compiler.conflict import smallest_conflict
+from compiler.conflict import conjuncts, smallest_conflict
 from compiler.engines import NATIVE
-from compiler.errors import CompileCancelled, EngineFailure, SpecUnsatisfiable
+from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded, SpecUnsatisfiable
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
 from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import AllSpec, LabelsSpec
 from compiler.spec_json import spec_from_json
 from compiler.vocabulary import byte_vocabulary
+from tests.fuzz_cases import random_spec
+from tests.reference_text import satisfies
 
 CASES: list[tuple[dict[str, Any], list[str]]] = [
     (
@@ -170,3 +173,25 @@ def test_a_part_over_a_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
     named = smallest_conflict(spec, NATIVE, Meter(limits))
     assert named[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_text_satisfies_what_satisfies_every_conjunct(seed: int) -> None:
+    draw = random.Random(seed)
+    spec = AllSpec((random_spec(draw), random_spec(draw))) if seed % 2 else random_spec(draw)
+    try:
+        found = conjuncts(spec, Meter(Limits()))
+    except LimitExceeded:
+        return
+    units = ["a", "b", "ab", " ", "1", ".", "é", "A", "", '"', "{", "}"]
+    for _ in range(40):
+        text = "".join(draw.choice(units) for _ in range(draw.randrange(7)))
+        assert satisfies(spec, text) == all(satisfies(part.spec, text) for part in found), (text, found)
+
+
+def test_the_conjuncts_of_a_constraint_over_labels_are_over_the_same_labels() -> None:
+    spec = spec_from_json({"ltlf": "F(a) & G(!b)", "labels": ["a", "b", "c"]})
+    assert isinstance(spec, LabelsSpec)
+    assert [part.spec for part in conjuncts(spec, Meter(Limits()))] == [
+        spec_from_json({"ltlf": f"({part})", "labels": ["a", "b", "c"]}) for part in ("F a", "G !b")
+    ]

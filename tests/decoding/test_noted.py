@@ -1,0 +1,81 @@
+"""What the model wanted is noted beside a run, and changes nothing of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from app.model_files import ModelFiles, open_model_files
+from app.settings import BUILT_IN_MODEL
+from app.spelling import Speller
+from compiler.pipeline import compile_spec
+from compiler.spec import InfillSpec, KeywordsSpec, Spec
+from decoding.constraint import Constraint
+from decoding.forced import Pieces
+from decoding.noted import ROWS_NOTED, Noted
+from decoding.options import SearchOptions
+from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import BeamSearch, drive
+from tests.fakes import HashModel
+
+PROMPT = (5, 9)
+COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def files() -> ModelFiles:
+    return open_model_files(BUILT_IN_MODEL)
+
+
+@pytest.fixture(scope="module")
+def pieces(files: ModelFiles) -> Pieces:
+    speller = Speller(Tokenizer.from_file(str(Path(BUILT_IN_MODEL) / "tokenizer.json")), files.vocabulary.tokens)
+    return Pieces(files.vocabulary.tokens, files.vocabulary.eos_ids, speller)
+
+
+def driven(run: Run, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
+    told: list[StepEvent] = []
+    return drive(model, PROMPT, run, told.append), told
+
+
+TEMPLATE = InfillSpec("A man on the beach saw <|infill_word|> in the park and went home.")
+
+
+@pytest.mark.parametrize("spec", [KeywordsSpec((("dog",), ("park",))), TEMPLATE], ids=["keywords", "template"])
+@pytest.mark.parametrize("kind", ["banked", "abs", "sample"])
+def test_nothing_changes_but_that_it_is_told_what_the_model_wanted(
+    files: ModelFiles, pieces: Pieces, spec: Spec, kind: str
+) -> None:
+    compiled = compile_spec(spec, files.vocabulary)
+    constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    budget = compiled.tokens.min_tokens + 8
+
+    def fresh() -> Run:
+        if kind == "sample":
+            return Sampling(constraint, SamplingOptions(budget, seed=3, n=3))
+        return BeamSearch(constraint, SearchOptions(budget, beams=8, algorithm=kind))  # type: ignore[arg-type]
+
+    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=1)
+    plain, noted = driven(fresh(), model), driven(Noted(fresh(), COUNT), model)
+    assert plain[0] == noted[0]
+    assert plain[1] == [dataclasses.replace(event, wanted=()) for event in noted[1]]
+    before: list[tuple[int, ...]] = [()]
+    free = 0
+    for event in noted[1]:
+        if event.wanted:
+            free += 1
+            rows = list(dict.fromkeys(wanted.tokens for wanted in event.wanted))
+            live = [tokens for tokens in dict.fromkeys(before) if not tokens or tokens[-1] not in model.eos_ids]
+            assert set(live[:ROWS_NOTED]) <= set(rows)  # and those that were given up within a stretch
+            assert len(rows) <= ROWS_NOTED
+            for tokens in rows:
+                best = model.log_probs(PROMPT + tokens).topk(COUNT)
+                told = [(one.token, one.log_prob) for one in event.wanted if one.tokens == tokens][:COUNT]
+                assert told == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+        before = [row.tokens for row in event.rows]
+    assert free == len(noted[1]) if spec is not TEMPLATE or kind != "banked" else 0 < free < len(noted[1])
