@@ -1,0 +1,148 @@
+"""The API's reference in Markdown, from the OpenAPI document: paths, fields, answers, error codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app.api.errors import ERRORS
+
+Schema = Mapping[str, Any]
+CODES = sorted({row.code for row in ERRORS.values()} - {"client_gone"})  # nobody is there to read that one
+_OF_FIELDS = re.compile(r"^(?P<names>[a-z_]+(?:, [a-z_]+)*) {2,}(?P<text>\S.*)$")
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+_BEYOND = 2**53  # bounds that only say how an integer is kept
+
+
+def reference(document: Schema) -> str:
+    """The whole of it. The page's own heading stands above."""
+    parts = ["## Paths", ""]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            parts += _operation(method.upper(), path, operation)
+    schemas = document["components"]["schemas"]
+    parts += ["## Constraint", "", "An object of exactly one of these forms; [what they mean](constraints.md).", ""]
+    for form in schemas["CompileRequest"]["properties"]["constraint"]["oneOf"]:
+        parts += _form(form)
+    parts += ["## Objects", ""]
+    for name, schema in sorted(schemas.items()):
+        if name != "ProblemBody":  # the same as Problem
+            parts += [f"### {name}", "", *_object(schema), ""]
+    return "\n".join(parts)
+
+
+def error_facts(code: str) -> str:
+    """What the table of errors says of a code: status, title, and the fields that its body may carry."""
+    rows = [row for row in ERRORS.values() if row.code == code]
+    statuses = " or ".join(dict.fromkeys(str(row.status) for row in rows))
+    titles = "; ".join(dict.fromkeys(row.title for row in rows))
+    fields = dict.fromkeys(field for row in rows for field in row.fields)
+    carried = ", ".join(f"`{field}`" for field in fields)
+    return f"**{statuses}** · {titles}" + (f" · also in the body: {carried}" if carried else "")
+
+
+def _operation(method: str, path: str, operation: Schema) -> Iterator[str]:
+    yield from (f"### {method} {path}", "", f"{operation['summary']}.", "")
+    if operation.get("description"):
+        yield from (operation["description"], "")
+    parameters = operation.get("parameters", ())
+    if parameters:
+        rows = {one["name"]: {**one["schema"], "description": one.get("description", "")} for one in parameters}
+        where = {one["name"]: one["in"] for one in parameters}
+        required = [one["name"] for one in parameters if one.get("required")]
+        yield from _fields(rows, required, {name: f"in the {place}" for name, place in where.items()})
+    body = operation.get("requestBody", {}).get("content", {})
+    for kind, content in body.items():
+        yield from (f"**Body** (`{kind}`): {_kind(content['schema'])}", "")
+    yield from _answers(operation["responses"])
+
+
+def _answers(responses: Schema) -> Iterator[str]:
+    yield from ("| status | answer |", "|---|---|")
+    for status, response in sorted(responses.items()):
+        told = response["description"] if status.startswith("2") else _codes(response["description"])
+        told = "" if told == "Successful Response" else told
+        shown = [
+            f"{_kind(content['schema'])} (`{kind}`)"
+            for kind, content in response.get("content", {}).items()
+            if status.startswith("2")
+        ]
+        yield f"| {status} | {'; '.join([*shown, *([told] if told else [])])} |"
+    yield ""
+
+
+def _codes(description: str) -> str:
+    """The codes that a response names, each a link to what it says to do."""
+    return re.sub(r"[a-z_]+", lambda word: f"[`{word[0]}`](errors.md#{word[0]})" if word[0] in CODES else word[0],
+                  description)
+
+
+def _form(form: Schema) -> Iterator[str]:
+    yield from (f"### {form['title']}", "", f"{form['description']}.", "")
+    yield from _fields(form["properties"], form.get("required", ()), {})
+
+
+def _object(schema: Schema) -> Iterator[str]:
+    text, of_fields = _described(schema.get("description", ""))
+    if text:
+        yield from (text, "")
+    yield from _fields(schema.get("properties", {}), schema.get("required", ()), of_fields)
+
+
+def _described(docstring: str) -> tuple[str, dict[str, str]]:
+    """A docstring's prose, and what its lines of the shape `name  text` say of fields."""
+    prose: list[str] = []
+    fields: dict[str, str] = {}
+    names: list[str] = []
+    for line in docstring.splitlines():
+        found = _OF_FIELDS.match(line)
+        if found:
+            names = found["names"].split(", ")
+            fields |= dict.fromkeys(names, found["text"])
+        elif names and line.startswith("   "):
+            fields |= {name: f"{fields[name]} {line.strip()}" for name in names}
+        else:
+            names = []
+            prose.append(line)
+    return "\n".join(prose).strip(), fields
+
+
+def _fields(properties: Schema, required: object, told: Mapping[str, str]) -> Iterator[str]:
+    yield from ("| field | type | default | |", "|---|---|---|---|")
+    for name, schema in properties.items():
+        needed = isinstance(required, list | tuple) and name in required
+        default = "required" if needed else _default(schema)
+        notes = [schema.get("description", ""), told.get(name, "")]
+        text = "; ".join(note for note in notes if note).replace("\n", " ").replace("|", r"\|")
+        yield f"| `{name}` | {_kind(schema)} | {default} | {text} |"
+    yield ""
+
+
+def _default(schema: Schema) -> str:
+    value = schema.get("default")
+    if value is None:
+        return ""
+    shown = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
+    return f"`{shown}`" if not isinstance(value, str) else f'`"{value}"`'
+
+
+def _kind(schema: Schema) -> str:
+    """A type in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        name = "Problem" if name == "ProblemBody" else name
+        return f"[{name}](#{name.lower()})"
+    if "oneOf" in schema:
+        return "[constraint](#constraint)"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(one) for one in schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f'`"{value}"`' for value in schema.get("enum", [schema.get("const")]))
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array" and "prefixItems" not in schema:
+        return f"array of {_kind(schema.get('items', {}))}"
+    bounds = [f"{sign} {schema[key]:g}" for key, sign in _BOUNDS.items() if key in schema and schema[key] < _BEYOND]
+    return ", ".join([kind, *bounds])

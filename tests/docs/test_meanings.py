@@ -1,0 +1,101 @@
+"""What the pages say of constraints is so: each compiles, and each text in their tables is judged as they say."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from functools import cache
+
+import pytest
+
+from compiler.errors import SpecError
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec_json import FORMS, spec_from_json
+from compiler.text_automaton import TextAutomaton, check_text
+from compiler.vocabulary import byte_vocabulary
+from docs.tools.draw import drawings
+from docs.tools.pages import DOCS, Block, Table, blocks, code_of, pages, tables
+
+ROOT = DOCS.parent
+CONSTRAINTS = [block for page in pages() for block in blocks(page) if block.language == "json" and not block.title]
+TABLES = [table for page in pages() for table in tables(page)]
+OF_TEXTS = [table for table in TABLES if table.header[:2] == ("text", "satisfied")]
+OF_FORMULAS = [table for table in TABLES if table.header[:3] == ("formula", "text", "satisfied")]
+IDIOMS = [(row[0], row[1]) for table in TABLES if table.header[:2] == ("regex", "LTLf") for row in table.rows]
+WORDS = ("dog", "cat", "Dog", "dogs", "a", "ball", "hotdog", ",", ".", "?")
+TEXTS = 400
+
+
+@cache
+def automaton(constraint: str) -> TextAutomaton:
+    return compile_text(spec_from_json(json.loads(constraint)))
+
+
+def of_formula(formula: str) -> TextAutomaton:
+    return automaton(json.dumps({"ltlf": formula}))
+
+
+@pytest.mark.parametrize("block", CONSTRAINTS, ids=lambda block: block.name)
+def test_each_constraint_of_the_pages_can_be_met(block: Block) -> None:
+    assert compile_spec(spec_from_json(json.loads(block.code)), byte_vocabulary()).tokens.min_tokens > 0
+
+
+def test_each_form_has_its_page() -> None:
+    overview = (DOCS / "constraints.md").read_text(encoding="utf-8")
+    linked = {name for row in overview.splitlines() if "](constraints/" in row for name in re.findall(r"`(\w+)", row)}
+    assert set(FORMS) | {"labels"} <= linked
+    for page in (DOCS / "constraints").glob("*.md"):
+        assert f"(constraints/{page.name})" in overview
+        assert any(block.page == f"constraints/{page.name}" for block in CONSTRAINTS), page
+        assert re.search(r"!\[.+\]\(\.\./images/.+\.svg\)", page.read_text(encoding="utf-8")), page
+
+
+@pytest.mark.parametrize("table", OF_TEXTS, ids=lambda table: f"{table.page}:{table.line}")
+def test_each_text_of_a_table_is_judged_as_it_says(table: Table) -> None:
+    assert table.above is not None and table.above in CONSTRAINTS
+    for row in table.rows:
+        check = check_text(automaton(table.above.code), code_of(row[0]))
+        assert check.satisfied == {"yes": True, "no": False}[row[1]], row
+        if table.header[2:3] == ("violated_at",):
+            assert check.violated_at == (int(row[2]) if row[2] else None), (row, check.violated_at)
+
+
+@pytest.mark.parametrize("table", OF_FORMULAS, ids=lambda table: f"{table.page}:{table.line}")
+def test_each_formula_of_a_table_judges_its_text_as_it_says(table: Table) -> None:
+    for formula, text, satisfied, *_ in table.rows:
+        if satisfied == "refused":
+            with pytest.raises(SpecError):
+                of_formula(code_of(formula))
+        else:
+            check = check_text(of_formula(code_of(formula)), code_of(text))
+            assert check.satisfied == {"yes": True, "no": False}[satisfied], (formula, text)
+
+
+@pytest.mark.parametrize(("regex", "formula"), IDIOMS, ids=[formula for _, formula in IDIOMS])
+def test_each_regex_idiom_says_what_its_formula_says(regex: str, formula: str) -> None:
+    program, judge = compile(code_of(regex), "regex", "eval"), of_formula(code_of(formula))
+    draw, verdicts = random.Random(20), set()
+    for _ in range(TEXTS):
+        text = " ".join(draw.choices(WORDS, k=draw.randint(1, 6)))
+        text = draw.choice(["", " "]) + (text.replace(" ,", ",") if draw.random() < 0.5 else text)
+        said = {
+            name: lambda pattern, how=getattr(re, name), text=text: how(pattern, text, re.I | re.S)
+            for name in ("search", "match", "fullmatch", "findall")
+        }
+        verdict = bool(eval(program, {"len": len, **said}))
+        assert check_text(judge, text).satisfied == verdict, text
+        verdicts.add(verdict)
+    assert verdicts == {True, False}, "the texts do not tell it from a formula that is always the same"
+
+
+def test_the_pages_have_tables_of_each_kind() -> None:
+    assert len(OF_TEXTS) >= 15 and len(OF_FORMULAS) >= 2 and len(IDIOMS) >= 20
+
+
+def test_the_drawings_are_what_the_compiler_draws_now() -> None:
+    wanted = drawings()
+    assert len(wanted) >= 10
+    for path, picture in wanted.items():
+        assert path.read_text(encoding="utf-8") == picture, f"{path.name}: run python -m docs.tools.draw"
+    assert {path for path in (DOCS / "images").glob("*.svg")} == set(wanted)
