@@ -6,7 +6,7 @@ const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDo
 
 export class PanZoom {
   /** Moves the picture within the frame; the frame takes the focus. */
-  constructor(frame, picture, readable = 0.62) {
+  constructor(frame, picture, readable = 0.9) {
     this.frame = frame;
     this.picture = picture;
     this.readable = readable;
@@ -86,8 +86,9 @@ export class PanZoom {
   reach(x, y) {
     const { width, height } = this.view;
     const within = (value, from, length) => value > from + length * 0.1 && value < from + length * 0.9;
-    if (!within(x, this.view.x, width)) this.view.x = x - width * 0.3;
-    if (!within(y, this.view.y, height)) this.view.y = y - height / 2;
+    const held = (from, length, whole, size) => (length >= size ? whole + (size - length) / 2 : Math.max(whole, Math.min(whole + size - length, from)));
+    if (!within(x, this.view.x, width)) this.view.x = held(x - width * 0.3, width, this.whole.x, this.whole.width);
+    if (!within(y, this.view.y, height)) this.view.y = held(y - height / 2, height, this.whole.y, this.whole.height);
     this.apply();
   }
 

@@ -1,0 +1,211 @@
+// The automaton of a constraint: drawn by Graphviz, states coloured by distance, the live states and the chosen path
+// marked. What cannot be read as a picture is folded to a path, and stands in a table beside it.
+
+import { automatonTable } from "./automaton-table.js";
+import {
+  DRAWN_EDGES_MAX, DRAWN_STATES_MAX, READABLE_EDGES, READABLE_STATES, shownStates, toDot,
+} from "./automaton-graph.js";
+import { layout } from "./layout.js";
+import { PanZoom } from "./panzoom.js";
+import { distanceClass, distanceLegend, el, freshId, legend, plural, svg } from "./viewkit.js";
+
+const REDRAW_MS = 700; // the least time between two pictures while a folded one follows a search
+
+export class AutomatonView {
+  constructor(container) {
+    this.container = container;
+    this.drawing = 0;
+    this.build();
+    this.clear();
+  }
+
+  build() {
+    const button = (label, sign, does) => el("button", { type: "button", class: "tool", "aria-label": label, title: label, click: does }, sign);
+    this.dead = el("input", { type: "checkbox", id: freshId("dead"), change: () => this.draw() });
+    this.unfold = el("input", { type: "checkbox", id: freshId("all"), change: () => this.draw() });
+    this.deadLabel = el("label", { for: this.dead.id }, this.dead, " dead states");
+    this.unfoldLabel = el("label", { for: this.unfold.id }, this.unfold, " all states");
+    this.tools = el("div", { class: "view-tools" },
+      button("Zoom in", "+", () => this.zoom?.zoom(1.25)), button("Zoom out", "−", () => this.zoom?.zoom(0.8)),
+      button("Fit the whole picture", "⤢", () => this.zoom?.fit()), this.deadLabel, this.unfoldLabel);
+    const hint = freshId("keys");
+    this.frame = el("div", { class: "automaton-frame", tabindex: "0", role: "group", "aria-label": "Picture of the automaton", "aria-describedby": hint });
+    this.hint = el("p", { class: "out-of-sight", id: hint }, "Arrow keys move the picture, plus and minus zoom, zero fits it. The same is in the table below.");
+    this.info = el("p", { class: "automaton-info", "aria-live": "off" });
+    this.summary = el("p", { class: "automaton-summary" });
+    this.legendPlace = el("div", { class: "legend-place" });
+    this.tablePlace = el("div");
+    this.container.classList.add("automaton-view");
+    this.container.replaceChildren(this.summary, this.tools, this.frame, this.hint, this.legendPlace, this.tablePlace);
+    for (const name of ["pointerover", "focusin"]) this.frame.addEventListener(name, (event) => this.tell(event.target));
+    for (const name of ["pointerleave", "focusout"]) this.frame.addEventListener(name, () => this.tell(null));
+  }
+
+  clear() {
+    this.drawing += 1; // a picture under way is not shown any more
+    this.automaton = null;
+    this.live = new Set();
+    this.way = [];
+    this.trail = [];
+    this.drop();
+    for (const part of [this.summary, this.info, this.legendPlace, this.tablePlace]) part.replaceChildren();
+    this.tools.hidden = true;
+    this.frame.hidden = true;
+  }
+
+  drop() {
+    this.zoom?.end();
+    this.zoom = null;
+    this.edges = new Map();
+    this.shown = new Set();
+    this.frame.replaceChildren(this.info);
+  }
+
+  /** Show an automaton as GET /automata/{hash} answers it. */
+  async show(automaton, _dot = "") {
+    this.clear();
+    this.automaton = automaton;
+    const living = automaton.states.filter((state) => state.distance !== null);
+    this.furthest = Math.max(1, ...living.map((state) => state.distance));
+    const edges = automaton.transitions.filter((edge) => automaton.states[edge.to].distance !== null && automaton.states[edge.from].distance !== null);
+    this.foldable = living.length > READABLE_STATES || edges.length > READABLE_EDGES;
+    this.drawable = living.length <= DRAWN_STATES_MAX && edges.length <= DRAWN_EDGES_MAX;
+    this.counts = { living: living.length, dead: automaton.states.length - living.length };
+    this.deadLabel.hidden = this.counts.dead === 0;
+    this.unfoldLabel.hidden = !(this.foldable && this.drawable);
+    this.dead.checked = false;
+    this.unfold.checked = false;
+    this.tools.hidden = false;
+    this.frame.hidden = false;
+    this.tablePlace.replaceChildren(automatonTable(automaton));
+    await this.draw();
+  }
+
+  get folded() {
+    return this.foldable && !this.unfold.checked;
+  }
+
+  async draw() {
+    const automaton = this.automaton;
+    if (!automaton) return;
+    this.drawing += 1;
+    const mine = this.drawing;
+    const trail = this.way.length ? this.way : this.trail;
+    const shown = shownStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
+    const { dot, edges } = toDot(automaton, shown, this.furthest, distanceClass);
+    this.frame.setAttribute("aria-busy", "true");
+    this.drawnAt = performance.now();
+    try {
+      const text = await layout(dot);
+      if (mine !== this.drawing) return;
+      this.drop();
+      Object.assign(this, { shown, edges });
+      this.insert(text);
+    } catch (error) {
+      if (mine !== this.drawing) return;
+      this.drop();
+      this.frame.prepend(el("p", { class: "view-note" }, `No picture: ${error.message}. The table below has all of it.`));
+    }
+    this.frame.removeAttribute("aria-busy");
+    this.describe();
+  }
+
+  /** Take Graphviz's SVG over into the page: nothing of it but shapes, texts and our own classes. */
+  insert(text) {
+    const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+    const picture = document.importNode(parsed, true);
+    for (const title of picture.querySelectorAll("title")) title.remove();
+    for (const styled of [picture, ...picture.querySelectorAll("[style]")]) styled.removeAttribute("style");
+    picture.removeAttribute("width");
+    picture.removeAttribute("height");
+    picture.setAttribute("class", "automaton-picture");
+    for (const [name, edge] of this.edges) {
+      const drawn = picture.querySelector(`[id="${name}"]`);
+      drawn?.prepend(svg("title", {}, this.edgeWords(edge)));
+      if (drawn && edge.collapsed) Object.entries({ tabindex: "0", role: "img", "aria-label": this.edgeWords(edge) }).forEach(([key, value]) => drawn.setAttribute(key, value));
+    }
+    for (const id of this.shown) picture.querySelector(`[id="state-${id}"]`)?.prepend(svg("title", {}, this.stateWords(id)));
+    this.picture = picture;
+    this.frame.replaceChildren(picture, this.info);
+    this.zoom = new PanZoom(this.frame, picture);
+    this.paint();
+    const first = [...this.live].find((id) => this.shown.has(id)) ?? this.way.at(-1) ?? this.automaton.start;
+    this.zoom.settle(...this.place(first));
+  }
+
+  /** Where a state stands, in the user units of the picture. */
+  place(id) {
+    const circle = this.picture?.querySelector(`[id="state-${id}"] ellipse`);
+    const moved = this.picture?.querySelector("g.graph")?.transform.baseVal.consolidate()?.matrix;
+    if (!circle) return [0, 0];
+    return [circle.cx.baseVal.value + (moved?.e ?? 0), circle.cy.baseVal.value + (moved?.f ?? 0)];
+  }
+
+  stateWords(id) {
+    const { distance, accepting } = this.automaton.states[id];
+    const start = id === this.automaton.start ? ", the start" : "";
+    if (distance === null) return `q${id}${start}: dead, no text can be finished from here`;
+    return `q${id}${start}: at least ${plural(distance, "token")} to the end${accepting ? "; the text may end here" : ""}`;
+  }
+
+  edgeWords(edge) {
+    return `q${edge.from} → q${edge.to}: ${edge.full}`;
+  }
+
+  /** The states where a search's texts stand now, the best first. */
+  mark(states) {
+    if (!this.automaton) return;
+    const known = states.filter((id) => this.automaton.states[id]);
+    this.live = new Set(known);
+    if (known.length && this.trail.at(-1) !== known[0]) this.trail.push(known[0]);
+    if (this.folded && !this.way.length && known.length && !this.shown.has(known[0]) && performance.now() - this.drawnAt > REDRAW_MS) this.draw();
+    this.paint();
+    const first = known.find((id) => this.shown.has(id));
+    if (this.zoom && first !== undefined && this.frame.classList.contains("zoomed")) this.zoom.reach(...this.place(first));
+    this.describe();
+  }
+
+  /** The states along a text, in order. */
+  path(states) {
+    if (!this.automaton) return;
+    this.way = states.filter((id) => this.automaton.states[id]);
+    if (this.folded && this.way.some((id) => !this.shown.has(id))) this.draw();
+    this.paint();
+  }
+
+  paint() {
+    if (!this.picture) return;
+    const steps = new Set(this.way.slice(1).map((id, place) => `edge-${this.way[place]}-${id}`));
+    const whole = new Set([...this.way, ...(this.way.length ? [this.automaton.start] : [])]);
+    for (const id of this.shown) {
+      const classes = this.picture.querySelector(`[id="state-${id}"]`)?.classList;
+      classes?.toggle("live", this.live.has(id));
+      classes?.toggle("on-path", whole.has(id));
+    }
+    for (const name of this.edges.keys()) this.picture.querySelector(`[id="${name}"]`)?.classList.toggle("on-path", steps.has(name));
+  }
+
+  describe() {
+    if (!this.automaton) return;
+    const { living, dead } = this.counts;
+    const parts = [`${plural(living + dead, "state")}${dead ? `, ${dead} of them dead` : ""}; the shortest answer takes ${plural(this.automaton.min_tokens, "token")}.`];
+    if (this.folded) {
+      const left = living - [...this.shown].filter((id) => this.automaton.states[id].distance !== null).length;
+      const around = this.way.length ? "the path of the text" : this.trail.length ? "the path of the best text so far" : "a shortest path";
+      parts.push(`Too many to read, so drawn is ${around} and its neighbours; ${plural(left, "more state")} folded away.`);
+    }
+    const away = [...this.live].filter((id) => !this.shown.has(id));
+    if (away.length) parts.push(`Live, but not drawn: ${away.slice(0, 5).map((id) => `q${id}`).join(", ")}${away.length > 5 ? " and others" : ""}.`);
+    this.summary.replaceChildren(parts.join(" "));
+    const distances = this.automaton.states.map((state) => state.distance);
+    const marks = [["swatch-accepting", "the text may end here"], ["swatch-live", "live now"], ["swatch-path", "the text's path"]];
+    if (dead && this.dead.checked) marks.push(["dead", "dead"]);
+    this.legendPlace.replaceChildren(legend("Colours of states", [...distanceLegend(distances).map(([name, words]) => [name, `d ${words}`]), ...marks]));
+  }
+
+  tell(target) {
+    const group = target?.closest?.("[id^=edge-], [id^=state-]");
+    const words = !group ? "" : group.id.startsWith("edge") ? this.edgeWords(this.edges.get(group.id)) : this.stateWords(Number(group.id.slice(6)));
+    this.info.replaceChildren(words);
+  }
+}

@@ -1,0 +1,41 @@
+// What is known of one node of the lattice, in words and figures, below it.
+
+import { chance, el, figure, plural } from "./viewkit.js";
+
+/** The facts of a text that was kept. */
+export function rowCard(row, kinds, fate) {
+  const facts = [
+    ["step", `t = ${row.t}, ${plural(row.budget, "token")} left after it`],
+    ["distance", row.finished ? "0: the text has ended" : `${row.distance}: the fewest tokens that still end it`],
+    ["state", `q${row.state}`],
+    [kinds.plain ? "log-prob" : `${kinds.word} before → after`, kinds.plain ? figure(row.log_prob, 2) : `${figure(row.before, 2)} → ${figure(row.score, 2)}`],
+    ...(kinds.pushes ? [["α", figure(row.alpha, 3)]] : []),
+    ["own log-prob", `${figure(row.own, 2)} (${chance(row.own)}), ${figure(row.log_prob, 2)} in all`],
+    ["beam", `#${row.index + 1}, ${fate}`],
+  ];
+  return card(row.text, row.token, facts, "");
+}
+
+/** The facts of a token that the model wanted; `broken` says which part of the constraint it breaks, once known. */
+export function refusedCard(token, prefix, broken) {
+  const facts = [
+    ["step", `t = ${token.t}, ${plural(token.budget, "token")} left after it`],
+    ["log-prob", `${figure(token.log_prob, 2)} (${chance(token.log_prob)}) → −∞`],
+    ["reason", reasonWords(token)],
+    ...(broken === null ? [] : [["breaks", broken]]),
+  ];
+  return card(prefix + token.text, token.text, facts, "refused");
+}
+
+export function reasonWords(token) {
+  if (token.reason === "too_far") return `too far from the end: ${plural(token.distance, "more token")} at least, and only ${token.budget} left`;
+  if (token.reason === "violates") return "after it nothing can satisfy the constraint any more";
+  return "a special token: it writes no text";
+}
+
+function card(text, token, facts, kind) {
+  const before = text.slice(0, text.length - token.length);
+  const items = facts.flatMap(([term, words]) => [el("dt", {}, term), el("dd", {}, words)]);
+  return el("div", { class: `lattice-facts ${kind}` },
+    el("p", { class: "lattice-text" }, kind && el("span", { class: "tag" }, "refused"), before, el("mark", {}, token || "■ end")), el("dl", {}, ...items));
+}
