@@ -1,31 +1,40 @@
-// The few ways in which modules make and find parts of the page.
+// The few ways in which the shell's modules make, find and name parts of the page.
 
-/** An element with attributes and children. `on...` are listeners; `class`, `for` and the rest attributes; false leaves one out. */
+import { el as element, freshId, plural } from "./viewkit.js";
+
+export { freshId, plural };
+
+const PROPERTIES = ["value", "checked", "disabled", "hidden", "open"];
+
+/** An element, as viewkit makes it; what a form holds is set as a property, and children may be lists or absent. */
 export function el(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name in made && ["value", "checked", "disabled", "hidden", "open"].includes(name)) made[name] = value;
-    else if (value !== false && value !== undefined && value !== null) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  const plain = Object.entries(attributes).filter(([name]) => !PROPERTIES.includes(name));
+  const made = element(tag, Object.fromEntries(plain), ...children.flat().filter((child) => child || child === ""));
+  for (const name of PROPERTIES) if (name in attributes) made[name] = attributes[name];
   return made;
 }
 
 export const byId = (id) => document.getElementById(id);
 
-let counted = 0;
-/** A fresh id, by which labels and descriptions name a control. */
-export const freshId = (stem) => `${stem}-${++counted}`;
+/** A control with its label above it. */
+export function labelled(text, control, attributes = {}) {
+  control.id ||= freshId("control");
+  return el("div", { class: "field", ...attributes }, el("label", { for: control.id }, text), control);
+}
 
-/** Calls `act` once nothing has asked for it for `ms`. `.now()` does it at once, `.off()` not at all. */
+/** A check box with its label behind it. */
+export function ticked(text, change) {
+  const box = el("input", { type: "checkbox", id: freshId("tick"), change });
+  return { box, element: el("span", { class: "tick" }, box, el("label", { for: box.id }, text)) };
+}
+
+/** Calls `act` once nothing has asked for it for `ms`; `.off()` forgets what was asked. */
 export function later(ms, act) {
   let timer = 0;
   const asked = () => {
     clearTimeout(timer);
     timer = setTimeout(act, ms);
   };
-  asked.now = () => (clearTimeout(timer), act());
   asked.off = () => clearTimeout(timer);
   return asked;
 }
@@ -43,18 +52,16 @@ export function unitsAt(text, points) {
 /** How many characters a text has, as the service counts them. */
 export const pointsOf = (text) => [...text].length;
 
-/** Text for people: digits in groups, at most two behind the point. */
+/** A number for people: digits in groups. */
 export const shown = (value, digits = 2) => Number(value).toLocaleString("en-US", { maximumFractionDigits: digits });
 
-export const counted1 = (value, noun) => `${shown(value)} ${noun}${value === 1 ? "" : "s"}`;
-
-/** Puts a text on the clipboard; where a browser has none for this page, by way of a selection. */
+/** Puts a text on the clipboard; where the browser has none for this page, by way of a selection. */
 export async function copy(text) {
   if (navigator.clipboard && window.isSecureContext) {
     await navigator.clipboard.writeText(text);
     return;
   }
-  const area = el("textarea", { class: "out-of-sight", value: text });
+  const area = el("textarea", { class: "out-of-sight", "aria-hidden": "true", value: text });
   (document.querySelector("dialog[open]") ?? document.body).append(area);
   area.select();
   document.execCommand("copy");

@@ -96,8 +96,15 @@ export const SENTENCES = {
   deadline: (p) => `The answer took longer than ${number(p.timeout_s ?? 60)} seconds. Ask for fewer tokens or beams.`,
 };
 
+const OURS = {  // what no service says: where none was reached
+  unreachable: () => "The service cannot be reached. See that it runs and try again.",
+  not_ours: (p) => `Something between this page and the service answered with status ${p.status}. Open the service at its own address.`,
+  stream_lost: () => "The line to the service broke and could not be taken up again. Generate again.",
+  bad_link: () => "This link is broken or of another version. Ask for it anew, or begin with an example.",
+};
+
 /** A refusal (problem+json) as a sentence. Codes of a later version are told in the service's own words. */
 export function sentence(problem) {
-  const told = Object.hasOwn(SENTENCES, problem.code) ? SENTENCES[problem.code] : undefined;
+  const told = [SENTENCES, OURS].find((table) => Object.hasOwn(table, problem.code))?.[problem.code];
   return told ? told(problem) : `${ended(problem.detail ?? problem.title ?? "The service refused")} Change the request and try again.`;
 }

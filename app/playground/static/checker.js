@@ -1,0 +1,102 @@
+// A text that is checked as it is edited: where it first breaks the constraint, which part it breaks, and its word trace.
+
+import { Refusal, askJson } from "./api.js";
+import { el, freshId, later, pointsOf, unitsAt } from "./dom.js";
+import { marked } from "./explain.js";
+import { sentence } from "./problems.js";
+import { told } from "./told.js";
+
+const PAUSE_MS = 200;
+const WORDS_MAX = 300;
+
+export class Checker {
+  /** `constraint()` gives what to check against: null while there is none that compiles. */
+  constructor(place, constraint) {
+    Object.assign(this, { constraint, control: null });
+    const id = freshId("check");
+    this.back = el("pre", { class: "code-back", "aria-hidden": "true" });
+    this.area = el("textarea", {
+      id, rows: 3, spellcheck: "false", placeholder: "Write a text, or generate one and edit it.",
+      "aria-describedby": `${id}-verdict`, input: () => this.#edited(), scroll: () => (this.back.scrollTop = this.area.scrollTop),
+    });
+    this.verdict = el("p", { class: "verdict", id: `${id}-verdict`, role: "status" });
+    this.parts = el("ul", { class: "parts-told", "aria-label": "Parts of the constraint" });
+    this.words = el("ol", { class: "word-trace", "aria-label": "Word trace: each word with the propositions that hold at it" });
+    place.append(
+      el("div", { class: "field" }, el("label", { for: id }, "Text to check"), el("div", { class: "code prose" }, this.back, this.area)),
+      this.verdict, this.parts, this.words);
+    this.later = later(PAUSE_MS, () => this.check());
+  }
+
+  get text() { return this.area.value; }
+
+  /** Take over a text. */
+  write(text) {
+    this.area.value = text;
+    this.#edited();
+  }
+
+  /** Check anew what is written: the text or the constraint is another one. */
+  async check() {
+    this.later.off();
+    this.control?.abort();
+    const { text } = this;
+    const constraint = this.constraint();
+    if (!constraint || (!text && !this.verdict.textContent)) return;
+    this.control = new AbortController();
+    const { signal } = this.control;
+    try {
+      const answer = await askJson("POST", "/check", { body: { constraint, text, parts: true }, signal });
+      if (!signal.aborted) this.#tell(text, answer);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Refusal)) throw error;
+      this.#clear();
+      this.#say(sentence(error.problem), "bad");
+    }
+  }
+
+  #edited() {
+    this.back.replaceChildren();
+    this.later();
+  }
+
+  #tell(text, answer) {
+    this.back.replaceChildren(...marked(text, answer), "\n");
+    this.back.scrollTop = this.area.scrollTop;
+    if (answer.satisfied) this.#say("✓ It satisfies the constraint.", "good");
+    else if (answer.violated_at >= pointsOf(text)) this.#say("✗ It ends too early: more text could still satisfy the constraint.", "bad");
+    else this.#say(`✗ It breaks the constraint at character ${answer.violated_at + 1}, “${excerpt(text, answer.violated_at)}”: nothing that follows can mend it.`, "bad");
+    const parts = answer.parts ?? [];
+    this.parts.replaceChildren(...(parts.length > 1 ? parts : []).map((part) => partTold(part, text)));
+    const items = answer.words.slice(0, WORDS_MAX).map(wordTold);
+    if (answer.words.length > WORDS_MAX) items.push(el("li", { class: "soft" }, `and ${answer.words.length - WORDS_MAX} more`));
+    this.words.replaceChildren(...items);
+  }
+
+  #clear() {
+    for (const one of [this.back, this.parts, this.words]) one.replaceChildren();
+  }
+
+  #say(text, kind) {
+    this.verdict.textContent = text;
+    this.verdict.className = `verdict ${kind}`;
+  }
+}
+
+function excerpt(text, points) {
+  const rest = text.slice(unitsAt(text, points));
+  return /^\s*\S{1,16}|^\s+/u.exec(rest)?.[0].trim() || rest.slice(0, 8);
+}
+
+function partTold({ constraint, satisfied, violated_at }, text) {
+  const early = !satisfied && violated_at >= pointsOf(text);
+  const verdict = satisfied ? "holds" : early ? "not yet" : `breaks at “${excerpt(text, violated_at)}”`;
+  const kind = satisfied ? "good" : early ? "soft" : "bad";
+  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, told(constraint)));
+}
+
+function wordTold({ text, letters }) {
+  const held = letters.length ? letters.join(", ") : "–";
+  return el("li", {}, el("span", { class: "word" }, text), el("span", { class: letters.length ? "held" : "held none" }, held));
+}

@@ -1,0 +1,132 @@
+// Forms for one constraint each. A form has `element`; `read()`, the constraint that it says, which raises Unfinished where
+// it says none yet; `write(constraint)`; `show(path, sentence, position)`, which puts a fault where the service found it; and
+// `clear()`. Positions count characters as the service does.
+
+import { CodeField } from "./code-field.js";
+import { el, labelled, ticked, unitsAt } from "./dom.js";
+
+/** What a form lacks before there is a constraint, as a sentence. */
+export class Unfinished extends Error {}
+
+/** The parts of a list that is written with commas. */
+export const split = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
+
+/** A form of a single text under one name, with or without the choice about a leading space. */
+export class TextForm {
+  constructor(change, { name, label, hint, rows = 3, placeholder, wanted, leading = true }) {
+    Object.assign(this, { name, wanted });
+    this.field = new CodeField({ label, hint, rows, placeholder, change });
+    this.forbid = leading ? ticked("no leading space, not even one that is stripped", change) : null;
+    this.element = el("div", { class: "form" }, this.field.element, this.forbid?.element);
+  }
+
+  read() {
+    if (!this.field.text.trim()) throw new Unfinished(this.wanted);
+    return { [this.name]: this.value(this.field.text), ...this.leading() };
+  }
+
+  value(text) { return text; }
+
+  text(value) { return value; }
+
+  leading() { return this.forbid?.box.checked ? { leading_space: "forbid" } : {}; }
+
+  write(constraint) {
+    this.field.text = this.text(constraint[this.name]);
+    if (this.forbid) this.forbid.box.checked = constraint.leading_space === "forbid";
+  }
+
+  show(path, sentence, position) {
+    this.field.show(sentence, position === null ? null : unitsAt(this.field.text, position));
+  }
+
+  clear() { this.field.clear(); }
+}
+
+export class RegexForm extends TextForm {
+  constructor(change) {
+    super(change, {
+      name: "regex", label: "Pattern", hint: "the whole text, as Python's re.fullmatch says",
+      placeholder: "[A-Z][a-z ]+\\.", wanted: "Write a pattern, such as [A-Z][a-z ]+\\.",
+    });
+  }
+}
+
+export class InfillForm extends TextForm {
+  constructor(change) {
+    super(change, {
+      name: "infill", label: "Text with gaps", placeholder: "A man is <|infill_word|> a dog.",
+      wanted: "Write a text with gaps.",
+    });
+    const gaps = { word: "<|infill_word|>", "few words": "<|infill_ngram|>", sentence: "<|infill_sentence|>", pattern: "<|infill:[0-9]+|>" };
+    const buttons = Object.entries(gaps).map(([name, gap]) =>
+      el("button", { type: "button", click: () => this.field.insert(gap), title: gap }, `+ ${name}`));
+    this.element.prepend(el("div", { class: "row", role: "group", "aria-label": "Insert a gap" }, ...buttons));
+  }
+}
+
+export class ChoiceForm extends TextForm {
+  constructor(change) {
+    super(change, {
+      name: "choice", label: "Choices", hint: "one on each line", placeholder: "yes\nno", wanted: "Write the choices, one on each line.",
+    });
+  }
+
+  value(text) { return text.split("\n").filter((line) => line !== ""); }
+
+  text(value) { return value.join("\n"); }
+}
+
+const BOUNDS = [
+  ["min_words", "words, at least"], ["max_words", "words, at most"], ["max_chars", "characters, at most"],
+  ["sentences.min", "sentences, at least"], ["sentences.max", "sentences, at most"],
+];
+
+/** A whole number that may be absent. */
+export function numberInput(change, attributes = {}) {
+  return el("input", { type: "number", min: 0, step: 1, inputmode: "numeric", input: change, ...attributes });
+}
+
+export const numberOf = (input) => (input.value === "" ? undefined : Number(input.value));
+
+export class LengthForm {
+  constructor(change) {
+    this.inputs = new Map(BOUNDS.map(([name]) => [name, numberInput(() => (this.clear(), change()))]));
+    this.fault = el("p", { class: "fault", role: "status", hidden: true });
+    const fields = BOUNDS.map(([name, label]) => labelled(label, this.inputs.get(name)));
+    this.element = el("div", { class: "form" }, el("div", { class: "grid-fields" }, ...fields), this.fault);
+  }
+
+  read() {
+    const values = Object.fromEntries([...this.inputs].map(([name, input]) => [name, numberOf(input)]));
+    const { "sentences.min": min, "sentences.max": max, ...bounds } = values;
+    const made = Object.fromEntries(Object.entries(bounds).filter(([, value]) => value !== undefined));
+    if (min !== undefined && min === max) made.sentences = min;
+    else if (min !== undefined || max !== undefined) {
+      made.sentences = { ...(min === undefined ? {} : { min }), ...(max === undefined ? {} : { max }) };
+    }
+    if (!Object.keys(made).length) throw new Unfinished("Give at least one bound.");
+    return made;
+  }
+
+  write(constraint) {
+    const sentences = constraint.sentences;
+    const bounds = typeof sentences === "number" ? { min: sentences, max: sentences } : sentences ?? {};
+    for (const [name, input] of this.inputs) {
+      const value = name.startsWith("sentences.") ? bounds[name.slice(10)] : constraint[name];
+      input.value = value ?? "";
+    }
+    this.clear();
+  }
+
+  show(path, sentence) {
+    (this.inputs.get(path) ?? this.inputs.get(`${path}.min`))?.setAttribute("aria-invalid", "true");
+    this.fault.textContent = sentence;
+    this.fault.hidden = false;
+  }
+
+  clear() {
+    for (const input of this.inputs.values()) input.removeAttribute("aria-invalid");
+    this.fault.hidden = true;
+  }
+}

@@ -1,0 +1,80 @@
+// The forms that are JSON texts: a schema, and any constraint as it is sent.
+
+import { el, labelled } from "./dom.js";
+import { TextForm, Unfinished, numberInput, numberOf } from "./forms-basic.js";
+import { JsonFault, parseJson, placeInJson } from "./json-places.js";
+
+/** A form whose text is JSON; faults of the service are shown at the part of the text that they name. */
+class JsonForm extends TextForm {
+  value(text) {
+    try {
+      return parseJson(text, this.noun);
+    } catch (error) {
+      if (!(error instanceof JsonFault)) throw error;
+      this.field.show(error.message, error.place);
+      throw new Unfinished(error.message);
+    }
+  }
+
+  text(value) { return JSON.stringify(value, null, 2); }
+
+  show(path, sentence, position) {
+    const found = placeInJson(this.field.text, path);
+    if (!found) this.field.show(sentence);
+    else if (position === null || !found.whole) this.field.show(sentence, found.place);
+    else this.field.show(sentence, found.inString(position));
+  }
+}
+
+export class SchemaForm extends JsonForm {
+  constructor(change) {
+    super(change, {
+      name: "json_schema", label: "JSON schema", rows: 9, placeholder: '{"type": "object"}',
+      wanted: "Write a JSON schema.",
+    });
+    this.noun = "The schema";
+    this.whitespace = el("select", { change },
+      el("option", { value: "compact" }, "none (compact)"), el("option", { value: "pretty" }, "indented by 2"));
+    this.depth = numberInput(change, { placeholder: "3" });
+    this.element.append(el("div", { class: "grid-fields" },
+      labelled("white space", this.whitespace), labelled("depth of what is left open", this.depth)));
+  }
+
+  read() {
+    const depth = numberOf(this.depth);
+    return {
+      ...super.read(), ...(this.whitespace.value === "compact" ? {} : { whitespace: "pretty" }),
+      ...(depth === undefined ? {} : { max_depth: depth }),
+    };
+  }
+
+  write(constraint) {
+    super.write(constraint);
+    this.whitespace.value = constraint.whitespace ?? "compact";
+    this.depth.value = constraint.max_depth ?? "";
+  }
+
+  show(path, sentence, position) {
+    super.show(path.replace(/^json_schema\.?/, ""), sentence, position);
+  }
+}
+
+/** Any constraint as JSON, for what the other forms have no field for. */
+export class RawForm extends JsonForm {
+  constructor(change) {
+    super(change, {
+      name: "", label: "Constraint as JSON", rows: 9, placeholder: '{"all": [{"regex": "…"}, {"ltlf": "…"}]}',
+      wanted: "Write a constraint as JSON.", leading: false,
+    });
+    this.noun = "The constraint";
+  }
+
+  read() {
+    const constraint = super.read()[""];
+    if (typeof constraint === "object" && constraint !== null && !Array.isArray(constraint)) return constraint;
+    this.field.show("A constraint is a JSON object.", 0);
+    throw new Unfinished("A constraint is a JSON object.");
+  }
+
+  write(constraint) { this.field.text = this.text(constraint); }
+}

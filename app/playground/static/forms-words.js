@@ -1,0 +1,203 @@
+// The forms of constraints over words: a formula with what its names stand for, and keywords.
+
+import { CodeField } from "./code-field.js";
+import { el, labelled, ticked, unitsAt } from "./dom.js";
+import { Unfinished, numberInput, numberOf, split } from "./forms-basic.js";
+
+const SIGNS = ["F( )", "G( )", "X( )", " U ", "!", " & ", " | ", " -> "];
+
+/** A name of a formula, and the words or the pattern that it stands for. */
+class Proposition {
+  constructor(change, remove) {
+    this.name = el("input", { class: "mono", spellcheck: "false", input: change });
+    this.kind = el("select", { change }, el("option", { value: "words" }, "words"), el("option", { value: "regex" }, "a pattern"));
+    this.stands = new CodeField({ label: "stands for", rows: 1, placeholder: "dog, puppy, guinea pig", change });
+    this.sensitive = ticked("mind the case", change);
+    this.element = el("div", { class: "proposition" },
+      labelled("name", this.name), labelled("by", this.kind), this.stands.element, this.sensitive.element,
+      el("button", { type: "button", class: "plain", click: () => remove(this), "aria-label": "Remove this name" }, "✕"));
+  }
+
+  read() {
+    if (this.kind.value === "regex") return { regex: this.stands.text };
+    const words = split(this.stands.text);
+    return this.sensitive.box.checked ? { words, case_sensitive: true } : words;
+  }
+
+  write(name, value) {
+    this.name.value = name;
+    this.kind.value = value.regex === undefined ? "words" : "regex";
+    this.stands.text = value.regex ?? (Array.isArray(value) ? value : value.words ?? []).join(", ");
+    this.sensitive.box.checked = value.case_sensitive === true;
+    return this;
+  }
+}
+
+export class LtlfForm {
+  constructor(change) {
+    this.change = change;
+    this.field = new CodeField({
+      label: "Formula", hint: "LTLf over the words of the text", rows: 3, placeholder: "F(dog & X(F(ball)))", change,
+    });
+    const signs = SIGNS.map((sign) => el("button", {
+      type: "button", class: "plain mono", click: () => this.#insert(sign), "aria-label": `Insert ${sign.trim()}`,
+    }, sign.replace("( )", "").trim()));
+    this.rows = [];
+    this.list = el("div", {});
+    const add = el("button", { type: "button", click: () => this.#add().name.focus() }, "+ name");
+    this.names = el("details", {}, el("summary", {}, "Names that stand for more than their own word"), this.list, add);
+    this.element = el("div", { class: "form" },
+      el("div", { class: "row signs", role: "group", "aria-label": "Insert an operator" }, ...signs), this.field.element, this.names);
+  }
+
+  read() {
+    if (!this.field.text.trim()) throw new Unfinished("Write a formula, such as F(dog): some word of the text is “dog”.");
+    const rows = this.rows.filter((row) => row.name.value.trim());
+    if (!rows.length) return { ltlf: this.field.text };
+    return { ltlf: this.field.text, propositions: Object.fromEntries(rows.map((row) => [row.name.value.trim(), row.read()])) };
+  }
+
+  write(constraint) {
+    this.field.text = constraint.ltlf;
+    this.rows = [];
+    this.list.replaceChildren();
+    for (const [name, value] of Object.entries(constraint.propositions ?? {})) this.#add().write(name, value);
+    this.names.open = this.rows.length > 0;
+  }
+
+  show(path, sentence, position) {
+    const row = this.rows.find((one) => path.startsWith(`propositions.${one.name.value.trim()}`));
+    const field = row ? row.stands : this.field;
+    if (row) this.names.open = true;
+    field.show(sentence, position === null ? null : unitsAt(field.text, position));
+  }
+
+  clear() {
+    for (const field of [this.field, ...this.rows.map((row) => row.stands)]) field.clear();
+  }
+
+  #add() {
+    const row = new Proposition(this.change, (gone) => {
+      this.rows = this.rows.filter((one) => one !== gone);
+      gone.element.remove();
+      this.change();
+    });
+    this.rows.push(row);
+    this.list.append(row.element);
+    return row;
+  }
+
+  /** Operators with brackets go around what is selected. */
+  #insert(sign) {
+    const { area } = this.field;
+    const chosen = area.value.slice(area.selectionStart, area.selectionEnd);
+    this.field.insert(sign.includes("( )") ? sign.replace(" )", `${chosen})`) : chosen + sign);
+    if (sign.includes("( )") && !chosen) area.setSelectionRange(area.selectionEnd - 1, area.selectionEnd - 1);
+  }
+}
+
+class Concept {
+  constructor(form) {
+    this.forms = el("input", {
+      "aria-label": "Keyword, further forms behind commas", placeholder: "catch, catches, caught", spellcheck: "false",
+      input: form.change, keydown: (event) => form.entered(event, this),
+    });
+    this.min = numberInput(form.change, { "aria-label": "at least so often", placeholder: "1" });
+    this.max = numberInput(form.change, { "aria-label": "at most so often", placeholder: "∞" });
+    this.element = el("li", { class: "concept" }, this.forms, this.min, this.max,
+      el("button", { type: "button", class: "plain", click: () => form.raise(this), "aria-label": "Move up" }, "↑"),
+      el("button", { type: "button", class: "plain", click: () => form.remove(this), "aria-label": "Remove" }, "✕"));
+  }
+
+  read() {
+    const forms = split(this.forms.value);
+    const [min, max] = [numberOf(this.min), numberOf(this.max)];
+    if (min === undefined && max === undefined) return forms.length === 1 ? forms[0] : forms;
+    return { forms, ...(min === undefined ? {} : { min }), ...(max === undefined ? {} : { max }) };
+  }
+
+  write(value) {
+    const counted = typeof value === "object" && !Array.isArray(value);
+    this.forms.value = [counted ? value.forms : value].flat().join(", ");
+    this.min.value = (counted ? value.min : undefined) ?? "";
+    this.max.value = (counted ? value.max : undefined) ?? "";
+    return this;
+  }
+}
+
+const FLAGS = [["ordered", "in this order"], ["inflect", "in every inflected form"], ["case_sensitive", "mind the case"]];
+
+export class KeywordsForm {
+  constructor(change) {
+    this.change = () => (this.clear(), change());
+    this.concepts = [];
+    this.list = el("ol", { class: "concepts" });
+    this.fault = el("p", { class: "fault", role: "status", hidden: true });
+    this.flags = new Map(FLAGS.map(([name, text]) => [name, ticked(text, this.change)]));
+    const add = el("button", { type: "button", click: () => this.#add().forms.focus() }, "+ keyword");
+    const ticks = [...this.flags.values()].map((flag) => flag.element);
+    this.element = el("div", { class: "form" },
+      el("div", { class: "concept soft small", "aria-hidden": "true" },
+        el("span", {}, "Keyword, further forms"), el("span", {}, "min"), el("span", {}, "max")),
+      this.list, this.fault, add, el("div", { class: "row ticks" }, ...ticks));
+    this.#add();
+  }
+
+  read() {
+    const keywords = this.concepts.filter((one) => split(one.forms.value).length).map((one) => one.read());
+    if (!keywords.length) throw new Unfinished("Write a keyword, such as dog.");
+    const flags = [...this.flags].filter(([, flag]) => flag.box.checked).map(([name]) => [name, true]);
+    return { keywords, ...Object.fromEntries(flags) };
+  }
+
+  write(constraint) {
+    this.concepts = [];
+    this.list.replaceChildren();
+    for (const value of constraint.keywords) this.#add().write(value);
+    for (const [name, flag] of this.flags) flag.box.checked = constraint[name] === true;
+    this.clear();
+  }
+
+  show(path, sentence) {
+    const filled = this.concepts.filter((one) => split(one.forms.value).length);
+    filled[Number(/^keywords\.(\d+)/.exec(path)?.[1] ?? -1)]?.forms.setAttribute("aria-invalid", "true");
+    this.fault.textContent = sentence;
+    this.fault.hidden = false;
+  }
+
+  clear() {
+    for (const one of this.concepts) one.forms.removeAttribute("aria-invalid");
+    this.fault.hidden = true;
+  }
+
+  /** Enter goes on to the next keyword. */
+  entered(event, concept) {
+    if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    (this.concepts[this.concepts.indexOf(concept) + 1] ?? this.#add()).forms.focus();
+  }
+
+  raise(concept) {
+    const place = this.concepts.indexOf(concept);
+    if (place < 1) return;
+    this.concepts.splice(place - 1, 2, concept, this.concepts[place - 1]);
+    concept.element.previousElementSibling.before(concept.element);
+    concept.element.querySelector("button").focus();
+    this.change();
+  }
+
+  remove(concept) {
+    const place = this.concepts.indexOf(concept);
+    this.concepts.splice(place, 1);
+    concept.element.remove();
+    (this.concepts[place] ?? this.concepts[place - 1] ?? this.#add()).forms.focus();
+    this.change();
+  }
+
+  #add() {
+    const concept = new Concept(this);
+    this.concepts.push(concept);
+    this.list.append(concept.element);
+    return concept;
+  }
+}

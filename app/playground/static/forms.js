@@ -1,0 +1,219 @@
+// The constraint as a form: a tab for each kind, and combinations of parts that are forms themselves.
+
+import { el, freshId, labelled } from "./dom.js";
+import { ChoiceForm, InfillForm, LengthForm, RegexForm, Unfinished } from "./forms-basic.js";
+import { RawForm, SchemaForm } from "./forms-json.js";
+import { KeywordsForm, LtlfForm } from "./forms-words.js";
+
+const LENGTHS = ["min_words", "max_words", "max_chars", "sentences"];
+const KINDS = new Map();  // filled below, for combinations are made of all of them
+
+/** Whether two JSON values are the same, whatever the order of names. */
+export function same(one, other) {
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return one === other;
+  const names = Object.keys(one);
+  return Array.isArray(one) === Array.isArray(other) && names.length === Object.keys(other).length
+    && names.every((name) => Object.hasOwn(other, name) && same(one[name], other[name]));
+}
+
+function kindOf(constraint) {
+  for (const kind of ["ltlf", "regex", "keywords", "infill", "json_schema", "choice"]) if (kind in constraint) return kind;
+  if (["all", "any", "not"].some((name) => name in constraint)) return "combine";
+  return LENGTHS.some((name) => name in constraint) ? "length" : "json";
+}
+
+/** A form of one of the kinds that can be changed for another; each kind keeps what was written in it. */
+class AnyForm {
+  constructor(change, body) {
+    this.change = change;
+    this.body = body;
+    this.made = new Map();
+    this.kind = "ltlf";
+  }
+
+  get form() {
+    if (!this.made.has(this.kind)) this.made.set(this.kind, new (KINDS.get(this.kind).make)(this.change));
+    return this.made.get(this.kind);
+  }
+
+  choose(kind) {
+    const before = this.#said();
+    this.kind = kind;
+    if (kind === "json" && before) this.form.write(before);  // what was made in a form goes on as JSON
+    this.body.replaceChildren(this.form.element);
+  }
+
+  read() { return this.form.read(); }
+
+  /** Write a constraint into the form of its kind, or as JSON where that form cannot say all of it. */
+  write(constraint) {
+    this.kind = kindOf(constraint);
+    try {
+      this.form.write(constraint);
+      if (!same(this.form.read(), constraint)) throw new Unfinished("another constraint");
+    } catch {
+      this.kind = "json";
+      this.form.write(constraint);
+    }
+    this.body.replaceChildren(this.form.element);
+  }
+
+  show(path, sentence, position) { this.form.show(path, sentence, position); }
+
+  clear() { this.form.clear(); }
+
+  #said() {
+    try {
+      return this.kind === "json" ? null : this.form.read();
+    } catch {
+      return null;
+    }
+  }
+}
+
+/** One part of a combination. `path` leads to it from the whole, as the service names it. */
+class Part extends AnyForm {
+  constructor(combination) {
+    super(combination.change, el("div", {}));
+    this.path = "";
+    this.select = el("select", { change: () => (this.choose(this.select.value), combination.change()) });
+    for (const [kind, { title }] of KINDS) this.select.append(el("option", { value: kind }, title));
+    const id = freshId("negated");
+    this.negated = el("input", { type: "checkbox", id, change: combination.change });
+    this.element = el("fieldset", { class: "part" },
+      el("legend", { class: "out-of-sight" }, "Part of the combination"),
+      el("div", { class: "row" },
+        el("span", { class: "tick" }, this.negated, el("label", { for: id }, "not")),
+        el("span", { class: "grow" }, labelled("kind of this part", this.select, { class: "field bare" })),
+        el("button", { type: "button", class: "plain", "aria-label": "Remove this part", click: () => combination.remove(this) }, "✕")),
+      this.body);
+    this.choose("ltlf");
+  }
+
+  read() { return this.negated.checked ? { not: super.read() } : super.read(); }
+
+  write(constraint) {
+    const keys = Object.keys(constraint);
+    this.negated.checked = keys.length === 1 && keys[0] === "not";
+    super.write(this.negated.checked ? constraint.not : constraint);
+    this.select.value = this.kind;
+  }
+}
+
+class CombineForm {
+  constructor(change) {
+    this.change = change;
+    this.parts = [];
+    this.mode = el("select", { change }, el("option", { value: "all" }, "all of these hold"),
+      el("option", { value: "any" }, "at least one of these holds"));
+    this.list = el("div", { class: "parts" });
+    this.fault = el("p", { class: "fault", role: "status", hidden: true });
+    const add = el("button", { type: "button", click: () => (this.#add().select.focus(), this.change()) }, "+ part");
+    this.element = el("div", { class: "form" }, labelled("Such that", this.mode), this.list, this.fault, add);
+    this.#add();
+    this.#add();
+  }
+
+  read() {
+    const alone = this.parts.length === 1;
+    this.parts.forEach((part, number) => {
+      const places = [...(alone ? [] : [this.mode.value, number]), ...(part.negated.checked ? ["not"] : [])];
+      part.path = places.join(".");
+    });
+    if (alone) return this.parts[0].read();
+    return { [this.mode.value]: this.parts.map((part) => part.read()) };
+  }
+
+  write(constraint) {
+    const mode = ["all", "any"].find((name) => name in constraint);
+    this.parts = [];
+    this.list.replaceChildren();
+    if (mode) this.mode.value = mode;
+    for (const part of mode ? constraint[mode] : [constraint]) this.#add().write(part);
+  }
+
+  show(path, sentence, position) {
+    const part = this.parts.find((one) => !one.path || path === one.path || path.startsWith(`${one.path}.`));
+    if (part) {
+      part.show(path.slice(part.path ? part.path.length + 1 : 0), sentence, position);
+      return;
+    }
+    this.fault.textContent = sentence;
+    this.fault.hidden = false;
+  }
+
+  clear() {
+    this.fault.hidden = true;
+    for (const part of this.parts) part.clear();
+  }
+
+  remove(part) {
+    this.parts = this.parts.filter((one) => one !== part);
+    part.element.remove();
+    if (!this.parts.length) this.#add();
+    this.parts[0].select.focus();
+    this.change();
+  }
+
+  #add() {
+    const part = new Part(this);
+    this.parts.push(part);
+    this.list.append(part.element);
+    return part;
+  }
+}
+
+for (const [kind, title, make] of [
+  ["ltlf", "Formula", LtlfForm], ["regex", "Regex", RegexForm], ["keywords", "Keywords", KeywordsForm],
+  ["infill", "Infill", InfillForm], ["json_schema", "JSON schema", SchemaForm], ["choice", "Choice", ChoiceForm],
+  ["length", "Length", LengthForm], ["combine", "Combine", CombineForm], ["json", "Raw", RawForm],
+]) KINDS.set(kind, { title, make });
+
+/** The whole constraint, with a tab for each kind. */
+export class ConstraintForm extends AnyForm {
+  constructor(place, change) {
+    const panel = el("div", { role: "tabpanel", id: freshId("kind"), tabindex: "-1" });
+    super(change, panel);
+    this.tabs = new Map();
+    const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Kind of constraint", keydown: (event) => this.#walk(event) });
+    for (const [kind, { title }] of KINDS) {
+      const tab = el("button", {
+        type: "button", role: "tab", id: freshId("tab"), "aria-controls": panel.id, click: () => (this.choose(kind), change()),
+      }, title);
+      this.tabs.set(kind, tab);
+      list.append(tab);
+    }
+    place.append(list, panel);
+    this.choose("ltlf");
+  }
+
+  choose(kind) {
+    super.choose(kind);
+    this.#mark();
+  }
+
+  write(constraint) {
+    super.write(constraint);
+    this.#mark();
+  }
+
+  #mark() {
+    for (const [kind, tab] of this.tabs) {
+      tab.setAttribute("aria-selected", String(kind === this.kind));
+      tab.tabIndex = kind === this.kind ? 0 : -1;
+    }
+    this.body.setAttribute("aria-labelledby", this.tabs.get(this.kind).id);
+  }
+
+  #walk(event) {
+    const kinds = [...this.tabs.keys()];
+    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -kinds.length, End: kinds.length }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const place = kinds.indexOf(this.kind) + step;
+    const kind = kinds[Math.abs(step) === 1 ? (place + kinds.length) % kinds.length : Math.min(Math.max(place, 0), kinds.length - 1)];
+    this.choose(kind);
+    this.tabs.get(kind).focus();
+    this.change();
+  }
+}

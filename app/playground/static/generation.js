@@ -1,0 +1,88 @@
+// One request for text: streams it, goes on where a broken line left off, and calls it off.
+
+import { Refusal, ask, askJson } from "./api.js";
+import { eventsOf } from "./sse.js";
+
+const RETRY_MS = 1_000;
+const RESUMES_MAX = 8;  // in a row without an event between them
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export class Generation {
+  /** `hear` has a method for each event: compiled, step, restart. */
+  constructor(body, hear) {
+    this.body = { ...body, stream: true };
+    this.hear = hear;
+    this.jobId = null;
+    this.lastId = "";
+    this.retryMs = RETRY_MS;
+    this.stopped = false;
+    this.control = new AbortController();
+  }
+
+  /** The answer, as POST /generate gives it. Raises Refusal; of code "cancelled" where it was stopped. */
+  async answer() {
+    try {
+      let response = await ask("POST", "/generate", { body: this.body, signal: this.control.signal });
+      this.jobId = response.headers.get("x-job-id");
+      for (let tries = 0; ;) {
+        const heard = await this.#read(response);
+        if (heard.answer) return heard.answer;
+        tries = heard.events ? 1 : tries + 1;
+        response = await this.#again(tries);
+        if (response.status === 204) return await this.#kept();
+      }
+    } catch (error) {
+      if (this.stopped) throw new Refusal({ code: "cancelled" });
+      throw error;
+    }
+  }
+
+  /** Call it off: what the service has begun is ended there too. */
+  stop() {
+    this.stopped = true;
+    this.control.abort();
+    if (this.jobId) ask("DELETE", `/jobs/${this.jobId}`).catch(() => {});
+  }
+
+  /** Hear a stream to its end: the answer if it came, and how many events did. */
+  async #read(response) {
+    let events = 0;
+    try {
+      for await (const { event, data, id, retry } of eventsOf(response)) {
+        if (retry !== undefined) this.retryMs = retry;
+        if (data === null) continue;
+        if (id) this.lastId = id;
+        events += 1;
+        if (event === "done") return { answer: JSON.parse(data), events };
+        if (event === "error") throw new Refusal(JSON.parse(data));
+        if (event === "handover") break;
+        this.hear[event]?.(JSON.parse(data));
+      }
+    } catch (error) {
+      if (error instanceof Refusal || this.stopped) throw error;  // anything else is a line that broke
+    }
+    return { events };
+  }
+
+  /** The stream from the next event on. */
+  async #again(tries) {
+    for (; ; tries += 1) {
+      if (!this.jobId || tries > RESUMES_MAX) throw new Refusal({ code: "stream_lost" });
+      await pause(this.retryMs);
+      const headers = this.lastId ? { "Last-Event-ID": this.lastId } : {};
+      try {
+        return await ask("GET", `/jobs/${this.jobId}/events`, { headers, signal: this.control.signal });
+      } catch (error) {
+        const code = error instanceof Refusal ? error.problem.code : "";
+        if (!["unreachable", "not_ours", "draining", "storage_down", "not_ready"].includes(code)) throw error;
+      }
+    }
+  }
+
+  /** The answer of a job whose last event was read already. */
+  async #kept() {
+    const job = await askJson("GET", `/jobs/${this.jobId}`, { signal: this.control.signal });
+    if (job.result) return job.result;
+    throw new Refusal(job.error ?? { code: "stream_lost" });
+  }
+}

@@ -1,0 +1,249 @@
+// The page: makes its parts, and passes among them what each needs of another.
+
+import { Answers } from "./answers.js";
+import { Refusal, askJson, hasKey, onKeyNeeded, setKey } from "./api.js";
+import { AutomatonView } from "./automaton.js";
+import { Checker } from "./checker.js";
+import { CodeDialog } from "./code-dialog.js";
+import { Comparison } from "./compare.js";
+import { byId, copy, el, plural, shown } from "./dom.js";
+import { explainer } from "./explain.js";
+import { ConstraintForm } from "./forms.js";
+import { LatticeView } from "./lattice.js";
+import { Live } from "./live.js";
+import { Options } from "./options.js";
+import { isLink, linkOf, readLink } from "./permalink.js";
+import { PRESETS } from "./presets.js";
+import { sentence } from "./problems.js";
+import { Run } from "./run.js";
+import { startTheme } from "./theme-button.js";
+import { TokensView } from "./tokens.js";
+
+class Playground {
+  constructor() {
+    this.model = "";
+    this.shownHash = "";
+    this.automaton = null;
+    this.prompt = byId("prompt");
+    this.form = new ConstraintForm(byId("constraint"), () => this.#edited());
+    this.options = new Options(byId("options"), () => this.#budgeted());
+    this.live = new Live(byId("live"), this.form, {
+      compiled: (answer) => this.#compiled(answer),
+      idle: (answer) => this.showAutomaton(answer.automaton),
+      broken: () => (byId("sizes").textContent = ""),
+      example: (text) => (this.checker.write(text), this.checker.area.focus()),
+    });
+    this.checker = new Checker(byId("checker"), () => this.live.constraint);
+    const automaton = new AutomatonView(byId("automaton"));
+    const lattice = new LatticeView(byId("lattice"), {
+      onSelect: (row) => this.#ofThisRun() && automaton.mark([row.state]),
+      explain: explainer(() => this.run.constraint),
+    });
+    const answers = new Answers(byId("choices"), (choice, number) => this.#choose(choice, number));
+    this.views = { automaton, lattice, tokens: new TokensView(byId("tokens")), answers };
+    this.run = new Run(this.views, this);
+    new Comparison(byId("comparison"), byId("compare"), () => this.request());
+    this.code = new CodeDialog(byId("code"), (text) => this.say(text));
+    this.#listen();
+  }
+
+  async begin() {
+    if (!await this.#followLink()) this.#preset(PRESETS[0]);
+    await this.#serve();
+  }
+
+  /** What is asked for, or null, after saying what is missing. */
+  async request() {
+    const answer = await this.live.compile();
+    if (answer) return { prompt: this.prompt.value, constraint: this.live.constraint, options: this.options.read() };
+    this.say("The constraint does not compile yet.");
+    document.querySelector("[aria-invalid=true]")?.focus();
+    return null;
+  }
+
+  async generate() {
+    if (byId("generate").disabled) return;
+    const asked = await this.request();
+    if (!asked) return;
+    history.replaceState(null, "", await linkOf({ ...asked, options: this.options.changed() }));
+    await this.run.start(asked);
+  }
+
+  /** Show the automaton of a hash, unless it is the one that is shown. */
+  async showAutomaton(hash) {
+    if (hash === this.shownHash) return;
+    this.shownHash = hash;
+    try {
+      const automaton = await askJson("GET", `/automata/${hash}`);
+      if (hash !== this.shownHash) return;
+      this.automaton = automaton;
+      byId("automaton-hint").hidden = true;
+      await this.views.automaton.show(automaton, "");
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.shownHash = "";
+      this.automaton = null;
+      this.views.automaton.clear();
+      byId("automaton-hint").hidden = false;
+      byId("automaton-hint").textContent = sentence(error.problem);
+    }
+  }
+
+  say(text) { byId("status").textContent = text; }
+
+  /** Show a refusal as a sentence beside the button, or none; one of the constraint also at its place. */
+  refuse(problem) {
+    byId("problem").hidden = !problem;
+    if (!problem) return;
+    this.live.locate(problem);
+    const parts = [el("p", {}, sentence(problem))];
+    if (problem.code === "budget_too_small") {
+      parts.push(el("button", { type: "button", click: () => this.#budget(problem.min_tokens) }, `Use ${shown(problem.min_tokens)}`));
+    }
+    const id = problem.request_id ? ` · ${problem.request_id}` : "";
+    parts.push(el("p", { class: "small soft mono" }, `${problem.code}${id}`));
+    byId("problem").replaceChildren(...parts);
+    this.say("");
+  }
+
+  #listen() {
+    startTheme(byId("theme"));
+    const preset = byId("preset");
+    preset.append(el("option", { value: "" }, "Examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
+    preset.addEventListener("change", () => preset.value && this.#preset(PRESETS[preset.value]));
+    this.prompt.addEventListener("input", () => this.run.page.refuse(null));
+    byId("generate").addEventListener("click", () => this.generate());
+    byId("stop").addEventListener("click", () => this.run.stop());
+    byId("share").addEventListener("click", () => this.#share());
+    byId("copy-as").addEventListener("click", () => this.#asCode());
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      this.generate();
+    });
+    window.addEventListener("hashchange", () => this.#followLink());
+    onKeyNeeded(() => (byId("key-form").hidden = false));
+    byId("key-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#useKey(byId("key").value.trim());
+    });
+  }
+
+  #edited() {
+    byId("preset").value = "";
+    this.refuse(null);
+    this.live.edited();
+  }
+
+  #compiled(answer) {
+    byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${shown(answer.token_states)} × ${shown(answer.token_classes)}`;
+    this.#budgeted();
+    this.checker.check();
+  }
+
+  /** Say before it is asked for that a budget is too small. */
+  #budgeted() {
+    const least = this.live.answer?.min_tokens ?? 0;
+    const given = this.options.read().max_tokens;
+    if (given < least) this.refuse({ code: "budget_too_small", min_tokens: least });
+    else this.refuse(null);
+  }
+
+  #budget(tokens) {
+    this.options.set("max_tokens", tokens);
+    this.refuse(null);
+    byId("generate").focus();
+  }
+
+  #ofThisRun() { return this.run.response?.automaton === this.shownHash; }
+
+  #choose(choice, number) {
+    this.views.tokens.show(choice, { start: this.#ofThisRun() ? this.automaton?.start : null });
+    this.views.lattice.choose(number);
+    if (this.#ofThisRun() && this.automaton) {
+      const states = (choice.trace ?? []).map((step) => step.state);
+      this.views.automaton.mark(states.slice(-1));
+      this.views.automaton.path([this.automaton.start, ...states]);
+    }
+    this.checker.write(choice.text);
+  }
+
+  #preset({ prompt, constraint, options }) {
+    this.#write({ prompt, constraint, options });
+  }
+
+  #write({ prompt, constraint, options }) {
+    this.prompt.value = prompt;
+    this.form.write(constraint);
+    this.options.write(options);
+    this.refuse(null);
+    this.live.compile();
+  }
+
+  async #followLink() {
+    const notice = byId("notice");
+    if (!isLink(location.hash)) return false;
+    try {
+      this.#write(await readLink(location.hash));
+      notice.hidden = true;
+      return true;
+    } catch {
+      notice.replaceChildren(el("p", {}, sentence({ code: "bad_link" })),
+        el("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => (notice.hidden = true) }, "✕"));
+      notice.hidden = false;
+      return false;
+    }
+  }
+
+  async #share() {
+    const asked = this.#present();
+    if (!asked) return;
+    const link = await linkOf({ ...asked, options: this.options.changed() });
+    history.replaceState(null, "", link);
+    await copy(location.href);
+    this.say("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
+  }
+
+  #asCode() {
+    const asked = this.#present();
+    if (!asked) return;
+    const { prompt, constraint, options } = asked;
+    this.code.show({ base: location.origin, body: { prompt, constraint, ...options }, model: this.model, withKey: hasKey() });
+  }
+
+  /** What is written, whether it compiles or not; null, after saying so, where there is no constraint yet. */
+  #present() {
+    try {
+      return { prompt: this.prompt.value, constraint: this.form.read(), options: this.options.read() };
+    } catch (error) {
+      this.say(error.message);
+      return null;
+    }
+  }
+
+  /** Ask what is served; this is also how the page learns that a key is needed. */
+  async #serve() {
+    try {
+      const { data: [card] } = await askJson("GET", "/v1/models");
+      this.model = card.id;
+      byId("served").textContent = `model ${card.id}${card.context_tokens ? `, reads ${plural(card.context_tokens, "token")}` : ""}`;
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.refuse(error.problem);
+    }
+  }
+
+  async #useKey(key) {
+    setKey(key);
+    byId("key-form").hidden = true;
+    byId("key").value = "";
+    this.refuse(null);
+    this.say("The key is used for this tab.");
+    await this.#serve();
+    await this.live.compile();
+  }
+}
+
+const playground = new Playground();
+await playground.begin();
+document.documentElement.dataset.ready = "yes";  // everything listens

@@ -1,0 +1,52 @@
+// What is on the page as a fragment of its address, which browsers never send to the service: "#v1.z." and deflated JSON, or
+// "#v1.j." and plain JSON where the browser cannot deflate; both in base64 for addresses.
+
+const MARK = /^#v(\d+)\./;
+const WHOLE = /^#v1\.([jz])\.([A-Za-z0-9_-]+)$/;
+const CHARS_MAX = 65_536;
+const BYTES_MAX = 1_048_576;  // unpacked: a short link must not fill the memory
+
+/** Whether a fragment means to be one of these links, broken or not. */
+export const isLink = (fragment) => MARK.test(fragment);
+
+/** The fragment of {prompt, constraint, options}. */
+export async function linkOf({ prompt, constraint, options }) {
+  const plain = new TextEncoder().encode(JSON.stringify({ p: prompt, c: constraint, o: options }));
+  if (!("CompressionStream" in window)) return `#v1.j.${toBase64(plain)}`;
+  return `#v1.z.${toBase64(await through(plain, new CompressionStream("deflate-raw"), Infinity))}`;
+}
+
+/** What a link says. Raises an Error where it is broken or of another version. */
+export async function readLink(fragment) {
+  const found = WHOLE.exec(fragment);
+  if (!found || fragment.length > CHARS_MAX) throw new Error("not a link of this version");
+  const packed = fromBase64(found[2]);
+  const plain = found[1] === "j" ? packed : await through(packed, new DecompressionStream("deflate-raw"), BYTES_MAX);
+  const { p: prompt, c: constraint, o: options = {} } = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(plain));
+  const objects = [constraint, options].every((one) => typeof one === "object" && one !== null && !Array.isArray(one));
+  if (typeof prompt !== "string" || !objects) throw new Error("not what a link holds");
+  return { prompt, constraint, options };
+}
+
+async function through(bytes, stream, most) {
+  const chunks = [];
+  let size = 0;
+  for (const reader = new Blob([bytes]).stream().pipeThrough(stream).getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(chunks).arrayBuffer());
+    chunks.push(value);
+    size += value.length;
+    if (size > most) {
+      reader.cancel().catch(() => {});
+      throw new Error("too much for a link");
+    }
+  }
+}
+
+function toBase64(bytes) {
+  const text = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+  return btoa(text).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+}
+
+const fromBase64 = (text) =>
+  Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (character) => character.charCodeAt(0));

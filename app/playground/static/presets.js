@@ -1,0 +1,62 @@
+// Examples to begin with. The first is the page's own beginning: the paper's coffee, cat, toy.
+
+const COFFEE = { ltlf: "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))" };
+
+export const PRESETS = [
+  { name: "Coffee, cat, toy: in this order", prompt: "sentence:", constraint: COFFEE, options: {} },
+  {
+    name: "Coffee, cat, toy: by the paper's search", prompt: "sentence:", constraint: COFFEE,
+    options: { algorithm: "abs", alpha_min: 0.25, beams: 4, max_tokens: 14 },
+  },
+  {
+    name: "Regex: a sentence that ends in a time of day", prompt: "sentence:",
+    constraint: { regex: "[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\\." }, options: { max_tokens: 28 },
+  },
+  {
+    name: "Keywords: in order, in any of these forms", prompt: "concepts: dog, frisbee, catch\nsentence:",
+    constraint: { keywords: ["dog", ["catch", "catches", "caught"], "frisbee"], ordered: true }, options: {},
+  },
+  {
+    name: "Negation: nobody in it, whatever the model wants", prompt: "sentence:",
+    constraint: {
+      all: [
+        { not: { keywords: ["man"], inflect: true } },
+        { ltlf: "G(!human) & F(dot)", propositions: { human: ["woman", "women", "people", "person", "boy", "girl", "someone", "group"] } },
+        { min_words: 6 },
+      ],
+    },
+    options: { max_tokens: 20 },
+  },
+  {
+    name: "Infill: a template with gaps", prompt: "sentence:",
+    constraint: { infill: "A young <|infill_word|> is <|infill_ngram|> at the beach with <|infill_ngram|>." }, options: { max_tokens: 32 },
+  },
+  {
+    name: "JSON schema: a caption as an object", prompt: "sentence:",
+    constraint: {
+      json_schema: {
+        type: "object", additionalProperties: false, required: ["caption", "animals", "indoors"],
+        properties: {
+          caption: { type: "string", maxLength: 48, constraint: { keywords: ["dog", "ball"], ordered: true } },
+          animals: { type: "integer", minimum: 1, maximum: 9 },
+          indoors: { type: "boolean" },
+        },
+      },
+    },
+    options: { max_tokens: 48 },
+  },
+  {
+    name: "Combination: shape, order, absence and length", prompt: "sentence:",
+    constraint: { all: [{ regex: "[A-Z][a-z ,]+\\." }, { ltlf: "F(dog & X(F(ball)))" }, { not: { keywords: ["man"] } }, { max_chars: 60 }] },
+    options: {},
+  },
+  {
+    name: "Response: each man is followed by a dog", prompt: "sentence:",
+    constraint: { ltlf: "F(man) & G(man -> X(F(dog)))" }, options: {},
+  },
+  {
+    name: "Choice: one of three", prompt: "concepts: dog, snow\nsentence:",
+    constraint: { choice: ["A dog runs through the snow.", "A cat sleeps on the sofa.", "Two men play chess."] }, options: {},
+  },
+  { name: "Length: two sentences, at most 16 words", prompt: "sentence:", constraint: { sentences: 2, max_words: 16 }, options: { max_tokens: 28 } },
+];
