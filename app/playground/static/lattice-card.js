@@ -1,9 +1,9 @@
 // What is known of one node of the lattice, in words and figures, below it.
 
-import { chance, el, figure, plural } from "./viewkit.js";
+import { chance, el, figure, plural, tokenName } from "./viewkit.js";
 
 /** The facts of a text that was kept. */
-export function rowCard(row, kinds, fate) {
+export function rowCard(row, kinds, fate, refused) {
   const facts = [
     ["step", `t = ${row.t}, ${plural(row.budget, "token")} left after it`],
     ["distance", row.finished ? "0: the text has ended" : `${row.distance}: the fewest tokens that still end it`],
@@ -12,6 +12,7 @@ export function rowCard(row, kinds, fate) {
     ...(kinds.pushes ? [["α", figure(row.alpha, 3)]] : []),
     ["own log-prob", `${figure(row.own, 2)} (${chance(row.own)}), ${figure(row.log_prob, 2)} in all`],
     ["beam", `#${row.index + 1}, ${fate}`],
+    ...(refused.length ? [["refused next", refused.map((token) => `${tokenName(token.text)} (${chance(token.log_prob)}, ${shortReason(token)})`).join("; ")]] : []),
   ];
   return card(row.text, row.token, facts, "");
 }
@@ -22,7 +23,7 @@ export function refusedCard(token, prefix, broken) {
     ["step", `t = ${token.t}, ${plural(token.budget, "token")} left after it`],
     ["log-prob", `${figure(token.log_prob, 2)} (${chance(token.log_prob)}) → −∞`],
     ["reason", reasonWords(token)],
-    ...(broken === null ? [] : [["breaks", broken]]),
+    ...(broken === null ? [] : [["which part", broken]]),
   ];
   return card(prefix + token.text, token.text, facts, "refused");
 }
@@ -30,7 +31,13 @@ export function refusedCard(token, prefix, broken) {
 export function reasonWords(token) {
   if (token.reason === "too_far") return `too far from the end: ${plural(token.distance, "more token")} at least, and only ${token.budget} left`;
   if (token.reason === "violates") return "after it nothing can satisfy the constraint any more";
+  if (token.reason === "unfinished") return "the model would end here, but the text does not satisfy the constraint yet";
   return "a special token: it writes no text";
+}
+
+export function shortReason(token) {
+  if (token.reason === "too_far") return `d ${token.distance} > ${token.budget}`;
+  return { violates: "breaks it", unfinished: "unfinished" }[token.reason] ?? "no text";
 }
 
 function card(text, token, facts, kind) {

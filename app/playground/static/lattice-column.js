@@ -1,25 +1,36 @@
 // One column of the lattice: which of its texts are drawn, where they stand, and the nodes and lines themselves.
 
-import { reasonWords } from "./lattice-card.js";
+import { reasonWords, shortReason } from "./lattice-card.js";
 import { distanceClass, el, figure, plural, svg, tokenName } from "./viewkit.js";
 
 export const GAP = 34; // between two columns, for the lines
 export const HEIGHT = 40;
 export const SPACE = 6;
 export const TOP = 54; // below the column's head
-const REFUSED_MAX = 8;
+const REFUSED_MAX = 6;
+const REFUSED_OF_ONE = 2; // the most probable of a parent's; its card names the others
 
 /** What a column draws, in order: the best rows and those that must be seen, by parent or by score. */
 export function slotsOf(column, above, { rowsMax, byParent, needed }) {
   const rows = column.rows.filter((row) => row.index < rowsMax);
   const place = new Map((above?.slots ?? []).map((slot, order) => [slot.kind === "row" ? slot.index : -1, order]));
   const orderOf = (item) => place.get(item.parent) ?? Infinity;
-  const refused = [...column.refused].filter((token) => column.place === 0 || place.has(token.parent))
-    .sort((one, two) => two.log_prob - one.log_prob).slice(0, REFUSED_MAX);
+  const refused = wantedMost(column.refused.filter((token) => column.place === 0 || place.has(token.parent)));
   let slots = [...rows, ...refused];
   if (byParent) slots = slots.map((item, order) => ({ item, order })).sort((one, two) => cmp(orderOf(one.item), orderOf(two.item)) || one.order - two.order).map(({ item }) => item);
   const late = column.rows.filter((row) => row.index >= rowsMax && needed.includes(row.index));
   return { slots: [...slots, ...late], hiddenRows: column.rows.length - rows.length - late.length, hiddenRefused: column.refused.length - refused.length };
+}
+
+/** Of refused tokens those that would have stood best, few of each parent. */
+function wantedMost(refused) {
+  const taken = new Map();
+  const ranked = [...refused].sort((one, two) => two.before - one.before);
+  const few = ranked.filter((token) => {
+    taken.set(token.parent, (taken.get(token.parent) ?? 0) + 1);
+    return taken.get(token.parent) <= REFUSED_OF_ONE;
+  });
+  return few.slice(0, REFUSED_MAX);
 }
 
 function cmp(one, two) {
@@ -69,16 +80,13 @@ function rowWords(row, name, kinds) {
   return `${name}, beam ${row.index + 1} at step ${row.t}, ${scores}, state q${row.state}, ${left}`;
 }
 
-const REASONS = { violates: "breaks it", too_far: "too far", unspellable: "no text" };
-
 function refusedNode(token) {
-  const why = token.reason === "too_far" ? `d ${token.distance} > ${token.budget}` : REASONS[token.reason] ?? token.reason;
   const name = tokenName(token.text);
   return el("button", {
     type: "button", class: "beam refused", tabindex: "-1", "data-refused": token.index,
     "aria-label": `refused at step ${token.t}: ${name}, log-prob ${figure(token.log_prob)}; ${reasonWords(token)}`,
   },
-  line(el("span", { class: "beam-token" }, name), el("span", { class: "beam-why" }, why)),
+  line(el("span", { class: "beam-token" }, name), el("span", { class: "beam-why" }, shortReason(token))),
   line(el("span", { class: "beam-score" }, `${figure(token.before)} → −∞`), el("span", { class: "beam-rank" }, "✗")));
 }
 

@@ -43,6 +43,11 @@ export class LatticeModel {
     };
   }
 
+  /** What the model wanted after a row, and may not have. */
+  refusedAfter(row) {
+    return (this.columns[row.place + 1]?.refused ?? []).filter((token) => token.parent === row.index);
+  }
+
   /** The text that a refused token would have gone on from. */
   prefix(refused) {
     return refused.parent >= 0 ? this.columns[refused.place - 1].rows[refused.parent].text : "";

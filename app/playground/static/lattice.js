@@ -225,7 +225,8 @@ export class LatticeView {
     const frame = this.drawn[place].element;
     const left = frame.offsetLeft - this.scroll.clientWidth + frame.offsetWidth + 60;
     const order = this.drawn[place].slots.findIndex((slot) => slot.kind === "row" && slot.index === this.selected()?.index);
-    const top = order < 0 ? this.scroll.scrollTop : TOP + order * (HEIGHT + SPACE) - this.scroll.clientHeight / 2;
+    const y = TOP + Math.max(0, order) * (HEIGHT + SPACE);
+    const top = Math.min(y - TOP, Math.max(this.scroll.scrollTop, y + HEIGHT + 30 - this.scroll.clientHeight));
     const seen = frame.offsetLeft >= this.scroll.scrollLeft && left <= this.scroll.scrollLeft + 60;
     this.scroll.scrollTo({ left: seen ? this.scroll.scrollLeft : Math.max(0, left), top: Math.max(0, top), behavior: calm() ? "auto" : "smooth" });
   }
@@ -275,13 +276,17 @@ export class LatticeView {
     const found = this.itemOf(target);
     if (!found) return;
     const { item, node } = found;
-    if (item.kind === "row") this.card.replaceChildren(rowCard(item, this.kinds, this.fate(item)));
+    if (item.kind === "row") this.tellRow(item);
     else this.tellRefused(item, node);
   }
 
   tellSelected() {
     const row = this.selected();
-    if (row) this.card.replaceChildren(rowCard(row, this.kinds, this.fate(row)));
+    if (row) this.tellRow(row);
+  }
+
+  tellRow(row) {
+    this.card.replaceChildren(rowCard(row, this.kinds, this.fate(row), this.model.refusedAfter(row)));
   }
 
   fate(row) {
@@ -299,7 +304,7 @@ export class LatticeView {
     if (!this.explained.has(key)) this.explained.set(key, this.explain(prefix, token.text).catch(() => ""));
     show("…");
     const broken = await this.explained.get(key);
-    if (broken) node.setAttribute("aria-label", `${node.getAttribute("aria-label").split("; it breaks")[0]}; it breaks ${broken}`);
+    if (broken) node.setAttribute("aria-label", `${node.getAttribute("aria-label").split(". ")[0]}. ${broken}`);
     if (this.shownRefused === key && this.card.querySelector(".refused")) show(broken || null);
   }
 

@@ -6,7 +6,7 @@ const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDo
 
 export class PanZoom {
   /** Moves the picture within the frame; the frame takes the focus. */
-  constructor(frame, picture, readable = 0.9) {
+  constructor(frame, picture, readable = 0.8) {
     this.frame = frame;
     this.picture = picture;
     this.readable = readable;
