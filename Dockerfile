@@ -17,6 +17,7 @@ FROM build AS wheel
 COPY README.md LICENSE ./
 COPY compiler compiler
 COPY decoding decoding
+COPY abs_client abs_client
 COPY app app
 RUN pip wheel --no-deps --wheel-dir /wheel .
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("compiler", "decoding", "app")  # each imports only itself and those on its left
+PACKAGES = ("compiler", "decoding", "abs_client", "app")  # each imports only itself and those on its left
 ORDER = {  # inside a package, a module imports only those on its left
     "compiler": """errors limits rows refine charset dfa products char_dfa labeller distance token_automaton
         vocabulary tokenizer_json regex_syntax regex utf8 utf8_inverse characters patterns ltlf_syntax bdd ltlf
@@ -25,12 +25,16 @@ ORDER = {  # inside a package, a module imports only those on its left
     "decoding": """errors options widths ramp language_model memory packed stretch room tree attention plain loading
         shared probe model texts forced arrays layout ranking beams plan moves banked step estimate
         lessons constraint runs noted finished history search sampling tickets crowd engine exact processor trace""",
+    "abs_client": """errors pieces html results constraints formulas forms events retries calls stories connection
+        client async_client""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files
         model_digest spelling generation redis pace broker store catalogue sandbox handlers opening worker desk
         constraints access service svg playground api wiring show client heap serving working demo local doctor cli main""",
 }
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.token_automaton"},
+    ("abs_client", "compiler"): set(),  # it is for programs of others: none of ours comes along
+    ("abs_client", "decoding"): set(),
 }
 ONLY = {  # who may name a library: a module, or everything below it
     "torch": ("decoding",),
@@ -57,6 +61,7 @@ DISTRIBUTION = {  # where the import name is not the distribution's; the first t
     "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry": "opentelemetry-sdk",  # with the API and the protocol that it brings along
 }
+READERS = ("app.settings", "abs_client.connection")  # of the environment
 LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40
 
 
@@ -144,11 +149,17 @@ def test_the_compiler_needs_numpy_and_the_standard_library_alone() -> None:
         assert foreign <= COMPILER_LIBRARIES | {"compiler"}, name
 
 
+def test_the_client_needs_httpx2_and_the_standard_library_alone() -> None:
+    for name, path in modules("abs_client").items():
+        foreign = {imported.partition(".")[0] for imported in imports(path)} - set(sys.stdlib_module_names)
+        assert foreign <= {"httpx2", "abs_client"}, name
+
+
 def test_only_the_settings_read_the_environment() -> None:
     for name, path in OURS.items():
         for node in ast.walk(tree(path)):
             word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-            assert word not in ("environ", "getenv") or name == "app.settings", f"{name}: {word}"
+            assert word not in ("environ", "getenv") or name in READERS, f"{name}: {word}"
 
 
 def test_nothing_is_ever_unpickled() -> None:

@@ -18,7 +18,8 @@ from compiler.limits import Limits
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
     ".ci", ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile",
-    "README.md", "app", "benchmarks", "compiler", "constraints.txt", "decoding", "deploy", "docker-compose.yml", "docs",
+    "README.md", "abs_client", "app", "benchmarks", "compiler", "constraints.txt", "decoding", "deploy",
+    "docker-compose.yml", "docs",
     "openapi.json", "pyproject.toml", "tests",
 }
 TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "lock")
