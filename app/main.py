@@ -31,6 +31,8 @@ from app.api.walls import Walls
 from app.errors import AppError
 from app.keys import FORMAT
 from app.model_files import open_model_files
+from app.openai.errors import OpenAIErrors, document_errors
+from app.openai.routes import router as openai
 from app.service import Service
 from app.settings import Settings, read_settings
 from app.wiring import handler_opener, open_broker, open_limiter, open_store
@@ -50,13 +52,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.include_router(router)
     app.include_router(jobs)
+    app.include_router(openai)
     app.include_router(eyes)
     app.include_router(page)
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_s_max=chosen.body_s_max)
     ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
     app.state.limiter = open_limiter(chosen) if ring else None
     app.add_middleware(Walls, settings=chosen, ring=ring, limiter=app.state.limiter)
-    app.add_middleware(Eyes)  # the last to be added is the first to see a request
+    app.add_middleware(Eyes)
+    app.add_middleware(OpenAIErrors)  # the last to be added is the first to see a request
     for kind in (RequestValidationError, HTTPException, AppError, CompileError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
@@ -116,6 +120,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 if PROBLEM_TYPE not in faults["content"]:
                     del operation["responses"]["422"]
         document_walls(document)
+        document_errors(document)
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         app.openapi_schema = document

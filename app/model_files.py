@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.errors import SettingsInvalid
@@ -12,7 +13,9 @@ from compiler.errors import VocabularyError
 from compiler.tokenizer_json import vocabulary_from_tokenizer_json
 from compiler.vocabulary import Vocabulary
 
-FILES = ("config.json", "generation_config.json", "tokenizer.json")
+TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
+FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, TEMPLATE_FILE)
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +26,16 @@ class ModelFiles:
     vocabulary      the bytes of each id
     context_tokens  the most tokens it reads, None where its configuration does not say
     bos_id          the id that starts a text, None where it has none
+    chat_template   the Jinja template that makes a prompt of messages, None where there is none
+    special_tokens  what templates call "bos_token", "eos_token" and so on
     """
 
     folder: Path
     vocabulary: Vocabulary
     context_tokens: int | None
     bos_id: int | None
+    chat_template: str | None = None
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def revision(self) -> str:
@@ -63,7 +70,30 @@ def open_model_files(model: str) -> ModelFiles:
     except VocabularyError as error:
         raise SettingsInvalid(f"ABS_MODEL: {error}") from error
     bos_id = _first({**config, **generation}.get("bos_token_id"))
-    return ModelFiles(folder, vocabulary, _first(config.get("max_position_embeddings")), bos_id)
+    tokenizer = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
+    special = {name: told for name in _SPECIAL if (told := _token_text(tokenizer.get(name))) is not None}
+    template = _chat_template(folder, tokenizer.get("chat_template"))
+    return ModelFiles(folder, vocabulary, _first(config.get("max_position_embeddings")), bos_id, template, special)
+
+
+def _chat_template(folder: Path, configured: object) -> str | None:
+    """The template in a file of its own, else the one in the tokenizer's configuration; of several the default."""
+    file = folder / TEMPLATE_FILE
+    if file.exists():
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise SettingsInvalid(f"ABS_MODEL: {TEMPLATE_FILE} of the model cannot be read") from error
+    if isinstance(configured, list):
+        named = {one.get("name"): one.get("template") for one in configured if isinstance(one, dict)}
+        configured = named.get("default")
+    return configured if isinstance(configured, str) else None
+
+
+def _token_text(value: object) -> str | None:
+    """The text of a special token, which is written plainly or with its properties."""
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else None
 
 
 def download(model: str, files: tuple[str, ...]) -> Path:

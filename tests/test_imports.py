@@ -29,7 +29,8 @@ ORDER = {  # inside a package, a module imports only those on its left
         client async_client""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files
         model_digest spelling generation redis pace broker store catalogue sandbox handlers opening worker desk
-        constraints access service svg playground api wiring show client heap serving working demo local doctor cli main""",
+        constraints access service svg playground api openai wiring show client heap
+        serving working demo local doctor cli main""",
 }
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.token_automaton"},
@@ -39,8 +40,9 @@ DOORS = {  # what a package may see of another; a missing pair means all of it
 ONLY = {  # who may name a library: a module, or everything below it
     "torch": ("decoding",),
     "transformers": ("decoding",),
-    "fastapi": ("app.api", "app.main"),
+    "fastapi": ("app.api", "app.openai", "app.main"),
     "starlette": ("app.api", "app.main"),
+    "jinja2": ("app.openai.chat",),
     "coredis": ("app.redis", "app.broker.redis", "app.store.redis"),
     "streaq": ("app.redis", "app.broker.redis"),
     "prometheus_client": ("app.metrics",),

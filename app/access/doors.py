@@ -52,6 +52,8 @@ DOORS = (
     Door("DELETE", "/jobs/{job_id}", _EITHER),
     Door("GET", "/jobs/{job_id}/events", _EITHER, works=True),
     Door("GET", "/v1/models", _EITHER),
+    Door("POST", "/v1/completions", ("generate",), works=True),
+    Door("POST", "/v1/chat/completions", ("generate",), works=True),
     Door(*HEALTH, _ANY),
     Door("GET", "/ready", _ANY),
     Door("GET", "/version", _ANY),

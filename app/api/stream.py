@@ -25,7 +25,7 @@ from app.service import Reader, Service
 HEARTBEAT_S = 15.0
 RETRY_MS, HANDOVER_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
 LAST_ID = "end"  # of the event that ends a stream: who names it has read all
-_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
+STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
 
 Message = MutableMapping[str, Any]
 
@@ -46,7 +46,7 @@ class JobEvents(EventSourceResponse):
         self, source: Source, reader: Reader, request_id: str, after: str = "", headers: dict[str, str] | None = None
     ) -> None:
         self._reader, self._request_id, self._ended = reader, request_id, False
-        super().__init__(self._told(source, after), headers={**_HEADERS, **(headers or {})})
+        super().__init__(self._told(source, after), headers={**STREAM_HEADERS, **(headers or {})})
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]

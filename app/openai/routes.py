@@ -1,0 +1,70 @@
+"""The paths. Each translates a request, has the service do it, and shapes what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.asking import IdempotencyKey, read_asking
+from app.api.documented import Responses, errors
+from app.api.reaching import service_of, until_gone
+from app.api.walls import charged
+from app.openai.answering import ChatWriter, CompletionWriter, Writer, answers, generated, now
+from app.openai.fields import Asked, ChatRequest, CompletionRequest
+from app.openai.shapes import ChatCompletion, Completion
+from app.openai.streaming import Chunks, Told
+from app.openai.translating import Order, chat_order, completion_order, named
+
+_FORMER = {"deprecation": "@1764720000"}  # RFC 9745; vLLM took leave of the guided_ fields with 0.12
+_ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
+router = APIRouter()
+
+
+def _stream(chunk: str) -> Responses:
+    event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+    return {
+        200: {
+            "description": f"With `stream`, events whose data is a {chunk}, an error (as ErrorBody) or `[DONE]`",
+            "content": {"text/event-stream": {"schema": event}},
+        }
+    }
+
+
+@router.post(
+    "/v1/completions", responses=_stream("Completion") | _ERRORS, response_model=Completion,
+    summary="Continue a prompt, as OpenAI's clients ask for it",
+)
+async def completions(request: Request, body: CompletionRequest, idempotency_key: IdempotencyKey = None) -> Response:
+    return await _answered(request, body, completion_order(body), idempotency_key, CompletionWriter)
+
+
+@router.post(
+    "/v1/chat/completions", responses=_stream("ChatChunk") | _ERRORS, response_model=ChatCompletion,
+    summary="Answer messages, as OpenAI's clients ask for it",
+)
+async def chat_completions(request: Request, body: ChatRequest, idempotency_key: IdempotencyKey = None) -> Response:
+    order = await asyncio.to_thread(chat_order, body, service_of(request).files)
+    return await _answered(request, body, order, idempotency_key, ChatWriter)
+
+
+async def _answered(
+    request: Request, body: Asked, order: Order, key: str | None, kind: type[CompletionWriter] | type[ChatWriter]
+) -> Response:
+    service, asking = service_of(request), read_asking(request, body, key, None)
+    with named(order.spelled):
+        begun = await charged(request, order.order.weight, lambda: service.begin_generate(order.order, asking))
+        headers = {"x-job-id": begun.job_id, **(_FORMER if order.former else {})}
+        writer: Writer = kind(begun.job_id, service.settings.model_id, order, now())
+        if order.order.stream:
+            await until_gone(request, service.reader(begun).begun())  # what fails before is an answer like any other
+            told = Told(service, begun, order, writer, body.usage_in_stream)
+            return Chunks(told, _request_id(request), headers)
+        result = generated(await until_gone(request, service.answer(begun)))
+    shown = writer.whole(result, answers(result, order, service.files))
+    return Response(shown.model_dump_json(), media_type="application/json", headers=headers)
+
+
+def _request_id(request: Request) -> Any:
+    return request.state.request_id
