@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up check test tests image-check faults chaos reference bench load abuse fuzz lock clean
+.PHONY: help setup demo serve up check test tests image-check faults chaos reference bench load abuse fuzz docs lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,6 +29,7 @@ help:
 	@echo "make faults  what make test leaves out: compose's services, and abs up's under kills"
 	@echo "make chaos   500 requests while workers are killed every second; all faults as long and as many as promised"
 	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
+	@echo "make docs    the documentation as a site, which lies in .cache/site then"
 	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
 
 setup: $(INSTALLED)
@@ -95,6 +96,11 @@ bench: reference
 # The service's processes and server under 200 clients for five minutes.
 load: $(INSTALLED)
 	$(BIN)/python -m benchmarks.load
+
+# Its pictures are drawn anew first: by the compiler, from the constraints that the pages show.
+docs: $(INSTALLED)
+	$(BIN)/python -m docs.tools.draw
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 image-check: $(INSTALLED)
 	$(BIN)/python -m tests.image

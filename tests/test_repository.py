@@ -20,7 +20,7 @@ TOP_LEVEL = {
     ".ci", ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile",
     "README.md", "abs_client", "app", "benchmarks", "compiler", "constraints.txt", "decoding", "deploy",
     "docker-compose.yml", "docs",
-    "openapi.json", "pyproject.toml", "tests",
+    "mkdocs.yml", "openapi.json", "pyproject.toml", "tests",
 }
 TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "lock")
 ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mirror it was written on

@@ -10,24 +10,31 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-from docs.tools.reference import CODES, error_facts, reference
+from docs.tools.reference import CODES, error_facts, metrics_table, reference
 
 OPENAPI = Path(__file__).resolve().parents[2] / "openapi.json"
-PLACE = "<!-- the reference, from openapi.json -->"
+PLACES = {  # a line of a page, and what stands there on the site
+    "<!-- the reference, from openapi.json -->": lambda: reference(json.loads(OPENAPI.read_text(encoding="utf-8"))),
+    "<!-- the metrics, from app/metrics.py -->": metrics_table,
+}
+_IN = {"api.md": 1, "operations.md": 1}  # the pages that have such a line
 _CODE_HEADING = re.compile(r"^### (?P<code>[a-z_]+)$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The page's text with what is made from the code. Raises PluginError where a page lacks its place for it."""
-    match page.file.src_uri:
-        case "api.md":
-            if PLACE not in markdown:
-                raise PluginError(f"api.md lacks the line {PLACE}")
-            return markdown.replace(PLACE, reference(json.loads(OPENAPI.read_text(encoding="utf-8"))))
-        case "errors.md":
-            told = [found["code"] for found in _CODE_HEADING.finditer(markdown)]
-            if sorted(told) != CODES:
-                raise PluginError(f"errors.md has not one section for each code: {sorted({*told} ^ {*CODES})}")
-            return _CODE_HEADING.sub(lambda found: f"{found[0]}\n\n{error_facts(found['code'])}", markdown)
-        case _:
-            return markdown
+    name = page.file.src_uri
+    found = [place for place in PLACES if place in markdown]
+    if len(found) != _IN.get(name, 0):
+        raise PluginError(f"{name} has the lines {found}, which is not what docs/tools/hooks.py expects")
+    for place in found:
+        markdown = markdown.replace(place, PLACES[place]())
+    return _with_facts(markdown) if name == "errors.md" else markdown
+
+
+def _with_facts(markdown: str) -> str:
+    """The page of errors with what the table of errors says of each code."""
+    told = [match["code"] for match in _CODE_HEADING.finditer(markdown)]
+    if sorted(told) != CODES:
+        raise PluginError(f"errors.md has not one section for each code: {sorted({*told} ^ {*CODES})}")
+    return _CODE_HEADING.sub(lambda match: f"{match[0]}\n\n{error_facts(match['code'])}", markdown)

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prometheus_client.metrics import MetricWrapperBase
+
+from app import metrics
 from app.api.errors import ERRORS
 
 Schema = Mapping[str, Any]
@@ -40,6 +43,17 @@ def error_facts(code: str) -> str:
     fields = dict.fromkeys(field for row in rows for field in row.fields)
     carried = ", ".join(f"`{field}`" for field in fields)
     return f"**{statuses}** · {titles}" + (f" · also in the body: {carried}" if carried else "")
+
+
+def metrics_table() -> str:
+    """Every metric, with its labels and what it says."""
+    head, rows = ("| metric | labels | |", "|---|---|---|"), []
+    for collector in (value for value in vars(metrics).values() if isinstance(value, MetricWrapperBase)):
+        for metric in collector.describe():
+            ending = "_total" if metric.type == "counter" else ""
+            labels = ", ".join(f"`{label}`" for label in getattr(collector, "_labelnames", ()))
+            rows.append(f"| `{metric.name}{ending}` | {labels} | {metric.documentation} |")
+    return "\n".join([*head, *sorted(rows)])
 
 
 def _operation(method: str, path: str, operation: Schema) -> Iterator[str]:

@@ -1,0 +1,114 @@
+"""Every block of code in the pages runs, in the order of its page, against a real service, and says what is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.pipeline import compile_text
+from compiler.spec_json import spec_from_json
+from docs.tools.pages import DOCS, Block, blocks, pages
+from tests.app.service_process import serving
+from tests.docs.shown import differs, same_output
+
+ROOT = DOCS.parent
+WRITTEN_URL = "http://127.0.0.1:8000"
+SHELL_S_MAX = 120
+NOT_RUN = {  # how a block begins, and why it is not run here
+    "git clone": "fetches this repository",
+    "make ": "installs, or stays running; the targets are run by the tests of the command line and of the demo",
+    ".venv/bin/abs up": "stays running; tests/app/test_up.py runs it",
+    "ABS_MODEL=": "loads another model, or stays running; tests/test_real_models.py does it with models at hand",
+    "python3 deploy/make_secrets.py": "there is no Docker here; tests/test_compose.py runs the services' commands",
+    "docker ": "Docker is not needed for the tests",
+    "pip install": "installs",
+}
+PAGES = [page for page in pages() if any(block.language in ("sh", "python") for block in blocks(page))]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("service"), model=str(ROOT / "app" / "models" / "captions")) as service:
+        service.wait_until_ready()
+        yield service.url
+
+
+def reason_not_to_run(block: Block) -> str:
+    return next((why for start, why in NOT_RUN.items() if block.code.startswith(start)), "")
+
+
+def run_shell(code: str, folder: Path) -> str:
+    if "curl" in code and shutil.which("curl") is None:
+        pytest.skip("no curl on this machine")
+    code = code.replace(".venv/bin/python", sys.executable).replace(".venv/bin/abs", f"{sys.executable} -m app.main")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True,
+        timeout=SHELL_S_MAX, check=False,
+    )
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_python(block: Block, code: str, names: dict[str, Any]) -> str:
+    words = io.StringIO()
+    with contextlib.redirect_stdout(words):
+        exec(compile(code, block.name, "exec"), names)
+    return words.getvalue()
+
+
+def compare(block: Block, said: str, ran: Block) -> None:
+    """What the block before it has printed, with what this one shows."""
+    if block.language != "json":
+        assert same_output(block.code, said), f"{block.name} shows something else than\n{said}"
+        return
+    answer = json.loads(said)
+    like = block.title == "an answer"
+    found = differs(json.loads(block.code), answer, exactly=not like)
+    assert not found, f"{block.name}: {found}"
+    if like and "choices" in answer and "constraint" in ran.code:
+        assert all(choice["satisfied"] for choice in answer["choices"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_the_blocks_of_a_page_run_and_say_what_is_shown(
+    page: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABS_BASE_URL", url)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    ran: Block | None = None
+    said = ""
+    for block in blocks(page):
+        code = block.code.replace(WRITTEN_URL, url)
+        if block.title in ("answer", "an answer"):
+            assert ran is not None, f"{block.name} shows an answer to nothing"
+            compare(block, said, ran)
+        elif block.language in ("sh", "python") and not reason_not_to_run(block):
+            said = run_shell(code, tmp_path) if block.language == "sh" else run_python(block, code, names)
+            ran = block
+
+
+def test_each_block_is_of_a_language_that_is_checked() -> None:
+    for page in pages():
+        for block in blocks(page):
+            plain = block.language == "text" and block.title
+            assert block.language in ("sh", "python", "json") or plain, f"{block.name}: ```{block.language}"
+            if block.language == "json" and not block.title:
+                compile_text(spec_from_json(json.loads(block.code)))
+
+
+def test_each_reason_not_to_run_is_needed() -> None:
+    shown = [block.code for page in pages() for block in blocks(page) if block.language == "sh"]
+    for start in NOT_RUN:
+        assert any(code.startswith(start) for code in shown), f"no page shows {start!r} any more"

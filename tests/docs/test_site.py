@@ -1,0 +1,146 @@
+"""The site builds without a warning, asks no other host for anything, and its reference is that of the API."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from docs.tools.pages import DOCS, pages
+from docs.tools.reference import CODES, reference
+
+ROOT = DOCS.parent
+FETCHED = {  # the attributes by which a page has a browser fetch something at once
+    "script": ("src",), "img": ("src", "srcset"), "iframe": ("src",), "source": ("src", "srcset"), "audio": ("src",),
+    "video": ("src", "poster"), "embed": ("src",), "object": ("data",), "link": ("href",), "use": ("href",),
+}
+NOT_FETCHED = {"canonical", "prev", "next", "alternate", "author", "license"}  # links that only tell
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+class Fetches(HTMLParser):
+    """What a page has a browser fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") in NOT_FETCHED:
+            return
+        self.urls += [given[name] or "" for name in FETCHED.get(tag, ()) if name in given]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return folder
+
+
+def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
+    front = (site / "index.html").read_text(encoding="utf-8")
+    for page in pages():
+        place = page.relative_to(DOCS).with_suffix("").as_posix()
+        if place != "index":
+            assert (site / place / "index.html").is_file(), place
+            assert f'href="{place}/"' in front, f"{place} is not in the navigation"
+
+
+def test_no_page_asks_another_host_for_anything(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        found = Fetches()
+        found.feed(page.read_text(encoding="utf-8"))
+        assert found.urls
+        for url in found.urls:
+            parts = urlsplit(url)
+            assert not parts.netloc and parts.scheme in ("", "data"), f"{page.relative_to(site)}: {url}"
+    for sheet in site.rglob("*.css"):
+        for url in re.findall(r"url\(([^)]*)\)|@import\s+([^;]*)", sheet.read_text(encoding="utf-8")):
+            assert not re.match(r"[\"']?(https?:)?//", "".join(url)), f"{sheet.name}: {url}"
+
+
+def test_the_reference_has_every_path_and_every_field_of_a_request(site: Path) -> None:
+    document = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+    text = reference(document)
+    for path, operations in document["paths"].items():
+        for method in operations:
+            assert f"### {method.upper()} {path}\n" in text
+    for name, schema in document["components"]["schemas"].items():
+        for field in schema.get("properties", {}):
+            assert f"| `{field}` |" in text, f"{name}.{field}"
+    built = (site / "api" / "index.html").read_text(encoding="utf-8")
+    assert 'id="post-generate"' in built and 'href="../errors/#budget_too_small"' in built
+
+
+def test_each_error_has_its_section_with_what_the_table_says(site: Path) -> None:
+    built = (site / "errors" / "index.html").read_text(encoding="utf-8")
+    for code in CODES:
+        assert f'id="{code}"' in built
+    assert re.search(r'id="budget_too_small".*?<strong>422</strong>.*?<code>min_tokens</code>', built, re.DOTALL)
+
+
+def test_what_the_pages_name_exists() -> None:
+    of_ours = r"`((?:abs_client|app|compiler|decoding|tests|docs|deploy|benchmarks)/[\w./-]*)`"
+    for page in pages():
+        for path in re.findall(of_ours, page.read_text(encoding="utf-8")):
+            assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+def test_settings_that_the_pages_name_exist() -> None:
+    known = set(re.findall(r"ABS_[A-Z0-9_]+", (ROOT / "README.md").read_text(encoding="utf-8")))
+    for page in pages():
+        for name in re.findall(r"\bABS_[A-Z0-9_]*[A-Z0-9]\b(?!_)", page.read_text(encoding="utf-8")):
+            whole = name.removesuffix("_FILE") if name not in known else name
+            assert whole in known | {"ABS_BASE_URL", "ABS_KEY", "ABS_MODEL_DIR", "ABS_MODEL_NAME"}, (page.name, name)
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium on this machine: .ci/run installs one")
+def test_a_browser_finds_by_search_and_reaches_no_other_host(served: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{served}/constraints/ltlf/")
+        assert page.locator("img[src$='ltlf-order.svg']").evaluate("image => image.naturalWidth") > 300
+        page.locator(".md-search__input").click()
+        page.keyboard.type("leading space")
+        page.locator(".md-search-result__link").first.wait_for()
+        browser.close()
+    hosts = {urlsplit(url).netloc for url in asked if not url.startswith(("data:", "blob:"))}
+    assert hosts == {urlsplit(served).netloc}, hosts
