@@ -4,7 +4,6 @@ import { Refusal, askJson } from "./api.js";
 import { el, freshId, later, pointsOf, unitsAt } from "./dom.js";
 import { marked } from "./explain.js";
 import { sentence } from "./problems.js";
-import { told } from "./told.js";
 
 const PAUSE_MS = 200;
 const WORDS_MAX = 300;
@@ -21,7 +20,7 @@ export class Checker {
     });
     this.verdict = el("p", { class: "verdict", id: `${id}-verdict`, role: "status" });
     this.parts = el("ul", { class: "parts-told", "aria-label": "Parts of the constraint" });
-    this.words = el("ol", { class: "word-trace", "aria-label": "Word trace: each word with the propositions that hold at it" });
+    this.words = el("ol", { class: "checked-words", "aria-label": "Word trace: each word, the propositions that hold at it, the state after it" });
     place.append(
       el("div", { class: "field" }, el("label", { for: id }, "Text to check"), el("div", { class: "code prose" }, this.back, this.area)),
       this.verdict, this.parts, this.words);
@@ -67,8 +66,8 @@ export class Checker {
     if (answer.satisfied) this.#say("✓ It satisfies the constraint.", "good");
     else if (answer.violated_at >= pointsOf(text)) this.#say("✗ It ends too early: more text could still satisfy the constraint.", "bad");
     else this.#say(`✗ It breaks the constraint at character ${answer.violated_at + 1}, “${excerpt(text, answer.violated_at)}”: nothing that follows can mend it.`, "bad");
-    const parts = answer.parts ?? [];
-    this.parts.replaceChildren(...(parts.length > 1 ? parts : []).map((part) => partTold(part, text)));
+    const parts = answer.parts.length > 1 ? answer.parts : [];
+    this.parts.replaceChildren(...parts.map((part) => partTold(part, text)));
     const items = answer.words.slice(0, WORDS_MAX).map(wordTold);
     if (answer.words.length > WORDS_MAX) items.push(el("li", { class: "soft" }, `and ${answer.words.length - WORDS_MAX} more`));
     this.words.replaceChildren(...items);
@@ -89,14 +88,15 @@ function excerpt(text, points) {
   return /^\s*\S{1,16}|^\s+/u.exec(rest)?.[0].trim() || rest.slice(0, 8);
 }
 
-function partTold({ constraint, satisfied, violated_at }, text) {
+function partTold({ title, satisfied, violated_at }, text) {
   const early = !satisfied && violated_at >= pointsOf(text);
   const verdict = satisfied ? "holds" : early ? "not yet" : `breaks at “${excerpt(text, violated_at)}”`;
   const kind = satisfied ? "good" : early ? "soft" : "bad";
-  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, told(constraint)));
+  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, title));
 }
 
-function wordTold({ text, letters }) {
+function wordTold({ text, letters, state }) {
   const held = letters.length ? letters.join(", ") : "–";
-  return el("li", {}, el("span", { class: "word" }, text), el("span", { class: letters.length ? "held" : "held none" }, held));
+  return el("li", {}, el("span", { class: "checked-word" }, text), el("span", { class: letters.length ? "held" : "held none" }, held),
+    el("span", { class: "soft state" }, `q${state}`));
 }

@@ -21,7 +21,7 @@ export class CodeDialog {
     });
     const close = el("button", { type: "button", class: "plain", "aria-label": "Close", click: () => this.dialog.close() }, "✕");
     this.dialog.replaceChildren(
-      el("div", { class: "row" }, el("h2", { id: "code-title", class: "grow" }, "This request as code"), close), ...blocks);
+      el("div", { class: "row" }, el("h2", { class: "grow" }, "This request as code"), close), ...blocks);
     this.dialog.showModal();
   }
 

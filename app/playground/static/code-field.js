@@ -17,7 +17,7 @@ export class CodeField {
     this.told = el("p", {});
     this.fault = el("div", { class: "fault", id: `${id}-fault`, role: "status", hidden: true }, this.caret, this.told);
     this.element = el("div", { class: "field" },
-      el("label", { for: id }, label, hint && el("span", { class: "hint-inline" }, ` ${hint}`)),
+      el("label", { for: id }, label, hint && el("span", { class: "hint-inline" }, ` — ${hint}`)),
       el("div", { class: "code" }, this.back, this.area), this.fault);
   }
 

@@ -8,9 +8,9 @@ import { figure } from "./viewkit.js";
 
 const ANYTHING = { regex: "[\\s\\S]*" };  // every text, so that the search differs in the constraint alone
 const COLUMNS = [
-  { title: "Without the constraint", note: "the same search, free", of: () => ({ constraint: ANYTHING, algorithm: "banked" }) },
-  { title: "abs", note: "the paper's search", of: (constraint) => ({ constraint, algorithm: "abs" }) },
-  { title: "banked", note: "the default", of: (constraint) => ({ constraint, algorithm: "banked" }) },
+  { title: "Without the constraint", note: "— the same search, free", of: () => ({ constraint: ANYTHING, algorithm: "banked" }) },
+  { title: "abs", note: "— the paper's search", of: (constraint) => ({ constraint, algorithm: "abs" }) },
+  { title: "banked", note: "— the most probable", of: (constraint) => ({ constraint, algorithm: "banked" }) },
 ];
 const SHARED = ["max_tokens", "beams", "scope"];
 const OWN = { abs: ["alpha_min", "gamma", "rank_by"], banked: ["length_penalty"] };

@@ -1,16 +1,15 @@
-// Why a token that the model wanted was refused: which conjunct can no longer be met, or how far it is from the end.
+// Which part of the constraint a token breaks that the model wanted and may not have, and where a text breaks it.
 
 import { Refusal, askJson } from "./api.js";
 import { el, pointsOf, unitsAt } from "./dom.js";
 import { sentence } from "./problems.js";
-import { told } from "./told.js";
 
 const KEPT_MAX = 256;
 
 /** The text as the constraint reads it: a model writes a space before its first word, which is no part of an answer. */
 const answerOf = (written) => written.replace(/^ /, "");
 
-/** Makes `explain(prefix, token)`, which promises a sentence. `constraint()` gives the one that was searched under. */
+/** Makes `explain(prefix, token)`, which promises the parts that it breaks, in words. `constraint()` gives the one that was searched under. */
 export function explainer(constraint) {
   const kept = new Map();
   return async (prefix, token) => {
@@ -31,15 +30,11 @@ export function explainer(constraint) {
 }
 
 async function why(constraint, text) {
-  const answer = await askJson("POST", "/check", { body: { constraint, text, parts: true } });
-  const dead = (one) => !one.satisfied && one.violated_at !== null && one.violated_at < pointsOf(text);
-  const broken = (answer.parts ?? []).filter(dead).map((part) => `“${told(part.constraint)}”`);
-  if (broken.length === 1) return `After this ${broken[0]} can no longer be met.`;
-  if (broken.length) return `After this ${broken.slice(0, -1).join(", ")} and ${broken.at(-1)} can no longer be met.`;
-  if (dead(answer)) return "After this the parts of the constraint cannot be met together.";
-  const open = (answer.parts ?? []).filter((part) => !part.satisfied).map((part) => `“${told(part.constraint)}”`);
-  return open.length ? `It could still be met, but not within the tokens left: ${open.join(", ")} ${open.length === 1 ? "is" : "are"} not satisfied yet.`
-    : "The text could go on, but not within the tokens left.";
+  const { parts } = await askJson("POST", "/check", { body: { constraint, text, parts: true } });
+  const broken = parts.filter((part) => !part.satisfied && part.violated_at < pointsOf(text)).map((part) => `“${part.title}”`);
+  if (!broken.length) return "the parts of the constraint together: each could still be met alone";
+  const names = broken.length === 1 ? broken[0] : `${broken.slice(0, -1).join(", ")} and ${broken.at(-1)}`;
+  return `${names}, which can no longer be met`;
 }
 
 /** A text with what follows its first fault marked; at its end a sign where it only ends too early. */

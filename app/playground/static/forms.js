@@ -165,7 +165,7 @@ class CombineForm {
 
 for (const [kind, title, make] of [
   ["ltlf", "Formula", LtlfForm], ["regex", "Regex", RegexForm], ["keywords", "Keywords", KeywordsForm],
-  ["infill", "Infill", InfillForm], ["json_schema", "JSON schema", SchemaForm], ["choice", "Choice", ChoiceForm],
+  ["infill", "Infill", InfillForm], ["json_schema", "Schema", SchemaForm], ["choice", "Choice", ChoiceForm],
   ["length", "Length", LengthForm], ["combine", "Combine", CombineForm], ["json", "Raw", RawForm],
 ]) KINDS.set(kind, { title, make });
 

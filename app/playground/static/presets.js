@@ -37,13 +37,13 @@ export const PRESETS = [
       json_schema: {
         type: "object", additionalProperties: false, required: ["caption", "animals", "indoors"],
         properties: {
-          caption: { type: "string", maxLength: 48, constraint: { keywords: ["dog", "ball"], ordered: true } },
+          caption: { type: "string", maxLength: 40, constraint: { keywords: ["dog"] } },
           animals: { type: "integer", minimum: 1, maximum: 9 },
           indoors: { type: "boolean" },
         },
       },
     },
-    options: { max_tokens: 48 },
+    options: { max_tokens: 40 },
   },
   {
     name: "Combination: shape, order, absence and length", prompt: "sentence:",
@@ -52,7 +52,7 @@ export const PRESETS = [
   },
   {
     name: "Response: each man is followed by a dog", prompt: "sentence:",
-    constraint: { ltlf: "F(man) & G(man -> X(F(dog)))" }, options: {},
+    constraint: { ltlf: "F(man) & G(man -> X(F(dog))) & F(dot)" }, options: {},
   },
   {
     name: "Choice: one of three", prompt: "concepts: dog, snow\nsentence:",

@@ -14,7 +14,7 @@ export class Run {
 
   /** Generate for {prompt, constraint, options}. */
   async start({ prompt, constraint, options }) {
-    const { views, page } = this;
+    const { page } = this;
     this.constraint = constraint;
     this.#begin(options);
     const body = { prompt, constraint, ...options, trace: true, refusals: REFUSALS };
@@ -27,7 +27,7 @@ export class Run {
       const response = await mine.answer();
       if (this.now !== mine) return;
       await page.showAutomaton(response.automaton);
-      this.#done(response, prompt, options);
+      this.#done(response, options);
     } catch (error) {
       if (this.now !== mine) return;
       if (!(error instanceof Refusal)) throw error;
@@ -36,7 +36,6 @@ export class Run {
     } finally {
       if (this.now === mine) this.#end();
     }
-    views.lattice.container.classList.toggle("over", true);
   }
 
   stop() { this.now?.stop(); }
@@ -67,12 +66,13 @@ export class Run {
     const live = event.rows.filter((row) => !row.finished);
     automaton.mark([...new Set((live.length ? live : event.rows).map((row) => row.state))]);
     byId("progress").value = event.step;
-    byId("steps").textContent = `step ${event.step} of ${options.max_tokens}, ${plural(event.rows.length, "text")} alive`;
+    byId("steps").textContent = `step ${event.step} of at most ${options.max_tokens}, ${plural(live.length, "text")} alive`;
   }
 
-  #done(response, prompt, options) {
+  #done(response, options) {
     this.response = response;
     const { usage, timings } = response;
+    byId("steps").textContent = byId("steps").textContent.replace(/^step (\d+).*/, "$1 steps");
     this.views.lattice.done(response);
     this.views.answers.show(response.choices);
     const seed = response.seed === null ? "" : ` · seed ${response.seed}`;

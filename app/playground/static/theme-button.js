@@ -7,7 +7,7 @@ export function startTheme(button) {
   const { dataset } = document.documentElement;
   const show = () => {
     const chosen = dataset.theme ?? "";
-    button.textContent = NAMES[chosen];
+    button.textContent = `◐ ${NAMES[chosen]}`;
     button.setAttribute("aria-label", `Colours: ${NAMES[chosen]}. Change to ${NAMES[NEXT[chosen]]}`);
   };
   button.addEventListener("click", () => {

@@ -1,0 +1,196 @@
+"""The playground as it is served: its files, their headers, what is vendored, and what a page of ours may not hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.access.keys import add_key, new_key
+from app.api.errors import ERRORS
+from app.main import create_app
+from app.playground import FOLDER, page_files
+from app.settings import Settings
+
+README = Path(__file__).parents[2] / "README.md"
+PAGE_BYTES_MAX = 2_000_000
+LINES_MAX = 400
+NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink", "http://www.w3.org/1999/xhtml"}
+NEVER = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|\son[a-z]+=\"")
+OURS = sorted(path for path in FOLDER.iterdir() if path.is_file())
+MODULES = [path for path in OURS if path.suffix == ".js"]
+IMPORT = re.compile(r"""(?:\bfrom|\bimport|new URL\()\s*\(?["'](\./[^"']+)["']""")
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes, and the text of scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline = ""
+        self._within = ""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        self._within = tag
+
+    def handle_data(self, data: str) -> None:
+        if self._within in ("script", "style"):
+            self.inline += data.strip()
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+
+@pytest.fixture(scope="module")
+def open_client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(embedded_workers=()))) as client:
+        yield client
+
+
+@pytest.fixture
+def page(open_client: TestClient) -> Tags:
+    tags = Tags()
+    tags.feed(open_client.get("/").text)
+    return tags
+
+
+def test_the_page_and_each_of_its_files_is_served_under_a_strict_policy(open_client: TestClient) -> None:
+    policy = (
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    for path in ("/", *(f"/static/{name}" for name in page_files())):
+        response = open_client.get(path)
+        assert response.status_code == 200, path
+        assert response.headers["content-security-policy"] == policy, path
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["cross-origin-opener-policy"] == "same-origin"
+        assert response.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/", "text/html"), ("/static/main.js", "text/javascript"), ("/static/base.css", "text/css"),
+     ("/static/icon.svg", "image/svg+xml"), ("/static/vendor/manifest.json", "application/json")],
+)
+def test_a_file_says_what_it_is(path: str, kind: str, open_client: TestClient) -> None:
+    assert open_client.get(path).headers["content-type"].partition(";")[0] == kind
+
+
+def test_a_browser_that_has_a_file_is_told_so_and_asks_anew_when_it_changed(open_client: TestClient) -> None:
+    whole = open_client.get("/static/main.js")
+    etag = whole.headers["etag"]
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        again = open_client.get("/static/main.js", headers={"if-none-match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+        assert again.headers["content-security-policy"] == whole.headers["content-security-policy"]
+    assert open_client.get("/static/main.js", headers={"if-none-match": '"other"'}).content == whole.content
+    assert len({file.etag for file in page_files().values()}) == len(page_files())
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/", "/static/nothing.js", "/static/vendor/", "/static/vendor/nothing.js", "/static/../main.py", "/index.html",
+     "/static/%2e%2e/main.py", "/static/..%2f__init__.py", "/static/vendor%2fmanifest.json/x", "/static/vendor/../main.js"],
+)
+def test_nothing_else_is_served(path: str, open_client: TestClient) -> None:
+    assert open_client.get(path).status_code == 404 or "%2f" not in path
+
+
+def test_pages_are_read_and_not_written_to(open_client: TestClient) -> None:
+    for method in ("POST", "PUT", "DELETE"):
+        assert open_client.request(method, "/").status_code == 405
+
+
+def test_the_api_s_document_does_not_speak_of_the_page() -> None:
+    paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
+    assert not [path for path in paths if path == "/" or path.startswith("/static")]
+
+
+def test_with_keys_the_page_needs_one_unless_a_setting_opens_it(tmp_path: Path) -> None:
+    text, key = new_key("anna", ["compile"])
+    add_key(tmp_path / "keys", key)
+    paths = ("/", "/static/main.js", "/static/vendor/manifest.json")
+    locked = Settings(keys_file=str(tmp_path / "keys"), embedded_workers=())
+    with TestClient(create_app(locked)) as client:
+        assert {client.get(path).status_code for path in paths} == {401}
+        given = {"authorization": f"Bearer {text}"}
+        assert {client.get(path, headers=given).status_code for path in paths} == {200}
+    public = Settings(keys_file=str(tmp_path / "keys"), embedded_workers=(), public_paths=("/",))
+    with TestClient(create_app(public)) as client:
+        assert {client.get(path).status_code for path in paths} == {200}
+        for method, path in (("GET", "/v1/models"), ("GET", "/staticx"), ("POST", "/static/main.js"), ("POST", "/check")):
+            assert client.request(method, path).status_code == 401, path
+
+
+def test_the_whole_page_is_small() -> None:
+    assert sum(len(file.body) for file in page_files().values()) < PAGE_BYTES_MAX
+
+
+def test_what_is_vendored_is_what_its_manifest_says() -> None:
+    folder = FOLDER / "vendor"
+    rows = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    named = {"manifest.json"}
+    for row in rows:
+        assert row["version"] and row["licence"] and row["source"].startswith("https://")
+        for file, digest in ((row["file"], row["sha256"]), (row["licence_file"], row["licence_sha256"])):
+            assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest, file
+            named.add(file)
+    assert {path.name for path in folder.iterdir()} == named
+
+
+def test_the_page_holds_no_script_no_style_and_no_file_of_others(page: Tags) -> None:
+    assert page.inline == ""
+    files = set(page_files())
+    for tag, attributes in page.tags:
+        assert "style" not in attributes and not [name for name in attributes if name.startswith("on")], tag
+        for name in ("src", "href"):
+            target = attributes.get(name) or "#"
+            assert target.startswith("#") or target.removeprefix("/static/") in files, target
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in page.tags:
+        for name in ("for", "aria-labelledby"):
+            assert attributes.get(name) is None or attributes[name] in ids, attributes
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_a_file_of_ours_names_no_host_writes_no_markup_and_is_not_too_long(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://[^\s\"'`)>]+", text)) <= NAMESPACES
+    assert not NEVER.search(text)
+    assert len(text.splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_a_module_imports_what_there_is_and_says_what_it_owns(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("//")
+    for target in IMPORT.findall(text):
+        assert target.removeprefix("./") in page_files(), target
+
+
+def test_every_file_is_used() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in OURS}
+    for name in texts:
+        used = any(re.search(rf"[\"'/]{re.escape(name)}[\"']", text) for other, text in texts.items() if other != name)
+        assert used or name == "index.html", name
+
+
+def test_every_error_of_the_readme_has_its_sentence_and_no_other_has() -> None:
+    table = README.read_text(encoding="utf-8").partition("## Errors")[2].partition("\n## ")[0]
+    cells = [line.split("|")[2] for line in table.splitlines() if re.match(r"\| [0-9]", line)]
+    codes = {code for cell in cells for code in re.findall(r"`([a-z_]+)`", cell)}
+    module = (FOLDER / "problems.js").read_text(encoding="utf-8")
+    sentences = module.partition("SENTENCES = {")[2].partition("\n};")[0]
+    told = set(re.findall(r"^  ([a-z_]+): \(", sentences, re.MULTILINE))
+    assert told == codes == {row.code for row in ERRORS.values()} - {"client_gone"}
