@@ -3,6 +3,8 @@
 const LABEL_SYMBOLS_MAX = 12;
 const LABEL_CHARS_MAX = 60;
 const LINE_CHARS = 20;
+const WAY_BEGIN = 8; // of a path that is itself too long
+const WAY_END = 40;
 const NEIGHBOURS_MAX = 3; // of a state on the path, where the rest is folded away
 export const READABLE_STATES = 60;
 export const READABLE_EDGES = 180;
@@ -67,7 +69,8 @@ function formulas(automaton, letters) {
 export function shownStates(automaton, { dead, folded, trail }) {
   const drawable = automaton.states.filter((state) => dead || state.distance !== null);
   if (!folded) return new Set(drawable.map((state) => state.id));
-  const kept = new Set([automaton.start, ...(trail.length ? trail : shortestWay(automaton))]);
+  const way = [...new Set(trail.length ? trail : shortestWay(automaton))];
+  const kept = new Set([automaton.start, ...(way.length > READABLE_STATES ? [...way.slice(0, WAY_BEGIN), ...way.slice(-WAY_END)] : way)]);
   const allowed = new Set(drawable.map((state) => state.id));
   for (const id of [...kept]) {
     const near = automaton.transitions.filter((edge) => edge.from === id && allowed.has(edge.to) && !kept.has(edge.to))

@@ -171,6 +171,7 @@ export class AutomatonView {
     this.way = states.filter((id) => this.automaton.states[id]);
     if (this.folded && this.way.some((id) => !this.shown.has(id))) this.draw();
     this.paint();
+    this.describe();
   }
 
   paint() {

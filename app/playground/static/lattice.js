@@ -6,6 +6,7 @@ import { HEIGHT, SPACE, TOP, headOf, linesOf, nodeOf, slotsOf } from "./lattice-
 import { LatticeModel, eventsOf } from "./lattice-model.js";
 import { calm, el, freshId, legend } from "./viewkit.js";
 
+const COLUMN_MAX = 200; // pixels that no column is wider than
 const FRAME_MS = 8; // of drawing between two frames, so that the page stays quick
 const ROWS = [8, 16, 64, 512];
 const TREE_ROWS_MAX = 4; // few beams stand under their parents as in the figure; many would lose their places
@@ -119,6 +120,7 @@ export class LatticeView {
   flush(ms) {
     const ends = performance.now() + ms;
     while (this.waiting.length && performance.now() < ends) this.append(this.waiting.shift());
+    if (this.following && !this.held) this.scroll.scrollLeft = this.plane.children.length * COLUMN_MAX;
   }
 
   append(column) {
@@ -191,7 +193,6 @@ export class LatticeView {
     this.slider.value = String(place);
     this.caption();
     this.tellSelected();
-    if (!this.held) this.scroll.scrollLeft = this.scroll.scrollWidth;
   }
 
   slide(place, told = true) {

@@ -1,0 +1,72 @@
+"""The playground's views alone on a page, fed with events that a test made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Page, Route
+
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stage</title>
+<link rel="icon" href="data:,"><link rel="stylesheet" href="/static/base.css"><link rel="stylesheet" href="/static/views.css">
+</head><body><main><h1>Stage</h1><div id="view"></div><div id="tall"></div></main></body></html>"""
+_POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; img-src data:"
+
+
+def set_up(page: Page, module: str, name: str, options: str = "undefined") -> None:
+    """Open a page with one view, at `window.view`; `window.calls` takes what it calls back."""
+    page.route("**/stage", lambda route: _fulfil(route))
+    page.goto("/stage")
+    page.evaluate(
+        f"""async () => {{
+            window.calls = [];
+            const {{ {name} }} = await import("/static/{module}");
+            window.view = new {name}(document.getElementById("view"), {options});
+        }}"""
+    )
+
+
+def _fulfil(route: Route) -> None:
+    headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": _POLICY}
+    route.fulfill(status=200, headers=headers, body=_PAGE)
+
+
+def row(text: str, parent: int = 0, **facts: Any) -> dict[str, Any]:
+    """A row of a step event; its log-prob falls by one a character unless given."""
+    given = {"state": 0, "distance": 3, "alpha": 0.5, "log_prob": -float(len(text)), "finished": False}
+    filled = given | facts
+    return {"text": text, "parent": parent, "score": filled["log_prob"]} | filled
+
+
+def refused(text: str, parent: int, reason: str, distance: int | None = None) -> dict[str, Any]:
+    return {"text": text, "parent": parent, "reason": reason, "distance": distance, "log_prob": -1.0}
+
+
+def step(number: int, budget: int, *rows: dict[str, Any], refused: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    return {"step": number, "budget_after": budget, "rows": list(rows), "refused": list(refused)}
+
+
+def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[str], int], ...] = ()) -> dict[str, Any]:
+    """A choice of an answer, of tokens (text, state, distance, log-prob) and words (text, letters, state)."""
+    trace = [
+        {"token": place, "text": text, "state": state, "distance": distance, "alpha": 0.0, "log_prob": log_prob,
+         "score": log_prob, "letters": []}
+        for place, (text, state, distance, log_prob) in enumerate(tokens)
+    ]
+    total = sum(log_prob for *_, log_prob in tokens)
+    said = [{"text": text, "letters": letters, "state": state} for text, letters, state in words]
+    text = "".join(text for text, *_ in tokens)
+    return {
+        "text": text, "finish_reason": "eos", "log_prob": total, "score": total, "satisfied": True, "trace": trace, "words": said,
+    }
+
+
+def automaton(
+    letters: list[list[str]], distances: list[int | None], edges: list[tuple[int, int, list[int]]], kind: str = "words"
+) -> dict[str, Any]:
+    """An automaton as GET /automata/{hash} answers it; a state of distance 1 accepts."""
+    states = [{"id": id, "accepting": distance == 1, "distance": distance} for id, distance in enumerate(distances)]
+    return {
+        "automaton": "0" * 64, "constraint": {}, "kind": kind, "start": 0, "letters": letters, "states": states,
+        "transitions": [{"from": source, "to": target, "letters": found} for source, target, found in edges],
+        "accepting": [state["id"] for state in states if state["accepting"]], "min_tokens": distances[0], "explanation": None,
+    }
