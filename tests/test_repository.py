@@ -26,6 +26,7 @@ TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "lock")
 ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mirror it was written on
     r"/work/|/root/|/home/\w|file://|find-links|index-url|pypi\.org|pythonhosted|download\.pytorch|registry\.npmjs"
 )
+VENDORED = ROOT / "app" / "playground" / "static" / "vendor"  # what others wrote
 SHARED_DOOR = "tests/conftest.py"  # the one file that knows of a folder beside the checkout
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -43,7 +44,7 @@ def texts() -> Iterator[tuple[str, str]]:
         folders[:] = [name for name in folders if name not in skip and not name.endswith(".egg-info")]
         for file in files:
             path = Path(folder, file)
-            if path.suffix in (".safetensors", ".pyc") or path == Path(__file__).resolve():
+            if path.suffix in (".safetensors", ".pyc") or path == Path(__file__).resolve() or VENDORED in path.parents:
                 continue
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
