@@ -65,7 +65,7 @@ class FlakyLine:
         assert line is not None
         self._lines.add(line)
         try:
-            theirs, ours = await asyncio.open_unix_connection(self._server)
+            theirs, ours = await self._connect()
             try:
                 requests = asyncio.create_task(self._requests(reader, ours))
                 replies = asyncio.create_task(self._replies(theirs, writer, self._silences))
@@ -83,6 +83,9 @@ class FlakyLine:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             writer.transport.abort()
             self._lines.discard(line)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self._server)
 
     async def _requests(self, reader: asyncio.StreamReader, ours: asyncio.StreamWriter) -> None:
         while piece := await reader.read(PIECE_BYTES):

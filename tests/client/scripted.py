@@ -1,0 +1,135 @@
+"""A server on loopback that answers what it is told to, one reply for each request, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+RESET = struct.pack("ii", 1, 0)
+ANSWER: dict[str, Any] = {
+    "id": "0" * 32, "model": "m", "automaton": "a" * 64, "seed": None, "newer": {"field": 1},
+    "choices": [
+        {"text": "a dog", "finish_reason": "eos", "log_prob": -1.5, "score": -1.0, "satisfied": True, "trace": None,
+         "words": [{"text": "a", "letters": [], "state": 0}, {"text": "dog", "letters": ["dog"], "state": 1}],
+         "newer": True}
+    ],
+    "usage": {"prompt_tokens": 2, "completion_tokens": 3, "beams": 16},
+    "timings": {"compile_ms": 1, "queue_ms": 0.5, "decode_ms": 2.0, "total_ms": 4.0, "cached": False},
+}  # fmt: skip
+ROW = {"text": "a", "parent": 0, "state": 0, "distance": 1, "alpha": 0.5, "score": -1.0, "log_prob": -1.0,
+       "finished": False}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reply:
+    """How a request is answered. `cut`: the connection is reset behind the body, which promised to be longer."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came; header names in small letters."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+def answer(body: Any = ANSWER, status: int = 200, **headers: str) -> Reply:
+    return Reply(status, json.dumps(body).encode(), {"content-type": "application/json", **_named(headers)})
+
+
+def problem(status: int, code: str, fields: Mapping[str, Any] | None = None, **headers: str) -> Reply:
+    body = {"type": f"urn:abs-server:error:{code}", "title": code, "status": status, "code": code, "detail": "no",
+            "request_id": "r1", **(fields or {})}  # fmt: skip
+    return Reply(status, json.dumps(body).encode(), {"content-type": "application/problem+json", **_named(headers)})
+
+
+def event(name: str, data: Any, number: str = "", retry: int | None = None) -> bytes:
+    lines = [f"event: {name}", f"data: {json.dumps(data)}"]
+    lines += [f"id: {number}"] if number else []
+    lines += [f"retry: {retry}"] if retry is not None else []
+    return ("\n".join(lines) + "\n\n").encode()
+
+
+def step(number: int) -> bytes:
+    return event("step", {"step": number, "budget_after": 8 - number, "rows": [ROW]}, str(number))
+
+
+def told(*events: bytes, cut: bool = False, job: str = "1" * 32) -> Reply:
+    return Reply(200, b"".join(events), {"content-type": "text/event-stream; charset=utf-8", "x-job-id": job}, cut)
+
+
+NOBODY = Reply(cut=True)  # the connection ends before an answer
+
+
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class Scripted:
+    """The server. `asked` are the requests so far; one behind the script's end is answered by 500."""
+
+    def __init__(self, *script: Reply) -> None:
+        self.asked: list[Asked] = []
+        self._script = list(script)
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                outer.serve(self)
+
+            do_GET = do_POST = do_DELETE = answer
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        text = handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        body = json.loads(text) if text else None
+        with self._lock:
+            self.asked.append(Asked(handler.command, handler.path, headers, body))
+            reply = self._script.pop(0) if self._script else Reply(500)
+        handler.close_connection = True
+        if not (reply.cut and not reply.body):
+            handler.send_response(reply.status)
+            sent = {"content-length": str(len(reply.body) + (100 if reply.cut else 0)), "connection": "close"}
+            for name, value in {**sent, **reply.headers}.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(reply.body)
+        if reply.cut and not reply.body:
+            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+
+@contextlib.contextmanager
+def scripted(*script: Reply) -> Iterator[Scripted]:
+    """A server with this script, while the body lasts."""
+    told_to = Scripted(*script)
+    thread = threading.Thread(target=told_to.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield told_to
+    finally:
+        told_to.server.shutdown()
+        thread.join()
+        told_to.server.server_close()

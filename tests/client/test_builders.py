@@ -1,0 +1,279 @@
+"""Constraints built in Python are the JSON that the API takes, and mean what the same says written by hand."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+import abs_client
+from abs_client import (
+    EOS,
+    FALSE,
+    LAST,
+    NGRAM_GAP,
+    NOMATCH,
+    TRUE,
+    WORD_GAP,
+    WX,
+    AllOf,
+    AnyOf,
+    Choice,
+    Concept,
+    Constraint,
+    Dfa,
+    F,
+    G,
+    Iff,
+    Implies,
+    Infill,
+    JsonSchema,
+    Keywords,
+    Length,
+    Ltlf,
+    M,
+    Match,
+    Not,
+    R,
+    Raw,
+    Regex,
+    U,
+    W,
+    Word,
+    X,
+    constraint_of,
+    gap,
+)
+from compiler.canonical import spec_hash
+from compiler.pipeline import compile_text
+from compiler.spec_json import spec_from_json
+from compiler.text_automaton import check_text
+
+
+class Pet(BaseModel):
+    name: str
+    age: int
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    pets: list[Pet]
+
+
+def of_hash(constraint: Constraint | dict[str, Any]) -> str:
+    return spec_hash(spec_from_json(constraint_of(constraint).as_dict()))
+
+
+TRANSITIONS = [{"from": "s", "to": "s", "when": "!dog"}, {"from": "s", "to": "t", "when": "dog"}]
+PET = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+       "required": ["name", "age"]}  # fmt: skip
+SAME: list[tuple[Constraint, dict[str, Any]]] = [
+    (F("dog"), {"ltlf": "F(dog)"}),
+    (F("dog") & Keywords("ball", ordered=True) & Regex("[A-Z].*"),
+     {"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"], "ordered": True}, {"regex": "[A-Z].*"}]}),
+    (U(~Word("cat") & ~Word("toy"), Word("coffee") & X(U(~Word("toy"), Word("cat") & X(F("toy"))))),
+     {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}),
+    (F("ice cream"), {"ltlf": 'F("ice cream")'}),
+    (F("don't"), {"ltlf": "F(w)", "propositions": {"w": ["don't"]}}),
+    (F("X") & F("GF") & F("true") & F("last"), {"ltlf": 'F("X") & F("GF") & F("true") & F("last")'}),
+    (F("2nd"), {"ltlf": 'F("2nd")'}),
+    (F('say "no" \\ yes'), {"ltlf": "F(w)", "propositions": {"w": ['say "no" \\ yes']}}),
+    (F(".") & ~F(","), {"ltlf": "F(dot) & !F(comma)"}),
+    (F("dot"), {"ltlf": "F(w)", "propositions": {"w": ["dot"]}}),
+    (F("eos"), {"ltlf": "F(w)", "propositions": {"w": ["eos"]}}),
+    (G(Word("dog") | NOMATCH) & F(EOS), {"ltlf": "G(dog | nomatch) & F(eos)"}),
+    (G("a" >> X("b")) & Iff("c", LAST), {"ltlf": "G(a -> X b) & (c <-> last)"}),
+    (Implies(TRUE, R("a", W("b", M("c", FALSE)))), {"ltlf": "true -> (a R (b W (c M false)))"}),
+    (WX(X(WX("a"))), {"ltlf": "WX X WX a"}),
+    (F(Word("dog", "puppy")), {"ltlf": "F(pet)", "propositions": {"pet": ["puppy", "dog"]}}),
+    (F(Word("Rex", case_sensitive=True)) & F("Rex"),
+     {"ltlf": "F(r) & F(Rex)", "propositions": {"r": {"words": ["Rex"], "case_sensitive": True}}}),
+    (G(~Match("[0-9]+", name="number")), {"ltlf": "G(!number)", "propositions": {"number": {"regex": "[0-9]+"}}}),
+    (F(Word("cat", name="dog")) & F("dog") & F(Word("cow", name="dog")),
+     {"ltlf": "F(cat) & F(dog) & F(cow)"}),
+    (~Keywords("cat") & Length(max_chars=80) & {"choice": ["a", "b"]},
+     {"all": [{"not": {"keywords": ["cat"]}}, {"max_chars": 80}, {"choice": ["b", "a"]}]}),
+    ({"regex": "a"} | F("a") | Regex("b"), {"any": [{"regex": "a"}, {"ltlf": "F(a)"}, {"regex": "b"}]}),
+    (Not(F("a")), {"not": {"ltlf": "F(a)"}}),
+    (Keywords("dog", ["catch", "catches"], Concept("ball", "balls", min=2, max=3), inflect=True, case_sensitive=True),
+     {"keywords": ["dog", ["catches", "catch"], {"forms": ["balls", "ball"], "min": 2, "max": 3}], "inflect": True,
+      "case_sensitive": True}),
+    (Infill(f"On {WORD_GAP}, {NGRAM_GAP} for {gap('[0-9]+')}.", leading_space="forbid"),
+     {"infill": "On <|infill_word|>, <|infill_ngram|> for <|infill:[0-9]+|>.", "leading_space": "forbid"}),
+    (Choice("yes", "no"), {"choice": ["no", "yes"]}),
+    (Length(min_words=0, max_words=9, sentences=(1, 2)),
+     {"min_words": 0, "max_words": 9, "sentences": {"min": 1, "max": 2}}),
+    (Length(sentences=2), {"sentences": 2}),
+    (Length(sentences=(None, 2)), {"sentences": {"max": 2}}),
+    (JsonSchema({"type": "integer"}, whitespace="pretty", max_depth=0),
+     {"json_schema": {"type": "integer"}, "whitespace": "pretty", "max_depth": 0}),
+    (JsonSchema(True), {"json_schema": True}),
+    (JsonSchema(Pet), {"json_schema": {**PET, "additionalProperties": False}}),
+    (JsonSchema(TypeAdapter(list[int])), {"json_schema": {"type": "array", "items": {"type": "integer"}}}),
+    (Dfa(start="s", accepting=["t"], transitions=TRANSITIONS, propositions={"dog": Word("dog", "puppy")}),
+     {"dfa": {"start": "s", "accepting": ["t"], "transitions": TRANSITIONS},
+      "propositions": {"dog": ["dog", "puppy"]}}),
+    (Ltlf("F(pet) & G(!number)", {"pet": ["dog", "cat"], "number": Match("[0-9]+"), "x": "y"}),
+     {"ltlf": "F(pet) & G(!number)", "propositions": {"pet": ["dog", "cat"], "number": {"regex": "[0-9]+"}}}),
+    (F("Ankle boot").over("Ankle boot", "Bag"), {"ltlf": 'F("Ankle boot")', "labels": ["Ankle boot", "Bag"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("built", "by_hand"), SAME, ids=[repr(built)[:60] for built, _ in SAME])
+def test_what_is_built_is_what_one_would_write(built: Constraint, by_hand: dict[str, Any]) -> None:
+    assert of_hash(built) == of_hash(by_hand)
+    for copied in (eval(repr(built), dict(vars(abs_client))), copy.deepcopy(built), Raw(built.as_dict())):
+        assert copied == built and hash(copied) == hash(built)
+    assert built != F("something else") and built != built.as_dict()
+
+
+def test_the_issue_s_own_example_is_this_json() -> None:
+    built = F("dog") & Keywords("ball", ordered=True) & Regex("a+")
+    assert built.to_json() == '{"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"], "ordered": true}, {"regex": "a+"}]}'
+
+
+def test_a_model_that_takes_further_properties_stays_open_and_those_below_are_closed() -> None:
+    schema = JsonSchema(Open).as_dict()["json_schema"]
+    assert schema["additionalProperties"] is True
+    assert schema["$defs"]["Pet"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda: Word(" "), lambda: Word(), lambda: Word("a", name=""), lambda: Length(), lambda: JsonSchema(3),
+    lambda: constraint_of("F(dog)"), lambda: F(Regex("a")), lambda: F("a") & 3, lambda: Regex("a") | "b",  # type: ignore[arg-type, operator, list-item]
+    lambda: F("a").over("a") & F("b"), lambda: abs_client.Labelled(F("a"), "ab"), lambda: bool(F("a")),
+    lambda: F("a") and F("b"), lambda: setattr(Regex("a"), "pattern", "b"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError, AttributeError)):
+        wrong()
+
+
+WORDS = st.sampled_from(["dog", "cat", "ice cream", "don't", "dot", "last", "X", "eos", "2nd", "é", "."])
+LEAVES = st.one_of(
+    WORDS.map(lambda word: (Word(word), {"words": [word]})),
+    st.lists(WORDS, min_size=2, max_size=3, unique=True).map(
+        lambda words: (Word(*words, name="dog"), {"words": words})
+    ),
+    WORDS.map(lambda word: (Word(word, case_sensitive=True), {"words": [word], "case_sensitive": True})),
+    st.just((Match("[a-d]+"), {"regex": "[a-d]+"})),
+    st.sampled_from([(TRUE, "true"), (FALSE, "false"), (LAST, "last")]),
+)
+UNARY = {"F": F, "G": G, "X": X, "WX": WX, "!": lambda part: ~part}
+BINARY = {"U": U, "R": R, "W": W, "M": M, "->": lambda a, b: a >> b, "<->": Iff,
+          "&": lambda a, b: a & b, "|": lambda a, b: a | b}  # fmt: skip
+
+
+def by_hand(tree: Any, declared: dict[str, Any]) -> str:
+    """The formula of a tree, bracketed in full, every proposition declared under a name of its own."""
+    if isinstance(tree, str):
+        return tree
+    if isinstance(tree, dict):
+        name = f"p{len(declared)}"
+        declared[name] = tree
+        return name
+    op, *parts = tree
+    inner = [f"({by_hand(part, declared)})" for part in parts]
+    return f"{op} {inner[0]}" if len(inner) == 1 else f" {op} ".join(inner)
+
+
+def applied(op: str, *parts: tuple[Any, Any]) -> tuple[Any, Any]:
+    function = UNARY[op] if len(parts) == 1 else BINARY[op]  # type: ignore[index]
+    return function(*(built for built, _ in parts)), (op, *(tree for _, tree in parts))  # type: ignore[operator]
+
+
+FORMULAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(applied, st.sampled_from([*UNARY]), inner),
+        st.builds(applied, st.sampled_from([*BINARY]), inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(FORMULAS)
+def test_any_formula_means_what_it_says_and_is_its_own_repr(pair: tuple[Any, Any]) -> None:
+    built, tree = pair
+    declared: dict[str, Any] = {}
+    written = by_hand(_undoubled(tree), declared)
+    assert of_hash(built) == of_hash({"ltlf": written, "propositions": declared})
+    assert eval(repr(built), dict(vars(abs_client))) == built
+
+
+def _undoubled(tree: Any) -> Any:
+    """The tree as `~` builds it: a negation of a negation is none."""
+    if isinstance(tree, str | dict):
+        return tree
+    op, *parts = tree
+    parts = [_undoubled(part) for part in parts]
+    if op == "!" and isinstance(parts[0], tuple) and parts[0][0] == "!":
+        return parts[0][1]
+    return (op, *parts)
+
+
+SIMPLE: dict[str, Constraint] = {
+    "dog": F("dog"), "short": Length(max_words=2), "upper": Regex("[A-Z].*"), "cat": Keywords("cat"),
+    "one of": Choice("A dog", "a cat", ""), "no cat": G(~Word("cat")),
+}  # fmt: skip
+TEXTS = ("", "dog", "A dog", "a cat", "A dog and a cat", "Cat", "B", "a cat dog")
+COMBINED = st.recursive(
+    st.sampled_from([*SIMPLE]),
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)
+    ),
+    max_leaves=4,
+)
+
+
+def combined(tree: Any) -> Constraint:
+    if isinstance(tree, str):
+        return SIMPLE[tree]
+    if tree[0] == "~":
+        return Not(combined(tree[1])) if isinstance(tree[1], str) else ~combined(tree[1])
+    left, right = combined(tree[1]), combined(tree[2])
+    return left & right if tree[0] == "&" else left | right
+
+
+def holds(tree: Any, leaves: dict[str, bool]) -> bool:
+    if isinstance(tree, str):
+        return leaves[tree]
+    parts = [holds(part, leaves) for part in tree[1:]]
+    return not parts[0] if tree[0] == "~" else all(parts) if tree[0] == "&" else any(parts)
+
+
+def verdicts(constraint: Constraint) -> list[bool]:
+    text = compile_text(spec_from_json(constraint.as_dict()))
+    return [check_text(text, one).satisfied for one in TEXTS]
+
+
+ALONE = {name: verdicts(constraint) for name, constraint in SIMPLE.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(COMBINED)
+def test_combinations_hold_of_the_texts_of_which_their_parts_do(tree: Any) -> None:
+    built = combined(tree)
+    assume(not _negates_formulas(tree))  # that is a formula again, which no empty text satisfies
+    expected = [holds(tree, {name: found[number] for name, found in ALONE.items()}) for number in range(len(TEXTS))]
+    assert verdicts(built) == expected, built
+
+
+def _negates_formulas(tree: Any) -> bool:
+    """Whether `~` is applied to something made of formulas alone, which then is one formula."""
+    if isinstance(tree, str):
+        return False
+    inner = combined(tree[1]) if tree[0] == "~" and not isinstance(tree[1], str) else None
+    return isinstance(inner, abs_client.Formula) or any(map(_negates_formulas, tree[1:]))
+
+
+def test_combinations_are_flat_and_double_negation_is_none() -> None:
+    a, b, c = Regex("a"), Regex("b"), Regex("c")
+    assert (a & b & c) == AllOf(a, b, c) == (a & (b & c)) and (a | b | c) == AnyOf(a, b, c)
+    assert ~~a == a and ~~F("a") == F("a") and (F("a") & F("b")).as_dict() == {"ltlf": "F(a) & F(b)"}
+    assert len({a, Regex("a"), Raw({"regex": "a"}), b}) == 2

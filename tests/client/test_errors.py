@@ -1,0 +1,87 @@
+"""Every code of the service has a class, with the fields of its body as attributes; a fault is pointed at."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+
+from abs_client import errors
+from abs_client.errors import CODES, AbsError, Busy, ConstraintSyntax, RequestError, ServerError, error_of, pointed_at
+from app.api.errors import ERRORS, Row
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+ROWS = [row for row in ERRORS.values() if row.code != "client_gone"]
+
+
+def test_every_code_of_the_service_is_known_and_no_other() -> None:
+    assert {row.code for row in ROWS} == set(CODES)
+
+
+def test_every_code_of_the_readme_is_known() -> None:
+    table = README.read_text(encoding="utf-8").partition("## Errors")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| [0-9, ]+ \| (.*?) \|", table, re.MULTILINE)
+    assert {code for cell in cells for code in re.findall(r"`([a-z_]+)`", cell)} == set(CODES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{name}" for name in ERRORS if name != "ClientGone"])
+def test_what_a_body_says_is_an_attribute(row: Row) -> None:
+    body = {"code": row.code, "detail": "why", "request_id": "r", **{name: f"<{name}>" for name in row.fields}}
+    error = error_of(row.status, body)
+    assert type(error) is CODES[row.code] and (error.status, error.code, error.detail) == (row.status, row.code, "why")
+    assert all(getattr(error, name) == f"<{name}>" for name in row.fields)
+    assert str(error).startswith(f"{row.code}: why") and error.request_id == "r"
+    empty = error_of(row.status, {"code": row.code})
+    assert all(getattr(empty, name) is None for name in row.fields)
+    assert row.retry_after_s is None or isinstance(error, Busy)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(418, RequestError), (404, RequestError), (429, Busy), (503, Busy), (500, ServerError)]
+)
+def test_a_code_of_a_newer_service_is_known_by_its_status(status: int, kind: type[AbsError]) -> None:
+    error = error_of(status, {"code": "newer", "detail": "d", "more": [1]})
+    assert isinstance(error, kind) and error.problem["more"] == [1]
+    assert str(error_of(status, {})) == f"the service answered with status {status}"
+
+
+def test_each_class_has_one_room_in_the_tree_of_the_docstring() -> None:
+    classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, AbsError)}
+    assert classes == set(re.findall(r"^(?:[| `]*-- )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)) - {"Everything"}
+
+
+def test_errors_survive_being_copied() -> None:
+    error = error_of(422, {"code": "budget_too_small", "detail": "d", "min_tokens": 7})
+    copied = copy.copy(error)
+    assert (type(copied), str(copied), copied.min_tokens) == (type(error), str(error), 7)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("source", "position", "shown"),
+    [
+        ("F(dog", 5, ["  F(dog", "       ^"]),
+        ("F(dog) &\n& F(cat)", 9, ["  & F(cat)", "  ^"]),
+        ("", 0, []), ("F(dog", None, []), ("F(dog", 99, []),
+        ("a\tb &", 5, ["  a b &", "       ^"]),
+    ],
+)  # fmt: skip
+def test_the_place_of_a_fault_is_pointed_at(source: str, position: int | None, shown: list[str]) -> None:
+    assert pointed_at(source, position).splitlines()[1:] == shown
+
+
+def test_of_a_long_line_the_part_around_the_fault_is_shown() -> None:
+    _, line, caret = pointed_at("a & " * 300 + "!! " + "b & " * 100, 1200).split("\n")
+    assert len(line) <= errors.LINE_CHARS_MAX + 2 and line[caret.index("^")] == "!"
+
+
+@pytest.mark.parametrize(
+    ("field", "source"),
+    [("all.1.ltlf", "G("), ("all.0.propositions.p.regex", "(?=a)"), ("all.7.ltlf", ""), ("all", ""), ("x.y", "")],
+)
+def test_the_source_of_a_fault_is_found_in_what_was_sent(field: str, source: str) -> None:
+    sent = {"constraint": {"all": [{"ltlf": "p", "propositions": {"p": {"regex": "(?=a)"}}}, {"ltlf": "G("}]}}
+    error = error_of(422, {"code": "constraint_syntax", "field": field, "position": 0}, sent=sent)
+    assert isinstance(error, ConstraintSyntax) and error.source == source
+    assert ("^" in str(error)) == bool(source)

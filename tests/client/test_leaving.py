@@ -1,0 +1,122 @@
+"""Who goes away calls off what he began, and only that."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from abs_client import AsyncClient, Client, F, Step
+from app import wiring
+from app.settings import Settings
+from tests.app import fake_handlers
+from tests.app.processes import until
+from tests.app.test_processes import listening, wait_until_ready
+
+S_MAX = 30.0
+GRACE_S = 1000.0  # a service that only waits for lost readers would not stop within the test
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A service whose generations tell steps until they are called off."""
+    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient_teller")
+    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
+    fake_handlers.reset()
+    fake_handlers.steps_told = 0
+    with listening(Settings(stream_grace_s=GRACE_S)) as port:
+        wait_until_ready(port)
+        yield f"http://127.0.0.1:{port}"
+
+
+def was_called_off() -> bool:
+    return fake_handlers.stopped.wait(S_MAX)
+
+
+def test_a_reader_who_closes_his_stream_stops_what_is_written(url: str) -> None:
+    with Client(url) as client, client.stream("p", F("dog")) as stream:
+        assert isinstance(next(event for event in stream if isinstance(event, Step)), Step)
+        assert not fake_handlers.stopped.is_set()
+        stream.close()
+        assert was_called_off() and stream.result is None
+        with pytest.raises(RuntimeError):
+            stream.until_done()
+
+
+def test_a_reader_who_lets_go_of_his_stream_does_too(url: str) -> None:
+    with Client(url) as client:
+        for event in client.stream("p", F("dog")):
+            if isinstance(event, Step):
+                break
+        assert was_called_off()
+
+
+def test_a_reader_of_asyncio_who_leaves_the_block_does_too(url: str) -> None:
+    async def story() -> None:
+        async with AsyncClient(url) as client, client.stream("p", F("dog")) as stream:
+            async for event in stream:
+                if isinstance(event, Step):
+                    break
+
+    asyncio.run(story())
+    assert was_called_off()
+
+
+def test_a_task_that_is_cancelled_in_its_stream_does_too(url: str) -> None:
+    async def story() -> None:
+        async with AsyncClient(url) as client:
+            task = asyncio.create_task(client.stream("p", F("dog")).until_done())
+            await asyncio.to_thread(until, lambda: fake_handlers.steps_told > 0)
+            await asyncio.sleep(0.2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(story())
+    assert was_called_off()
+
+
+def test_a_task_that_is_cancelled_calls_its_request_off_though_it_has_a_key(url: str) -> None:
+    async def story() -> None:
+        async with AsyncClient(url) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(3):
+                    await client.generate("p", F("dog"))
+
+    asyncio.run(story())
+    assert fake_handlers.steps_told > 0 and was_called_off()
+
+
+def test_one_who_is_interrupted_does_too(url: str) -> None:
+    def strike() -> None:
+        until(lambda: fake_handlers.steps_told > 0)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    main = threading.main_thread().ident
+    assert main is not None and threading.get_ident() == main
+    key = threading.Thread(target=strike)
+    with Client(url) as client:
+        key.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.generate("p", F("dog"))
+        key.join()
+        assert was_called_off()
+
+
+def test_what_was_submitted_or_has_a_key_of_the_caller_s_goes_on(url: str) -> None:
+    with Client(url) as client:
+        job = client.submit("p", F("dog"))
+        with job.events() as events:
+            assert isinstance(next(event for event in events if isinstance(event, Step)), Step)
+        with client.stream("q", F("dog"), idempotency_key="mine") as stream:
+            assert isinstance(next(event for event in stream if isinstance(event, Step)), Step)
+        assert not fake_handlers.stopped.wait(0.5)
+        assert job.state().state == "running" and stream.job_id is not None
+        assert client.job(stream.job_id).cancel().id == stream.job_id
+        job.cancel()
+        with pytest.raises(Exception, match=r"cancelled|called off"):
+            job.result(timeout_s=S_MAX)
+        until(lambda: job.state().over)

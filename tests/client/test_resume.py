@@ -1,0 +1,172 @@
+"""A stream is read on wherever it broke: by a service that breaks off as it is told to, and over a line that does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from abs_client import (
+    AbsError,
+    AnswerInvalid,
+    Compiled,
+    ConnectionFailed,
+    Done,
+    F,
+    Restart,
+    Retry,
+    ServerError,
+    Step,
+    UnknownJob,
+)
+from tests.app.flaky_line import FlakyLine
+from tests.client.both import KINDS, ask
+from tests.client.scripted import ANSWER, NOBODY, Reply, event, problem, scripted, step, told
+
+both = pytest.mark.parametrize("kind", KINDS)
+EVENLY = Retry(random=lambda: 0.0)
+JOB = "1" * 32
+SIZES = {"automaton": "a" * 64, "states": 2, "letters": 2, "token_states": 2, "token_classes": 2, "min_tokens": 2,
+         "cached": True, "compile_ms": 0.0}  # fmt: skip
+DONE = event("done", ANSWER, "end")
+
+
+def stream(client: Any) -> Any:
+    return client.stream("p", F("dog"))
+
+
+def shown(events: list[Any]) -> list[Any]:
+    return [one.step if isinstance(one, Step) else type(one) for one in events]
+
+
+@both
+def test_a_stream_goes_on_behind_the_last_event_that_was_read(kind: str) -> None:
+    waits: list[float] = []
+    begins = told(b"retry: 1500\n\n", event("compiled", SIZES, "1"), step(2), step(3)[:20], cut=True)
+    with scripted(begins, NOBODY, told(step(3), event("unknown", {}, "4"), DONE)) as server:
+        events = ask(kind, server.url, stream, waits, retry=EVENLY)
+    assert shown(events) == [Compiled, 2, 3, Done] and events[-1].result.text == "a dog"
+    first, second, third = server.asked
+    assert (first.method, first.path, first.body["stream"]) == ("POST", "/generate", True)
+    assert "idempotency-key" not in first.headers  # so that the service sees a reader go away
+    for again in (second, third):
+        assert (again.method, again.path) == ("GET", f"/jobs/{JOB}/events") and again.headers["last-event-id"] == "2"
+    assert waits == [1.5, 1.5]
+
+
+@both
+def test_a_process_that_stops_hands_over_and_a_restart_is_told(kind: str) -> None:
+    waits: list[float] = []
+    over = event("handover", {}, retry=500)
+    with scripted(told(step(1), over), told(event("restart", {"attempt": 2}, "7"), step(8), DONE)) as server:
+        events = ask(kind, server.url, stream, waits, retry=EVENLY)
+    assert shown(events) == [1, Restart, 8, Done] and events[1].attempt == 2
+    assert waits == [0.5] and server.asked[1].headers["last-event-id"] == "1"
+
+
+@both
+def test_what_breaks_before_the_job_is_known_is_begun_anew(kind: str) -> None:
+    waits: list[float] = []
+    with scripted(NOBODY, problem(503, "not_ready", {"retry_after_s": 2}), told(DONE)) as server:
+        assert shown(ask(kind, server.url, stream, waits, retry=EVENLY)) == [Done]
+    assert [one.path for one in server.asked] == ["/generate"] * 3 and waits == [1.0, 2]
+
+
+@both
+def test_an_event_that_is_an_error_is_raised_and_ends_it(kind: str) -> None:
+    failed = event("error", {"status": 500, "code": "worker_lost", "detail": "d", "attempts": 3}, "end")
+    with scripted(told(step(1), failed), told(DONE)) as server, pytest.raises(ServerError) as caught:
+        ask(kind, server.url, stream, [])
+    assert caught.value.problem["attempts"] == 3 and len(server.asked) == 1
+
+
+@both
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ([told(step(1)), problem(404, "unknown_job")], UnknownJob),
+        ([told(step(1), event("done", {"choices": 3}, "end"))], AnswerInvalid),
+        ([told(event("step", {"step": "x"}, "1"))], AnswerInvalid),
+        ([told(b"event: step\ndata: {\n\n")], AnswerInvalid),
+        ([Reply(200, b"{}", {"content-type": "application/json"})], AnswerInvalid),
+        ([told(step(1)), *[NOBODY] * 9], ConnectionFailed),
+        ([told(step(1)), *[told()] * 9], ConnectionFailed),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_on_is_said(kind: str, script: list[Reply], error: type[AbsError]) -> None:
+    with scripted(*script) as server, pytest.raises(error):
+        ask(kind, server.url, stream, [], retry=Retry(tries=4))
+    assert len(server.asked) <= 5
+
+
+@both
+def test_patience_begins_anew_with_every_event(kind: str) -> None:
+    script = [told(step(number), cut=True) for number in range(1, 8)]
+    with scripted(*script, told(DONE)) as server:
+        assert shown(ask(kind, server.url, stream, [], retry=Retry(tries=2))) == [*range(1, 8), Done]
+    assert len(server.asked) == 8
+
+
+class BreakingLine(FlakyLine):
+    """A line to a service that resets its connection in the middle of every third piece of a reply."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Path(), seed=1)
+        self._far, self._pieces = urlsplit(url), 0
+
+    @property
+    def url(self) -> str:
+        return super().url.replace("redis", "http").removesuffix("/0")
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        assert self._far.hostname is not None
+        return await asyncio.open_connection(self._far.hostname, self._far.port)
+
+    def _breaks(self, how: str) -> bool:
+        if how != "reply cut":
+            return False
+        self._pieces += 1
+        self.broken[how] += self._pieces % 3 == 0
+        return self._pieces % 3 == 0
+
+
+@pytest.fixture
+def line(url: str) -> Iterator[BreakingLine]:
+    breaking = BreakingLine(url)
+    breaking.start()
+    try:
+        yield breaking
+    finally:
+        breaking.end()
+
+
+@both
+def test_over_a_line_that_breaks_nothing_is_told_twice(kind: str, line: BreakingLine, url: str) -> None:
+    def told_by(where: str) -> list[Any]:
+        retry = Retry(tries=40, backoff_s=0.01)
+        constraint = F("dog") & F("ball")
+        events: list[Any] = ask(
+            kind, where, lambda c: c.stream("sentence:", constraint, max_tokens=16), retry=retry
+        )
+        return events
+
+    whole, broken = told_by(url), told_by(line.url)
+    assert line.broken["reply cut"] >= 1
+    assert broken[-1].result.text == whole[-1].result.text
+    steps = [event.step for event in broken if isinstance(event, Step)]
+    assert steps == sorted(set(steps)) and set(steps) <= {event.step for event in whole if isinstance(event, Step)}
+    assert shown(broken)[0] is Compiled and shown(broken)[-1] is Done
+
+
+@both
+def test_a_plain_request_over_such_a_line_is_answered_once_it_gets_through(kind: str, line: BreakingLine) -> None:
+    retry = Retry(tries=40, backoff_s=0.01)
+    texts = {
+        ask(kind, line.url, lambda c: c.generate("sentence:", F("dog"), max_tokens=12), retry=retry).text
+        for _ in range(4)
+    }
+    assert len(texts) == 1 and line.broken["reply cut"] >= 1

@@ -1,0 +1,196 @@
+"""When a request is sent again, and how long it waits for that; by a service that answers as it is told to."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from typing import Any
+
+import pytest
+
+from abs_client import (
+    AnswerInvalid,
+    Client,
+    ConnectionFailed,
+    F,
+    InvalidRequest,
+    NotReady,
+    QueueFull,
+    RateLimited,
+    RequestError,
+    Retry,
+    ServerError,
+    Unavailable,
+)
+from abs_client.retries import Tries
+from tests.client.both import KINDS, ask, unreachable
+from tests.client.scripted import ANSWER, NOBODY, Reply, answer, event, problem, scripted, told
+
+both = pytest.mark.parametrize("kind", KINDS)
+EVENLY = Retry(random=lambda: 0.0)
+
+
+def generate(client: Any) -> Any:
+    return client.generate("p", F("dog"))
+
+
+@both
+def test_a_busy_service_is_asked_again_when_it_says_so_under_the_same_key(kind: str) -> None:
+    waits: list[float] = []
+    busy = [problem(429, "rate_limited", {"retry_after_s": 7}), problem(503, "draining", retry_after="3")]
+    with scripted(*busy, answer()) as server:
+        assert ask(kind, server.url, generate, waits, retry=EVENLY).text == "a dog"
+    assert waits == [7, 3]
+    keys = {one.headers["idempotency-key"] for one in server.asked}
+    assert len(server.asked) == 3 and len(keys) == 1 and len(keys.pop()) > 20
+    with scripted(answer()) as other:
+        ask(kind, other.url, generate)
+    assert other.asked[0].headers["idempotency-key"] != server.asked[0].headers["idempotency-key"]
+
+
+@both
+def test_a_line_that_breaks_is_tried_again_with_patience_that_doubles(kind: str) -> None:
+    waits: list[float] = []
+    half = Reply(200, b'{"id"', {"content-type": "application/json"}, cut=True)
+    with scripted(NOBODY, half, Reply(502, b"<html>"), NOBODY, answer()) as server:
+        assert ask(kind, server.url, generate, waits, retry=EVENLY).raw["newer"] == {"field": 1}
+    assert waits == [0.25, 0.5, 1, 2] and len(server.asked) == 5
+
+
+@both
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (problem(422, "invalid_request"), InvalidRequest),
+        (problem(500, "internal"), ServerError),
+        (Reply(200, b"<html>"), AnswerInvalid),
+        (answer([]), AnswerInvalid),
+        (answer({name: value for name, value in ANSWER.items() if name != "choices"}), AnswerInvalid),
+        (answer({**ANSWER, "choices": [{"text": 3}]}), AnswerInvalid),
+        (Reply(307, b"", {"location": "/elsewhere"}), RequestError),
+        (Reply(404, b"<html>"), RequestError),
+    ],
+)  # fmt: skip
+def test_what_would_fail_again_is_not_tried_again(kind: str, reply: Reply, error: type[Exception]) -> None:
+    with scripted(reply, answer()) as server, pytest.raises(error):
+        ask(kind, server.url, generate, [])
+    assert len(server.asked) == 1
+
+
+@both
+def test_tries_and_time_are_bounded(kind: str) -> None:
+    waits: list[float] = []
+    loading = problem(503, "not_ready", {"reasons": ["loading"]})
+    with scripted(*[loading] * 9) as server, pytest.raises(NotReady) as caught:
+        ask(kind, server.url, generate, waits, retry=Retry(tries=3))
+    assert len(server.asked) == 3 and len(waits) == 2 and caught.value.reasons == ["loading"]
+    with scripted(problem(429, "queue_full", {"retry_after_s": 300})) as server, pytest.raises(QueueFull) as full:
+        ask(kind, server.url, generate, waits)
+    assert len(waits) == 2 and full.value.retry_after_s == 300
+
+
+@both
+def test_where_nobody_listens_the_error_says_where(kind: str) -> None:
+    waits: list[float] = []
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9") as caught:
+        ask(kind, str(unreachable()), generate, waits, retry=Retry(tries=3))
+    assert len(waits) == 2 and caught.value.__cause__ is not None
+    with pytest.raises(ConnectionFailed, match="not a URL"):
+        ask(kind, "http://[::1", generate)
+
+
+@both
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "127.0.0.1:8000"])
+def test_an_address_that_is_none_is_not_tried_again(kind: str, url: str) -> None:
+    waits: list[float] = []
+    with pytest.raises(ConnectionFailed):
+        ask(kind, url, generate, waits)
+    assert not waits
+
+
+def test_a_date_says_when_too() -> None:
+    waits: list[float] = []
+    at = email.utils.formatdate(time.time() + 30, usegmt=True)
+    with scripted(Reply(503, b"", {"retry-after": at}), answer()) as server:
+        ask("sync", server.url, generate, waits, retry=EVENLY)
+    assert 25 < waits[0] <= 30
+
+
+def test_a_crowd_that_was_refused_together_comes_back_apart() -> None:
+    waits = [Tries(Retry()).wait_s(10.0) for _ in range(50)]
+    assert all(wait is not None and 10 <= wait <= 11 for wait in waits) and len(set(waits)) == 50
+    unasked = [Tries(Retry()).wait_s() for _ in range(50)]
+    assert all(wait is not None and 0.25 <= wait <= 0.5 for wait in unasked) and len(set(unasked)) == 50
+
+
+def test_the_clock_counts_what_requests_took() -> None:
+    now = [0.0]
+    tries = Tries(Retry(total_s=10, clock=lambda: now[0], random=lambda: 0.0))
+    assert tries.wait_s(3.0) == 3
+    now[0] = 8.0
+    assert tries.wait_s(3.0) is None
+    tries.anew()
+    assert tries.wait_s(3.0) == 3
+
+
+@both
+def test_readiness_is_asked_once_and_waited_for(kind: str) -> None:
+    loading = problem(503, "not_ready", {"reasons": ["a worker: loading"]})
+    with scripted(loading) as server:
+        found = ask(kind, server.url, lambda client: client.ready(), [])
+    assert not found and found.reasons == ("a worker: loading",) and len(server.asked) == 1
+    waits: list[float] = []
+    with scripted(loading, NOBODY, Reply(502), answer({"status": "ready"})) as server:
+        ask(kind, server.url, lambda client: client.wait_until_ready(), waits)
+    assert len(waits) == 3
+    with scripted(*[problem(503, "storage_down")] * 3) as server, pytest.raises(Unavailable):
+        ask(kind, server.url, lambda client: client.wait_until_ready(0.0), [])
+
+
+@both
+def test_a_job_is_polled_ever_more_seldom_and_given_up_in_time(kind: str) -> None:
+    state = {"id": "2" * 32, "kind": "generate", "state": "running", "submitted": 1.0, "attempt": 1, "ahead": 0,
+             "result": None, "error": None}  # fmt: skip
+    failed = {**state, "state": "failed", "error": {"status": 429, "code": "rate_limited", "detail": "d"}}
+    off = {**state, "state": "cancelled"}
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 10.0
+        return now[0]
+
+    def result(client: Any) -> Any:
+        return client.job("2" * 32).result(timeout_s=25.0)
+
+    options: dict[str, Any] = {"retry": Retry(clock=clock)}
+    with scripted(*[answer(state)] * 3) as server, pytest.raises(TimeoutError, match="running after 25 s"):
+        ask(kind, server.url, result, [], **options)
+    with scripted(answer(failed)) as server, pytest.raises(RateLimited):
+        ask(kind, server.url, result, [])
+    assert len(server.asked) == 1  # it is the job that failed so, not the question
+    with scripted(answer(off)) as server, pytest.raises(Exception, match="called off"):
+        ask(kind, server.url, result, [])
+
+
+def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "key").write_text("from-a-file\n", encoding="utf-8")
+    with scripted(*[answer()] * 4) as server:
+        monkeypatch.setenv("ABS_BASE_URL", server.url)
+        sources = {"NONE": "", "ABS_API_KEY_FILE": str(tmp_path / "key"), "ABS_API_KEY": "from-a-variable"}
+        for name, value in sources.items():
+            monkeypatch.setenv(name, value)
+            with Client() as client:
+                generate(client)
+                assert "from" not in repr(client._connection)
+        with Client(api_key="given") as client:
+            generate(client)
+    sent = [one.headers.get("authorization") for one in server.asked]
+    assert sent == [None, "Bearer from-a-file", "Bearer from-a-variable", "Bearer given"]
+
+
+@both
+def test_a_url_may_have_a_path_in_front(kind: str) -> None:
+    with scripted(answer(), told(event("done", ANSWER, "end"))) as server:
+        ask(kind, f"{server.url}/behind/a/proxy/", generate)
+        ask(kind, f"{server.url}/behind", lambda client: client.stream("p", F("dog")))
+    assert [one.path for one in server.asked] == ["/behind/a/proxy/generate", "/behind/generate"]

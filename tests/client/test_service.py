@@ -1,0 +1,197 @@
+"""Every method of both clients, asked of a real service."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from abs_client import (
+    AsyncClient,
+    BudgetTooSmall,
+    Client,
+    Compiled,
+    ConstraintSyntax,
+    ConstraintUnsatisfiable,
+    ConstraintUnsupported,
+    Done,
+    F,
+    InvalidRequest,
+    JsonSchema,
+    Keywords,
+    Length,
+    Ltlf,
+    Regex,
+    Retry,
+    Step,
+    UnknownAutomaton,
+    UnknownJob,
+    UnknownModel,
+)
+from tests.client.both import KINDS, ask
+
+both = pytest.mark.parametrize("kind", KINDS)
+DOG_AND_BALL = F("dog") & Keywords("ball")
+PROMPT = "sentence:"
+
+
+@both
+def test_generate_gives_texts_that_satisfy_with_their_traces(kind: str, url: str) -> None:
+    result = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=20, n=2, trace=True))
+    assert len(result.texts) == 2 and result.text == result.texts[0]
+    for choice in result.choices:
+        assert choice.satisfied and {"dog", "ball"} <= {word for unit in choice.words for word in unit.letters}
+        assert choice.trace is not None and choice.trace[-1].distance == 0
+    assert result.usage.beams == 16 and result.timings.total_ms > 0 and result.model == "captions"
+    assert result.raw["choices"][0]["text"] == result.text and result.seed is None
+
+
+@both
+def test_a_sample_names_its_seed_and_is_repeated_by_it(kind: str, url: str) -> None:
+    first = ask(kind, url, lambda c: c.generate(PROMPT, F("dog"), algorithm="sample", max_tokens=12))
+    again = ask(kind, url, lambda c: c.generate(PROMPT, F("dog"), algorithm="sample", max_tokens=12, seed=first.seed))
+    assert again.text == first.text
+
+
+@both
+def test_generate_takes_a_compiled_constraint_in_its_place(kind: str, url: str) -> None:
+    compiled = ask(kind, url, lambda c: c.compile(F("dog")))
+    assert compiled.min_tokens == 2 and compiled.explanation.samples
+    for given in ((compiled,), (None,)):
+        options = {} if given[0] else {"automaton": compiled.automaton}
+        result = ask(kind, url, lambda c, given=given, options=options: c.generate(PROMPT, *given, **options))
+        assert result.automaton == compiled.automaton and "dog" in result.text
+    assert ask(kind, url, lambda c: c.compile(F("dog"), explain=False)).explanation is None
+
+
+@both
+def test_a_dict_is_as_good_as_a_constraint(kind: str, url: str) -> None:
+    plain = ask(kind, url, lambda c: c.compile({"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"]}]}))
+    assert plain.automaton == ask(kind, url, lambda c: c.compile(DOG_AND_BALL)).automaton
+
+
+@both
+def test_a_stream_tells_every_step_and_ends_with_the_answer(kind: str, url: str) -> None:
+    told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
+    assert isinstance(told[0], Compiled) and isinstance(told[-1], Done)
+    steps = [event for event in told if isinstance(event, Step)]
+    assert [step.step for step in steps] == list(range(1, len(steps) + 1)) and len(told) == len(steps) + 2
+    assert all(row.distance <= step.budget_after for step in steps for row in step.rows if not row.finished)
+    plain = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=12))
+    assert told[-1].result.text == plain.text
+
+
+@both
+def test_check_says_where_a_text_breaks(kind: str, url: str) -> None:
+    good = ask(kind, url, lambda c: c.check(F("dog"), "a dog"))
+    assert good and good.violated_at is None and good.words[1].letters == ("dog",)
+    bad = ask(kind, url, lambda c: c.check(Length(max_words=2), "a dog runs"))
+    assert not bad and bad.violated_at is not None and bad.violated_at <= len("a dog runs")
+    labelled = ask(kind, url, lambda c: c.check(F("Bag").over("Coat", "Bag"), ["Coat", "Bag"]))
+    assert labelled.satisfied
+
+
+@both
+def test_decode_finds_the_best_labels(kind: str, url: str) -> None:
+    rows = [[-0.1, -3.0], [-0.1, -math.inf], [-0.1, -2.0]]
+    result = ask(kind, url, lambda c: c.decode(rows, F("b"), ["a", "b"]))
+    assert result.labels == ("a", "a", "b") and result.satisfied and result.log_prob == pytest.approx(-2.2)
+    beams = ask(kind, url, lambda c: c.decode(rows, F("b").over("a", "b"), beams=2))
+    assert beams.labels == result.labels and beams.trace[-1].distance == 0
+
+
+@both
+def test_an_automaton_is_had_as_json_as_dot_and_as_a_picture(kind: str, url: str) -> None:
+    compiled = ask(kind, url, lambda c: c.compile(F("dog")))
+    shown = ask(kind, url, lambda c: c.automaton(compiled))
+    assert shown.kind == "words" and {state.distance for state in shown.states} == {2, 1}
+    assert {one.source for one in shown.transitions} == {0, 1} and shown.constraint["ltlf"] == "F(dog)"
+    assert ask(kind, url, lambda c: c.automaton_dot(compiled.automaton)).startswith("digraph")
+    assert ask(kind, url, lambda c: c.automaton_svg(compiled)).startswith("<svg")
+
+
+@both
+def test_models_version_and_readiness(kind: str, url: str) -> None:
+    (card,) = ask(kind, url, lambda c: c.models())
+    assert card.id == "captions" and card.context_tokens == 256
+    assert ask(kind, url, lambda c: c.version()).count(".") == 2
+    assert ask(kind, url, lambda c: c.ready()) and ask(kind, url, lambda c: c.wait_until_ready(1.0)) is None
+
+
+def test_a_job_is_waited_for_read_along_and_found_again(url: str) -> None:
+    with Client(url) as client:
+        job = client.submit(PROMPT, F("dog"), max_tokens=12)
+        result = job.result(timeout_s=60)
+        assert "dog" in result.text and job.state().state == "done" and job.cancel().state == "done"
+        assert job.events().until_done().text == result.text
+        assert client.job(job.id).result().text == result.text
+        assert client.submit_compile(F("dog")).result().min_tokens == 2
+        assert client.submit_decode([[-1.0, -2.0]], F("b"), ["a", "b"]).result().labels == ("b",)
+
+
+def test_a_job_is_waited_for_read_along_and_found_again_by_asyncio(url: str) -> None:
+    async def story() -> None:
+        async with AsyncClient(url) as client:
+            job = await client.submit(PROMPT, F("dog"), max_tokens=12)
+            result = await job.result(timeout_s=60)
+            assert "dog" in result.text and (await job.state()).over and (await job.cancel()).state == "done"
+            assert (await job.events().until_done()).text == result.text
+            assert (await client.job(job.id).result()).text == result.text
+            assert (await (await client.submit_compile(F("dog"))).result()).min_tokens == 2
+            assert (await (await client.submit_decode([[-1, -2]], F("b"), ["a", "b"])).result()).labels == ("b",)
+
+    asyncio.run(story())
+
+
+@both
+def test_json_of_a_schema_is_parsed(kind: str, url: str) -> None:
+    schema = {"type": "object", "properties": {"name": {"enum": ["dog", "cat"]}}, "required": ["name"],
+              "additionalProperties": False}  # fmt: skip
+    result = ask(kind, url, lambda c: c.generate(PROMPT, JsonSchema(schema), max_tokens=24))
+    assert result.parse() in ({"name": "dog"}, {"name": "cat"})
+
+
+REFUSED: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
+    ("a formula", lambda c: c.compile(Ltlf("F(dog")), ConstraintSyntax, {"position": 5, "field": "ltlf"}),
+    ("an inner formula", lambda c: c.compile(F("a") & Ltlf("G(")), ConstraintSyntax, {"field": "all.1.ltlf"}),
+    ("a form", lambda c: c.compile({"grammar": "a"}), ConstraintSyntax, {"position": None}),
+    ("a pattern", lambda c: c.compile(Regex("(?=a)")), ConstraintUnsupported, {"construct": "look-ahead"}),
+    ("nothing satisfies", lambda c: c.compile(F("a") & ~F("a")), ConstraintUnsatisfiable, {"status": 422}),
+    ("a budget", lambda c: c.generate("a", F("a"), max_tokens=1), BudgetTooSmall, {"min_tokens": 2, "max_tokens": 1}),
+    ("a stream's budget", lambda c: c.stream("a", F("a"), max_tokens=1), BudgetTooSmall, {"min_tokens": 2}),
+    ("a field", lambda c: c.generate("a", F("a"), bemas=3), InvalidRequest, {"code": "invalid_request"}),
+    ("a model", lambda c: c.generate("a", F("a"), model="b"), UnknownModel, {"served": "captions"}),
+    ("an automaton", lambda c: c.generate("a", automaton="0" * 64), UnknownAutomaton, {"status": 404}),
+    ("a hash", lambda c: c.automaton("../v1/models"), UnknownAutomaton, {"status": 0}),
+    ("a job", lambda c: c.job("0" * 32).state(), UnknownJob, {"status": 404}),
+    ("no id of a job", lambda c: c.job("x").state(), UnknownJob, {"status": 0}),
+]
+
+
+@both
+@pytest.mark.parametrize(("name", "what", "error", "says"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_what_is_refused_is_refused_by_a_typed_error(
+    kind: str, name: str, what: Any, error: type[Exception], says: dict[str, Any], url: str
+) -> None:
+    with pytest.raises(error) as caught:
+        ask(kind, url, what, retry=Retry(tries=1))
+    assert {attribute: getattr(caught.value, attribute) for attribute in says} == says
+    assert not says.get("status", 422) or caught.value.request_id  # type: ignore[attr-defined]
+
+
+def test_a_key_of_the_caller_s_leads_to_the_same_answer(url: str) -> None:
+    with Client(url) as client:
+        options: dict[str, Any] = {"algorithm": "sample", "max_tokens": 12, "idempotency_key": "once"}
+        assert client.generate(PROMPT, F("dog"), **options).raw == client.generate(PROMPT, F("dog"), **options).raw
+
+
+def test_many_tasks_share_a_client(url: str) -> None:
+    async def story() -> list[str]:
+        async with AsyncClient(url) as client:
+            words = ("dog", "cat", "ball", "man", "woman", "street")
+            results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=12) for word in words))
+            return [result.text for result in results if result.choices[0].satisfied]
+
+    assert len(asyncio.run(story())) == 6
