@@ -18,6 +18,7 @@ PLACES = {  # a line of a page, and what stands there on the site
     "<!-- the metrics, from app/metrics.py -->": metrics_table,
 }
 _IN = {"api.md": 1, "operations.md": 1}  # the pages that have such a line
+_ROW, _CODE = re.compile(r"^\|.*\|$", re.MULTILINE), re.compile(r"(`+)[^`]+\1")
 _CODE_HEADING = re.compile(r"^### (?P<code>[a-z_]+)$", re.MULTILINE)
 
 
@@ -29,7 +30,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         raise PluginError(f"{name} has the lines {found}, which is not what docs/tools/hooks.py expects")
     for place in found:
         markdown = markdown.replace(place, PLACES[place]())
-    return _with_facts(markdown) if name == "errors.md" else markdown
+    return _plain_bars(_with_facts(markdown) if name == "errors.md" else markdown)
+
+
+def _plain_bars(markdown: str) -> str:
+    """Bars in the code of tables without their backslashes, which GitHub takes away and this Markdown shows."""
+    return _ROW.sub(lambda row: _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0]), markdown)
 
 
 def _with_facts(markdown: str) -> str:

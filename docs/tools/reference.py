@@ -21,16 +21,17 @@ _BEYOND = 2**53  # bounds that only say how an integer is kept
 def reference(document: Schema) -> str:
     """The whole of it. The page's own heading stands above."""
     parts = ["## Paths", ""]
+    schemas = document["components"]["schemas"]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            parts += _operation(method.upper(), path, operation)
-    schemas = document["components"]["schemas"]
+            parts += _operation(method.upper(), path, operation, schemas)
     parts += ["## Constraint", "", "An object of exactly one of these forms; [what they mean](constraints.md).", ""]
     for form in schemas["CompileRequest"]["properties"]["constraint"]["oneOf"]:
         parts += _form(form)
     parts += ["## Objects", ""]
+    bodies = {name for name in schemas if name.endswith("Request")}  # which stand by their paths
     for name, schema in sorted(schemas.items()):
-        if name != "ProblemBody":  # the same as Problem
+        if name != "ProblemBody" and name not in bodies:  # that is the same as Problem
             parts += [f"### {name}", "", *_object(schema), ""]
     return "\n".join(parts)
 
@@ -56,7 +57,7 @@ def metrics_table() -> str:
     return "\n".join([*head, *sorted(rows)])
 
 
-def _operation(method: str, path: str, operation: Schema) -> Iterator[str]:
+def _operation(method: str, path: str, operation: Schema, schemas: Schema) -> Iterator[str]:
     yield from (f"### {method} {path}", "", f"{operation['summary']}.", "")
     if operation.get("description"):
         yield from (operation["description"], "")
@@ -68,7 +69,8 @@ def _operation(method: str, path: str, operation: Schema) -> Iterator[str]:
         yield from _fields(rows, required, {name: f"in the {place}" for name, place in where.items()})
     body = operation.get("requestBody", {}).get("content", {})
     for kind, content in body.items():
-        yield from (f"**Body** (`{kind}`): {_kind(content['schema'])}", "")
+        yield from (f"**Body**, {_kind(content['schema'])} as `{kind}`", "")
+        yield from _object(schemas[_name(content["schema"])])
     yield from _answers(operation["responses"])
 
 
@@ -141,12 +143,15 @@ def _default(schema: Schema) -> str:
     return f"`{shown}`" if not isinstance(value, str) else f'`"{value}"`'
 
 
+def _name(reference: Schema) -> str:
+    return str(reference["$ref"]).rpartition("/")[2]
+
+
 def _kind(schema: Schema) -> str:
     """A type in words."""
     if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        name = "Problem" if name == "ProblemBody" else name
-        return f"[{name}](#{name.lower()})"
+        name = "Problem" if _name(schema) == "ProblemBody" else _name(schema)
+        return f"`{name}`" if name.endswith("Request") else f"[{name}](#{name.lower()})"
     if "oneOf" in schema:
         return "[constraint](#constraint)"
     if "anyOf" in schema:

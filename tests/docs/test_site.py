@@ -46,10 +46,9 @@ class Fetches(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=120, check=False,
-    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr, done.stderr
     return folder
@@ -62,6 +61,13 @@ def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
         if place != "index":
             assert (site / place / "index.html").is_file(), place
             assert f'href="{place}/"' in front, f"{place} is not in the navigation"
+
+
+def test_bars_in_the_tables_of_the_pages_come_without_their_backslashes(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        cells = re.findall(r"<td>.*?</td>", page.read_text(encoding="utf-8"))
+        assert not [cell for cell in cells if r"\|" in cell], page
+    assert "<code>a | b</code>" in (site / "constraints" / "ltlf" / "index.html").read_text(encoding="utf-8")
 
 
 def test_no_page_asks_another_host_for_anything(site: Path) -> None:
