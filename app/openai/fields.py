@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationInfo, WithJsonSchema, field_validator
 
 from app.api.generation import SEED_MAX
 from app.api.schemas import AutomatonHash, Constraint
@@ -25,6 +25,9 @@ _TEXT_ALONE = "the model reads and writes text alone: leave it out"
 _NOT = "Not supported: "
 _WHOLE = "every answer ends by itself within max_tokens: leave it out"
 _NO_GRAMMAR = "grammars are not read: use a regex, a JSON schema, or `constraint`, which combines them"
+
+
+_AT_ONCE = ConfigDict(defer_build=False)  # what FastAPI asks of the body of a request
 
 
 def _refused(reason: str, *neutral: JsonValue) -> Any:
@@ -187,6 +190,8 @@ _PROMPT_SCHEMA = {
 class CompletionRequest(Asked):
     """A prompt to continue, as OpenAI's clients and those of vLLM, SGLang and TGI ask for it."""
 
+    model_config = _AT_ONCE
+
     prompt: Annotated[str, BeforeValidator(_prompt), WithJsonSchema(_PROMPT_SCHEMA)]
     scope: Literal["answer", "full"] | None = Field(None, description="What satisfies: the text, or prompt and text")
     echo: bool | None = Field(None, description="The text begins with the prompt")
@@ -254,6 +259,8 @@ class Message(_Neutral):
 
 class ChatRequest(Asked):
     """Messages to answer, made into a prompt by the model's own chat template."""
+
+    model_config = _AT_ONCE
 
     messages: list[Message] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1, description="As max_tokens")

@@ -10,11 +10,47 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from app.jobs import Step
+from app.openai.stops import without_beginning
 from app.pieces import GenerateOptions, StepRow
+from compiler.compiled import Compiled
+from compiler.text_automaton import states_along
+from compiler.token_automaton import UNREACHABLE
 
 _UNFINISHED = "\ufffd"  # how a character is told whose last bytes are still to come
 Said = Callable[[str], str]
 """What a raw text, as far as it is written, certainly says as an answer."""
+
+
+class Reading:
+    """What a raw text certainly says as an answer; obeys `Said`.
+
+    Without what may be the beginning of a stop string, at its end, and without a leading space that is no part of the
+    answer. Where the space may be either, nothing is certain.
+
+    raw       no space is taken off
+    compiled  the constraint, once it is known
+    """
+
+    def __init__(self, stops: Sequence[str] = (), raw: bool = False) -> None:
+        self._stops, self._raw = stops, raw
+        self.compiled: Compiled | None = None
+
+    def __call__(self, raw: str) -> str:
+        return without_beginning(self._unspaced(raw), self._stops)
+
+    def _unspaced(self, raw: str) -> str:
+        if self._raw or not raw.startswith(" "):
+            return raw
+        if self.compiled is None:
+            return ""
+        if not self.compiled.text.strips_space:
+            return raw
+        return "" if _may_begin_with_space(self.compiled) else raw[1:]
+
+
+def _may_begin_with_space(compiled: Compiled) -> bool:
+    """Whether there is an answer that begins with a space of its own."""
+    return int(compiled.tokens.distance[states_along(compiled.text, " ")[-1]]) != UNREACHABLE
 
 
 class Settled:

@@ -23,13 +23,9 @@ from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.jobs import CompileResult, GenerateResult, Restart, Step, load
 from app.openai.answering import Answer, Writer, answers, generated
 from app.openai.errors import error_body
-from app.openai.settled import Settled
-from app.openai.stops import without_beginning
+from app.openai.settled import Reading, Settled
 from app.openai.translating import Order, named
 from app.service import Begun, Reader, Service
-from compiler.compiled import Compiled
-from compiler.text_automaton import states_along
-from compiler.token_automaton import UNREACHABLE
 
 DONE = format_sse_event(data_str="[DONE]")
 _OTHERWISE = "the answer was begun anew and came out otherwise: what was sent of it is void; send the request again"
@@ -86,7 +82,7 @@ async def _answer(told: Told) -> AsyncIterator[bytes]:
     for index in sent:
         if (opening := writer.opening(index)) is not None:
             yield _data(opening)
-    said, settled = _Reading(order), None
+    said, settled = _reading(order), None
     async for event in _events(service, service.reader(told.begun), told.begun.job_id):
         match None if event is None else load(event.data):
             case None:
@@ -112,6 +108,11 @@ async def _answer(told: Told) -> AsyncIterator[bytes]:
     yield DONE
 
 
+def _reading(order: Order) -> Reading:
+    """How raw texts are read as answers: after an echoed prompt, and where all of a text counts, no space goes."""
+    return Reading(order.stops, raw=bool(order.before) or order.order.options.scope == "full")
+
+
 def _foreseen(order: Order) -> int:
     """How many answers there will be for certain: a search may find fewer distinct ones than were asked for."""
     return order.n if order.order.options.algorithm == "sample" else 1
@@ -129,36 +130,6 @@ def _rest(told: Told, result: GenerateResult, found: tuple[Answer, ...], sent: d
             raise JobCancelled(_OTHERWISE)
         chunks.append(writer.chunk(index, answer.text[len(before) :], answer))
     return [*chunks, writer.closing(result)] if told.usage else chunks
-
-
-class _Reading:
-    """What a raw text certainly says as an answer.
-
-    Without what may be the beginning of a stop string, at its end, and without a leading space that is no part of the
-    answer. Where the space may be either, nothing is certain.
-    """
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self.compiled: Compiled | None = None
-
-    def __call__(self, raw: str) -> str:
-        return without_beginning(self._unspaced(raw), self._order.stops)
-
-    def _unspaced(self, raw: str) -> str:
-        order = self._order
-        if not raw.startswith(" ") or order.before or order.order.options.scope == "full":
-            return raw
-        if self.compiled is None:  # the event that names it was lost
-            return ""
-        if not self.compiled.text.strips_space:
-            return raw
-        return "" if _may_begin_with_space(self.compiled) else raw[1:]
-
-
-def _may_begin_with_space(compiled: Compiled) -> bool:
-    """Whether there is an answer that begins with a space of its own."""
-    return int(compiled.tokens.distance[states_along(compiled.text, " ")[-1]]) != UNREACHABLE
 
 
 async def _events(service: Service, reader: Reader, job_id: str) -> AsyncIterator[Event | None]:
