@@ -7,9 +7,10 @@ from typing import Any
 from playwright.sync_api import Page, Route
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stage</title>
-<link rel="icon" href="data:,"><link rel="stylesheet" href="/static/base.css"><link rel="stylesheet" href="/static/views.css">
-</head><body><main><h1>Stage</h1><div id="view"></div><div id="tall"></div></main></body></html>"""
-_POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; img-src data:"
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/static/base.css"><link rel="stylesheet" href="/static/views.css">
+</head><body><main><h1>Stage</h1><div id="view"></div></main></body></html>"""
+_POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src data:"
 
 
 def set_up(page: Page, module: str, name: str, options: str = "undefined") -> None:
@@ -56,7 +57,8 @@ def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[st
     said = [{"text": text, "letters": letters, "state": state} for text, letters, state in words]
     text = "".join(text for text, *_ in tokens)
     return {
-        "text": text, "finish_reason": "eos", "log_prob": total, "score": total, "satisfied": True, "trace": trace, "words": said,
+        "text": text, "finish_reason": "eos", "log_prob": total, "score": total, "satisfied": True, "trace": trace,
+        "words": said,
     }
 
 
@@ -68,5 +70,6 @@ def automaton(
     return {
         "automaton": "0" * 64, "constraint": {}, "kind": kind, "start": 0, "letters": letters, "states": states,
         "transitions": [{"from": source, "to": target, "letters": found} for source, target, found in edges],
-        "accepting": [state["id"] for state in states if state["accepting"]], "min_tokens": distances[0], "explanation": None,
+        "accepting": [state["id"] for state in states if state["accepting"]], "min_tokens": distances[0],
+        "explanation": None,
     }

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 Scheme = Literal["light", "dark"]
 WIDE, PHONE = (1440, 900), (390, 844)
@@ -19,6 +19,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"
 ASKED_FOR = "Failed to load resource: the server responded with a status of 4"  # what a refusal of the API looks like
 SERIOUS = ("serious", "critical")
 WAIT_MS = 30_000
+expect.set_options(timeout=WAIT_MS)  # a machine may be busy
 
 
 def chromium_path() -> str | None:
@@ -70,8 +71,10 @@ class Watched:
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme = "light", **more: Any) -> Iterator[Watched]:
-    """A page in a profile of its own, not yet at the playground. The body fails at its end for any fault of the page."""
+def opened(
+    browser: Browser, url: str, size: tuple[int, int], scheme: Scheme = "light", **more: Any
+) -> Iterator[Watched]:
+    """A page in a profile of its own, still empty. The body of the statement fails at its end for any of its faults."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, base_url=url, has_touch=size == PHONE,

@@ -4,7 +4,7 @@
 import { refusedCard, rowCard } from "./lattice-card.js";
 import { HEIGHT, SPACE, TOP, headOf, linesOf, nodeOf, slotsOf } from "./lattice-column.js";
 import { LatticeModel, eventsOf } from "./lattice-model.js";
-import { calm, el, freshId, legend } from "./viewkit.js";
+import { calm, el, freshId, legend, plural } from "./viewkit.js";
 
 const COLUMN_MAX = 200; // pixels that no column is wider than
 const FRAME_MS = 8; // of drawing between two frames, so that the page stays quick
@@ -127,7 +127,7 @@ export class LatticeView {
     const above = this.drawn.at(-1) ?? null;
     const options = { rowsMax: Number(this.rowsChoice.value), byParent: this.orderChoice.value === "parent", needed: [this.good[column.place] ?? -1, this.picked[column.place] ?? -1] };
     const drawn = { column, ...slotsOf(column, above, options) };
-    const frame = el("div", { class: "lattice-column", role: "group", "aria-label": `Step ${column.t}, ${column.budget} tokens left` });
+    const frame = el("div", { class: "lattice-column", role: "group", "aria-label": `Step ${column.t}, ${plural(column.budget, "token")} left` });
     drawn.element = frame;
     this.drawn.push(drawn);
     this.fill(drawn, above);
@@ -213,7 +213,7 @@ export class LatticeView {
     const { column } = this.drawn[this.at];
     const words = `t ${column.t}, ${column.budget} left`;
     this.output.replaceChildren(words);
-    this.slider.setAttribute("aria-valuetext", `step ${column.t}, ${column.budget} tokens left`);
+    this.slider.setAttribute("aria-valuetext", `step ${column.t}, ${plural(column.budget, "token")} left`);
   }
 
   /** The row that speaks for the present step: the selected path's, else the best. */
