@@ -182,7 +182,7 @@ def declared(*extras: str) -> set[str]:
 
 def foreign(packages: tuple[str, ...]) -> set[str]:
     """Distribution names that the packages import."""
-    own = {*PACKAGES, "tests", "benchmarks", *sys.stdlib_module_names}
+    own = {*PACKAGES, "tests", "benchmarks", "docs", *sys.stdlib_module_names}
     paths = [path for package in packages for path in modules(package).values()]
     names = {name for path in paths for name in imports(path) if name.partition(".")[0] not in own}
     return {_distribution(name) for name in names}

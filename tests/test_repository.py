@@ -22,7 +22,7 @@ TOP_LEVEL = {
     "docker-compose.yml", "docs",
     "mkdocs.yml", "openapi.json", "pyproject.toml", "tests",
 }
-TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "lock")
+TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "docs", "lock")
 ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mirror it was written on
     r"/work/|/root/|/home/\w|file://|find-links|index-url|pypi\.org|pythonhosted|download\.pytorch|registry\.npmjs"
 )
@@ -44,7 +44,8 @@ def texts() -> Iterator[tuple[str, str]]:
         folders[:] = [name for name in folders if name not in skip and not name.endswith(".egg-info")]
         for file in files:
             path = Path(folder, file)
-            if path.suffix in (".safetensors", ".pyc") or path == Path(__file__).resolve() or VENDORED in path.parents:
+            binary = path.suffix in (".safetensors", ".pyc", ".png")
+            if binary or path == Path(__file__).resolve() or VENDORED in path.parents:
                 continue
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
