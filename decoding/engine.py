@@ -93,18 +93,20 @@ class Engine:
 
     def generate(
         self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
-        on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
+        tight: bool = False, on_step: Callable[[StepEvent], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
 
         begin             makes the run; asked again where it has to begin anew for want of memory
-        rows, max_tokens  the rows of a sampling or k of a search (`widths`), and the most tokens of each
+        rows, max_tokens  the rows of a sampling or k of a search, and the most tokens of each
+        tight             whether a search's budget is, so that it keeps more rows (`widths`)
         on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
         cancelled         is asked before every step, in the engine's thread; True frees the run's memory at once
         Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
         alone, Cancelled, and what the run raises.
         """
-        held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens)
+        held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens, tight)
         if held > self._memory_bytes:
             raise RequestTooLarge(held, self._memory_bytes)
         ticket = Ticket(begin, prompt_ids, held, cancelled, on_step is not None)

@@ -50,11 +50,11 @@ class PlainReader:
     def step(self, feeds: Sequence[Feed[PlainSession]]) -> list[Scores]:
         return [self._step_alone(feed) for feed in feeds]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
         """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass."""
         first, each = self._row_bytes
         longest = prompt_tokens + max_tokens
-        nodes, rows = nodes_at_most(rows, max_tokens), rows_at_most(rows, max_tokens)
+        nodes, rows = nodes_at_most(rows, max_tokens, tight), rows_at_most(rows, max_tokens, tight)
         held = 2 * (rows * (first + prompt_tokens * each) + nodes * each)
         fed = piece_rows(rows, min(max_tokens, self.tokens_at_once))
         masks = 8 * self._scores_written * max(prompt_tokens * prompt_tokens, fed * longest)

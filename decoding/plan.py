@@ -57,13 +57,14 @@ class Plan:
     @classmethod
     def prepare(
         cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions,
-        end_cost: Tensor | None = None,
+        end_cost: Tensor | None = None, tight: bool = False,
     ) -> Plan:
         """From a request's options.
 
         estimate  float [S]: nats that acceptance will cost from each state, 0 where it is reached; None takes
                   NATS_A_TOKEN for each token of the distance
         end_cost  float [V]: as in `estimate.Prior`
+        tight     as in `widths`
         """
         distance, alpha = tables.distance, None
         if options.algorithm == "abs":
@@ -71,7 +72,7 @@ class Plan:
             table = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
             alpha = like(distance, np.array(table))
         weight = ESTIMATE_WEIGHT + ESTIMATE_WEIGHT_ALONE / sqrt(options.beams)
-        widest = options.beams if alpha is not None else rows_after(1, options.beams, options.max_tokens)
+        widest = options.beams if alpha is not None else rows_after(1, options.beams, options.max_tokens, tight)
         places = POOL * widest + 2 * _reserve(widest)
         fall = np.array([GROUP_COST * log(place) for place in range(1, places + 1)])
         if texts is not None:

@@ -36,7 +36,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.runs import BeamRow, Hypothesis, Run, Snapshot, StepEvent, TextOf
 from decoding.step import forced_step, step
-from decoding.widths import nodes_at_most, rows_after
+from decoding.widths import is_tight, nodes_at_most, rows_after
 
 
 def generate(
@@ -125,13 +125,14 @@ class BeamSearch:
         self._options, self._text_of = options, text_of
         self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
         texts, estimate = constraint.texts, constraint.estimate
-        self._plan = Plan.prepare(self._tables, texts, estimate, options, constraint.end_cost)
+        start = constraint.automaton.start if start is None else start
+        self._tight = is_tight(int(constraint.automaton.distance[start]), options.max_tokens)
+        self._plan = Plan.prepare(self._tables, texts, estimate, options, constraint.end_cost, self._tight)
         self._paper = options.algorithm == "abs"
         self._lessons = self._new_lessons(constraint)
         self._forced = None if self._paper else constraint.forced  # the paper tries every spelling
         self._device = constraint.tables.distance.device
         self._finished = Finished(options, text_of)
-        start = constraint.automaton.start if start is None else start
         self._beams = Beams.start(start, self._tables.distance)
         self._columns = Columns.of(self._beams, self._tables)
         self._before = self._columns
@@ -188,7 +189,7 @@ class BeamSearch:
         beams, max_tokens = self._options.beams, self._options.max_tokens
         if self._paper:
             return self._plan
-        return self._plan.keeping(rows_after(len(self._history) + 1, beams, max_tokens))
+        return self._plan.keeping(rows_after(len(self._history) + 1, beams, max_tokens, self._tight))
 
     def _forced_step(self, scores: Scores, place: int) -> Snapshot:
         """One step of a stretch that every live row is in: nothing to choose from, only sums and order."""
@@ -265,7 +266,8 @@ class BeamSearch:
         if self._forced is None:
             return columns
         states = self._columns.state[self._columns.live]
-        room = nodes_at_most(self._options.beams, self._options.max_tokens) // len(states) - len(self._history)
+        nodes = nodes_at_most(self._options.beams, self._options.max_tokens, self._tight)
+        room = nodes // len(states) - len(self._history)
         for budget_after in range(self._budget_before - 1, max(0, self._budget_before - 1 - room), -1):
             tokens = self._forced.tokens(states, budget_after)
             if (tokens == FREE).any() or self._forced.ends(tokens).any():

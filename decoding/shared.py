@@ -72,11 +72,11 @@ class SharedReader:
             reading = [(tree, stretch) for tree, stretch in reading if not stretch.done]
         return [stretch.scores() for stretch in stretches]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
         """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides."""
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
-        nodes, rows = nodes_at_most(rows, max_tokens), rows_at_most(rows, max_tokens)
+        nodes, rows = nodes_at_most(rows, max_tokens, tight), rows_at_most(rows, max_tokens, tight)
         slots, fed = slots_at_most(rows, nodes), piece_rows(rows, max_tokens)
         held = (prompt_tokens + slots) * token + 2 * rows * slots  # who sees what: now, and before the step
         growing = held // layers  # one layer is held twice while it grows

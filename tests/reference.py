@@ -154,7 +154,7 @@ def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: S
             alive = [row for row in candidates if distance[row.state] != 0]
             known = [row for rows in history for row in rows if distance[row.state] == 0]
             floor = _floor(known, settings)
-            history.append(_shared_out(alive, floor, distance, _rows_kept(t, settings), settings) + ended)
+            history.append(_shared_out(alive, floor, distance, _rows_kept(t, automaton, settings), settings) + ended)
     return history[1:]
 
 
@@ -209,21 +209,27 @@ def _floor(finished: Sequence[Row], settings: Settings) -> float:
     return sorted(best.values(), reverse=True)[settings.n - 1] * settings.budget**power
 
 
-def _rows_kept(t: int, settings: Settings) -> int:
-    """3 k after each of the first steps, an eighth of all or four; k from the last or the 31st on, fewer between.
+def _rows_kept(t: int, automaton: TokenAutomaton, settings: Settings) -> int:
+    """So many times k as the step's place between two of these steps says, in proportion; none is beyond T.
 
-    Where k is 64 or more 8 k after the first three, or an eighth of all, and 3 k at the seventh, or a quarter of all.
+    Where the shortest text takes more than a fourth of the budget they are more. The first of the steps is an eighth of
+    the budget where that is sooner, for 64 beams the second a fourth.
     """
-    k, last = settings.beams, min(31, settings.budget)
+    k, budget, tight = settings.beams, settings.budget, 4 * automaton.min_tokens > settings.budget
     if k < 64:
-        return int(k + 2 * k * _left(min(4, settings.budget // 8), t, last))
-    first, middle = min(3, settings.budget // 8), min(7, settings.budget // 4)
-    return int(k + 2 * k * _left(middle, t, last) + 5 * k * _left(first, t, middle))
-
-
-def _left(first: int, t: int, last: int) -> Fraction:
-    """1 at the first of the steps and before it, 0 at the last and after it, in proportion between."""
-    return Fraction(min(last - first, max(0, last - t)), last - first) if t > first else Fraction(1)
+        points = [(4, 4), (31, 2), (62, 1)] if tight else [(4, 3), (31, 1)]
+    else:
+        points = [(2, 8), (5, 4), (31, 4), (62, 1)] if tight else [(2, 8), (5, 2), (20, 1)]
+    steps = [min(at, budget) for at, _ in points]
+    steps[0] = min(steps[0], budget // 8)
+    if k >= 64:
+        steps[1] = min(steps[1], budget // 4)
+    times = [Fraction(more) for _, more in points]
+    for number in range(1, len(points)):
+        if steps[number - 1] < t <= steps[number]:
+            share = Fraction(steps[number] - t, steps[number] - steps[number - 1])
+            return int(k * times[number] + k * (times[number - 1] - times[number]) * share)
+    return int(k * (times[0] if t <= steps[0] else times[-1]))
 
 
 def _shared_out(

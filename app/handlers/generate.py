@@ -60,6 +60,7 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import BeamSearch, refuse_early
 from decoding.texts import Texts
 from decoding.trace import TraceStep
+from decoding.widths import is_tight
 
 _OPENINGS = 16  # constraints that are prepared side by side, at most
 FREE_SHARE = 4  # one part in so many of what is free is for generations
@@ -119,6 +120,12 @@ class _Task:
         """What the text that must satisfy begins with before the answer; None where the answer is all of it."""
         return self.job.prompt if self.options.scope == "full" else None
 
+    @property
+    def tight(self) -> bool:
+        """Whether a search keeps more rows, for its budget is tight."""
+        least = int(self.compiled.tokens.distance[self.start])
+        return self.options.algorithm == "banked" and is_tight(least, self.options.max_tokens)
+
 
 class Generator:
     """One model with its tokenizer. Any number of threads may call `run` at once."""
@@ -177,7 +184,7 @@ class Generator:
         with tracing.span("decode", rows=task.options.rows, max_tokens=task.options.max_tokens):
             hypotheses = self._engine.generate(
                 lambda: self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
-                on_step=self._listener(task, context), cancelled=context.cancelled,
+                tight=task.tight, on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
         decode_ms = (time.perf_counter() - started) * 1000

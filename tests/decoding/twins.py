@@ -18,7 +18,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.step import forced_step, step
 from decoding.texts import Texts
-from decoding.widths import rows_after
+from decoding.widths import is_tight, rows_after
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
 from tests.reference import Row, Settings, beam_search
@@ -65,6 +65,11 @@ class Case:
         self.end_cost = ends if seed % 7 < 4 else None
         self._dictated = self._random_dictation() if seed % 3 == 0 else {}
 
+    @property
+    def tight(self) -> bool:
+        """Whether the search keeps more rows than it would with more tokens to spend."""
+        return is_tight(self.automaton.min_tokens, self.options.max_tokens)
+
     def _random_dictation(self) -> dict[int, int]:
         """For some states any one of the ids that do not lead to the dead state."""
         automaton, found = self.automaton, {}
@@ -105,7 +110,7 @@ class Case:
         tables = Tables.from_automaton(self.automaton, CPU)
         tables = tables if like_an_accelerator else tables.for_search()
         texts = Texts.of(self.pieces, self.automaton.eos_ids, CPU) if self.pieces else None
-        plan, lessons = Plan.prepare(tables, texts, self.estimate, options, self.end_cost), None
+        plan, lessons = Plan.prepare(tables, texts, self.estimate, options, self.end_cost, self.tight), None
         if self.class_cost is not None and options.algorithm == "banked":
             lessons = Lessons(self.automaton, tables, self.class_cost, plan.estimates())
         return self._search(tables, plan, lessons)
@@ -125,7 +130,7 @@ class Case:
                 lessons.learn(np.asarray(beams.state)[live], leader, only)
                 learned = lessons.estimate(number)
                 plan = plan if learned is None else plan.with_learned(learned)
-            kept_rows = rows_after(number, options.beams, options.max_tokens)
+            kept_rows = rows_after(number, options.beams, options.max_tokens, self.tight)
             step_plan = plan.keeping(kept_rows) if options.algorithm == "banked" else plan
             floor = self._floor(finished)
             beams = self._step(beams, only, log_probs, leader, tables, step_plan, budget_before, floor)
