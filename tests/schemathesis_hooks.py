@@ -21,6 +21,8 @@ BODIES: dict[str, dict[str, Any]] = {  # what a request is, beside its constrain
     "/compile": {},
     "/check": {"text": "a dog catches the ball"},
     "/generate": {"prompt": "a dog", "max_tokens": 12, "beams": 4},
+    "/v1/completions": {"prompt": "a dog", "max_tokens": 12},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "a dog"}], "max_tokens": 12},
     "/decode": {"log_probs": [[-1.0, -2.0], [-0.5, -1.5]], "constraint": {"ltlf": "F(a)", "labels": ["a", "b"]}},
 }
 

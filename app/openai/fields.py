@@ -228,7 +228,7 @@ def _parts(parts: Iterable[object]) -> Iterable[str]:
 
 _CONTENT_SCHEMA = {
     "anyOf": [
-        {"type": "string"}, {"type": "null"},
+        {"type": "string"},
         {"type": "array", "minItems": 1, "items": {
             "type": "object", "required": ["type", "text"],
             "properties": {"type": {"const": "text"}, "text": {"type": "string"}},

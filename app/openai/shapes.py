@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from app.api.schemas import Strict
 
@@ -132,8 +132,10 @@ class ChatChunk(Deferred):
     usage: TokenUsage | None
 
 
-class ErrorDetail(Deferred):
+class ErrorDetail(BaseModel):
     """What is wrong. `code` is stable, and the same as elsewhere; further fields depend on it."""
+
+    model_config = ConfigDict(extra="allow")
 
     message: str
     type: Literal[
@@ -141,6 +143,7 @@ class ErrorDetail(Deferred):
     ]
     param: str | None
     code: str
+    request_id: str
 
 
 class ErrorBody(Deferred):

@@ -1,0 +1,108 @@
+"""Prompts made of messages: as transformers makes them, in a sandbox, and refused in words of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from app.errors import InvalidRequest, SettingsInvalid
+from app.model_files import ModelFiles, open_model_files
+from app.openai.chat import prompt_of
+from app.openai.fields import Message
+
+CHATML = (
+    "{% for message in messages %}\n    {%- if loop.first and message['role'] != 'system' %}"
+    "{{ '<|im_start|>system\\nBe brief.<|im_end|>\\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + '<|im_end|>' + '\\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+    "{% if not thinks %}{{ '<think></think>' }}{% endif %}{% endif %}"
+)
+STRICT = (
+    "{{ bos_token }}{% for message in messages %}{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% generation %}{{ message | tojson }}{% endgeneration %}"
+    "{% if loop.index > 2 %}{% break %}{% endif %}{% endfor %}"
+)
+TURNS = [("user", " Hello, \"wörld\" "), ("assistant", "Hi."), ("user", "And now?")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, captions_dir: Path) -> Path:
+    """A copy of the built-in model's files without its template."""
+    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(captions_dir / name, tmp_path / name)
+    return tmp_path
+
+
+def configured(folder: Path, template: Any) -> ModelFiles:
+    """The same with a template in the tokenizer's configuration."""
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
+    open_model_files.cache_clear()
+    return open_model_files(str(folder))
+
+
+def turns(*said: tuple[str, str]) -> list[Message]:
+    return [Message.model_validate({"role": role, "content": content}) for role, content in said]
+
+
+@pytest.mark.parametrize("template", [CHATML, STRICT], ids=["chatml", "strict"])
+@pytest.mark.parametrize("going_on", [True, False])
+def test_a_prompt_is_the_one_that_transformers_makes(folder: Path, template: str, going_on: bool) -> None:
+    files = configured(folder, template)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
+    said = [{"role": role, "content": content} for role, content in TURNS]
+    theirs = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=going_on, thinks=True)
+    assert prompt_of(files, turns(*TURNS), going_on, {"thinks": True}) == theirs
+
+
+def test_the_template_stands_in_a_file_or_is_the_default_one_of_several(folder: Path) -> None:
+    several = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]
+    assert prompt_of(configured(folder, several), turns(("user", "a"))) == "yes"
+    (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
+    assert prompt_of(configured(folder, several), turns(("user", "a"))) == "<eos>file"
+
+
+def refusal(files: ModelFiles, *said: tuple[str, str], **arguments: Any) -> str:
+    with pytest.raises(InvalidRequest) as refused:
+        prompt_of(files, turns(*said), True, arguments)
+    return str(refused.value)
+
+
+def test_a_model_without_a_template_says_where_to_go(folder: Path) -> None:
+    assert "/v1/completions" in refusal(configured(folder, None), ("user", "MARKER"))
+
+
+def test_what_a_template_says_of_messages_is_told_unless_it_repeats_them(folder: Path) -> None:
+    assert "Roles must alternate" in refusal(configured(folder, STRICT), ("assistant", "MARKER"))
+    quoting = configured(folder, "{{ raise_exception('I do not like ' + messages[0].content) }}")
+    assert "MARKER" not in refusal(quoting, ("user", "MARKER"))
+
+
+@pytest.mark.parametrize(
+    "attack",
+    ["{{ messages.__class__.__mro__ }}{{ messages.append(1) }}", "{{ ''.__class__.__base__.__subclasses__() }}",
+     "{% include 'config.json' %}", "{{ cycler.__init__.__globals__ }}"],
+)  # fmt: skip
+def test_a_template_is_kept_in_its_sandbox(folder: Path, attack: str) -> None:
+    with pytest.raises((InvalidRequest, SettingsInvalid)):
+        prompt_of(configured(folder, attack), turns(("user", "a")))
+    assert prompt_of(configured(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
+
+
+def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
+    files = configured(folder, "{{ mood }}{{ bos_token }}")
+    assert prompt_of(files, turns(("user", "a")), True, {"mood": "glad"}) == "glad<eos>"
+    for name in ("messages", "bos_token"):
+        assert name in refusal(files, ("user", "a"), **{name: "MARKER"})
+
+
+def test_a_template_that_does_not_parse_is_the_operator_s_fault(folder: Path) -> None:
+    files = dataclasses.replace(configured(folder, None), chat_template="{% if %}")
+    with pytest.raises(SettingsInvalid):
+        prompt_of(files, turns(("user", "a")))

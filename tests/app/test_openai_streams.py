@@ -1,0 +1,159 @@
+"""Streams of OpenAI's kind where something comes between: another worker, storage away, a client that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+
+from app import wiring
+from app.broker.base import Event
+from app.desk import Asking
+from app.errors import StorageDown, UnknownAutomaton
+from app.jobs import CompileResult, GenerateResult, Job, News, Restart, Result, Step, dump
+from app.model_files import open_model_files
+from app.openai import streaming
+from app.openai.answering import CompletionWriter
+from app.openai.fields import CompletionRequest
+from app.openai.streaming import Chunks, Told
+from app.openai.translating import completion_order
+from app.pieces import Choice, StepRow
+from app.service import Begun
+from app.settings import BUILT_IN_MODEL, Settings
+from tests.app import fake_handlers
+from tests.app.test_processes import listening, wait_until_ready
+
+Story = list[Job | Result | News | Exception]
+
+
+def step(number: int, text: str, finished: bool = False) -> Step:
+    return Step(number, 9 - number, (StepRow(text, 0, 0, int(not finished), 0.0, 0.0, -1.0, finished),))
+
+
+class TellingService:
+    """What a stream asks of the service, told from a story: an error stands for storage that breaks off there."""
+
+    def __init__(self, story: Story, text: str) -> None:
+        self.files = open_model_files(BUILT_IN_MODEL)
+        self._story, self._text = story, text
+        self._away = 1
+        self.left: list[str | None] = []
+        self.read_from: list[str] = []
+        self.desk = SimpleNamespace(leave_soon=lambda *job_ids: self.left.extend(job_ids))
+        self.constraints = SimpleNamespace(automaton=self._forgotten)
+
+    async def _forgotten(self, automaton: str) -> Any:
+        raise UnknownAutomaton("it was dropped")
+
+    def reader(self, begun: Begun) -> Any:
+        return SimpleNamespace(until_deadline=contextlib.nullcontext)
+
+    async def events(self, job_id: str, after: str) -> AsyncGenerator[Event, None]:
+        self.read_from.append(after)
+        for number, news in enumerate(self._story):
+            if isinstance(news, Exception):
+                if after == str(number - 1):
+                    continue
+                raise news
+            if not after or number > int(after):
+                yield Event(str(number), dump(news))
+
+    async def result(self, job_id: str) -> Result:
+        if self._away:
+            self._away -= 1
+            raise StorageDown
+        sizes = CompileResult("0" * 64, 1, 1, 1, 1, 1, True, 0.0)
+        choice = Choice(self._text, "eos", -1.0, -1.0, True, (), 4, None)
+        return GenerateResult((choice,), 2, sizes, 5, 1, 0.0, 0.0, 0.0)
+
+
+def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], TellingService]:
+    """The data of all events that a client is sent."""
+    monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
+    service = TellingService(story, text)
+    order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5))
+    told = Told(
+        service, Begun("job", 0.0, 1.0, Asking()), order,  # type: ignore[arg-type]
+        CompletionWriter("job", "captions", order, 0), usage=False,
+    )
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    asyncio.run(Chunks(told, "request", {})({"type": "http"}, receive, send))
+    lines = b"".join(sent).decode().splitlines()
+    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")], service
+
+
+def texts(events: list[str]) -> list[str]:
+    return [json.loads(event)["choices"][0]["text"] for event in events if "choices" in event]
+
+
+def test_a_worker_that_begins_anew_is_waited_for_and_nothing_is_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: Story = [
+        step(1, "a"), step(2, "a dog"), Restart(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
+    ]
+    events, service = events_of(story, "a dog runs.", monkeypatch)
+    assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
+    assert service.left == [None, "job"]
+
+
+def test_an_answer_that_comes_out_otherwise_than_was_sent_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: Story = [step(1, "a dog"), Restart(2), step(1, "a"), step(2, "a cat")]
+    events, _ = events_of(story, "a cat runs.", monkeypatch)
+    assert texts(events) == ["a dog"] and "[DONE]" not in events
+    error = json.loads(events[-1])["error"]
+    assert (error["code"], error["type"]) == ("cancelled", "server_error")
+    assert "send the request again" in error["message"]
+
+
+def test_storage_that_is_away_is_waited_for_and_read_on_where_it_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: Story = [step(1, "a"), step(2, "a dog"), StorageDown(), step(3, "a dog runs")]
+    events, service = events_of(story, "a dog runs.", monkeypatch)
+    assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
+    assert service.read_from == ["", "1"]
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
+    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{request.param}")
+    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
+    fake_handlers.reset()
+    with listening(Settings(stream_grace_s=60.0)) as port:
+        wait_until_ready(port)
+        yield f"http://127.0.0.1:{port}"
+        fake_handlers.go_on.set()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
+def test_a_client_that_leaves_calls_his_request_off_at_once(faked: str, stream: bool) -> None:
+    body = {"prompt": "a", "max_tokens": 8, "stream": stream}
+    patience, asked = httpx2.Timeout(60, read=1.0), f"{faked}/v1/completions"
+    with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", asked, json=body, timeout=patience) as response:
+        next(response.iter_lines())
+    assert fake_handlers.stopped.wait(10), "there is nobody who could come back"
+
+
+@pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
+def test_the_first_chunk_is_sent_while_the_rest_is_still_written(faked: str) -> None:
+    with OpenAI(base_url=f"{faked}/v1", api_key="none", max_retries=0) as ai:
+        stream = iter(ai.completions.create(model="captions", prompt="a", stream=True, seed=1))
+        assert next(stream).choices[0].text == "dog"
+        started = time.monotonic()
+        fake_handlers.go_on.set()
+        assert [chunk.choices[0].finish_reason for chunk in stream] == ["stop"]
+        assert time.monotonic() - started < 30
