@@ -59,6 +59,8 @@ async function problemOf(response) {
   try {
     const problem = await response.json();
     if (typeof problem?.code === "string") return problem;
+    const { error } = problem ?? {};  // below /v1 in the shape that OpenAI's clients read
+    if (typeof error?.code === "string") return { ...error, detail: error.message };
   } catch {
     // no JSON: somebody between us and the service answered
   }

@@ -9,7 +9,7 @@ const KEPT_MAX = 256;
 /** The text as the constraint reads it: a model writes a space before its first word, which is no part of an answer. */
 const answerOf = (written) => written.replace(/^ /, "");
 
-/** Makes `explain(prefix, token)`, which promises the parts that it breaks, in words. `constraint()` gives the one that was searched under. */
+/** Makes `explain(prefix, token)`, which promises a sentence. `constraint()` gives the one that was searched under. */
 export function explainer(constraint) {
   const kept = new Map();
   return async (prefix, token) => {
@@ -32,9 +32,9 @@ export function explainer(constraint) {
 async function why(constraint, text) {
   const { parts } = await askJson("POST", "/check", { body: { constraint, text, parts: true } });
   const broken = parts.filter((part) => !part.satisfied && part.violated_at < pointsOf(text)).map((part) => `“${part.title}”`);
-  if (!broken.length) return "the parts of the constraint together: each could still be met alone";
+  if (!broken.length) return "After this the parts of the constraint can no longer be met together.";
   const names = broken.length === 1 ? broken[0] : `${broken.slice(0, -1).join(", ")} and ${broken.at(-1)}`;
-  return `${names}, which can no longer be met`;
+  return `After this ${names} can no longer be met.`;
 }
 
 /** A text with what follows its first fault marked; at its end a sign where it only ends too early. */

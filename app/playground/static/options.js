@@ -36,7 +36,7 @@ export class Options {
         ? el("select", {}, ...input.map(([value, text]) => el("option", { value }, text)))
         : el("input", input);
       control.id = freshId("option");
-      for (const event of ["input", "change"]) control.addEventListener(event, () => (this.#fit(), change()));
+      control.addEventListener("input", () => (this.#fit(), change()));  // not `change`, which also comes as a click elsewhere begins
       this.controls.set(name, { control, row: labelled(label, control) });
       grid.append(this.controls.get(name).row);
     }

@@ -92,7 +92,7 @@ export const SENTENCES = {
     + "Take fewer beams, fewer tokens or a shorter prompt.",
   internal: (p) => `Something failed in the service. Try again; if it stays, give the operator the id ${p.request_id ?? "in the log"}.`,
   replay_rejected: (p) => `An answer failed its last check and was withheld. Try other options, and report the id ${p.request_id ?? "in the log"}.`,
-  worker_lost: (p) => `${number(p.attempts ?? 3)} workers died of this request. Take fewer beams or tokens, and tell the operator.`,
+  worker_lost: (p) => `In all ${number(p.attempts ?? 3)} workers died of this request. Take fewer beams or tokens, and tell the operator.`,
   deadline: (p) => `The answer took longer than ${number(p.timeout_s ?? 60)} seconds. Ask for fewer tokens or beams.`,
 };
 
