@@ -39,6 +39,8 @@ def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Schem
     with opened(browser, url, size, scheme, reduced_motion="reduce") as watched:
         _generated(watched.page, PAPER)
         watched.page.mouse.move(0, 0)
+        if size == PHONE:
+            watched.page.locator("#lattice-panel").evaluate("panel => scrollTo(0, panel.offsetTop - 8)")
         _keep(watched.page.screenshot(full_page=size == WIDE), name)
 
 
@@ -48,7 +50,7 @@ def _parts(browser: Browser, url: str) -> None:
         page = watched.page
         _generated(page, COMBINED)
         page.get_by_label("Step", exact=True).press("Home")
-        page.locator(".lattice-column.now .beam.refused").first.focus()
+        page.locator(".lattice-column.now .beam.refused").first.evaluate("node => node.focus({ preventScroll: true })")
         expect(page.locator(".lattice-card")).to_contain_text("can no longer be met")
         _keep(page.locator("#lattice-panel").screenshot(), "playground-refused.png")
         page.get_by_label("Text to check").fill("A dog and a man with a ball.")
@@ -71,7 +73,7 @@ def _generated(page: Page, preset: str) -> None:
 
 
 def _keep(picture: bytes, name: str) -> None:
-    """Write a picture, with 128 colours where a tool for that is installed."""
+    """Write a picture, with 256 colours where a tool for that is installed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     target = FOLDER / name
     target.write_bytes(picture)
@@ -80,7 +82,7 @@ def _keep(picture: bytes, name: str) -> None:
     except ImportError:
         return
     with Image.open(target) as image:
-        small = image.convert("RGB").quantize(128)
+        small = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
     small.save(target, optimize=True)
 
 

@@ -11,8 +11,8 @@ const FRAME_MS = 8; // of drawing between two frames, so that the page stays qui
 const ROWS = [8, 16, 64, 512];
 const TREE_ROWS_MAX = 4; // few beams stand under their parents as in the figure; many would lose their places
 const LEGEND = [
-  ["swatch-chosen", "the chosen path"], ["swatch-picked", "the selected path"], ["swatch-refused", "wanted by the model, refused"],
-  ["swatch-pruned", "dropped at the next step"], ["swatch-ended", "finished"],
+  ["swatch-chosen", "chosen"], ["swatch-picked", "selected"], ["swatch-refused", "wanted, but refused"],
+  ["swatch-pruned", "dropped"], ["swatch-ended", "finished"],
 ];
 const KINDS = {
   abs: { word: "score", pushes: true }, banked: { word: "estimate", pushes: false }, sample: { word: "log-prob", pushes: false, plain: true },
