@@ -65,7 +65,7 @@ def test_the_checker_marks_where_a_text_first_breaks_and_which_part_it_breaks(pa
     compiles(page)
     checker, marked = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
     checker.fill("A 😀 dog and a cat run")
-    expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18")
+    expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18, after “cat”")
     expect(marked).to_have_text(" run")
     parts = page.locator(".parts-told li")
     expect(parts).to_have_count(2)

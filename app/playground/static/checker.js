@@ -65,7 +65,7 @@ export class Checker {
     this.back.scrollTop = this.area.scrollTop;
     if (answer.satisfied) this.#say("✓ It satisfies the constraint.", "good");
     else if (answer.violated_at >= pointsOf(text)) this.#say("✗ It ends too early: more text could still satisfy the constraint.", "bad");
-    else this.#say(`✗ It breaks the constraint at character ${answer.violated_at + 1}, “${excerpt(text, answer.violated_at)}”: nothing that follows can mend it.`, "bad");
+    else this.#say(`✗ It breaks the constraint at character ${answer.violated_at + 1}${before(text, answer.violated_at)}: nothing that follows can mend it.`, "bad");
     const parts = answer.parts.length > 1 ? answer.parts : [];
     this.parts.replaceChildren(...parts.map((part) => partTold(part, text)));
     const items = answer.words.slice(0, WORDS_MAX).map(wordTold);
@@ -83,14 +83,15 @@ export class Checker {
   }
 }
 
-function excerpt(text, points) {
-  const rest = text.slice(unitsAt(text, points));
-  return /^\s*\S{1,16}|^\s+/u.exec(rest)?.[0].trim() || rest.slice(0, 8);
+/** The last word before the fault: of a word that may not stand there the end is seen only in what follows. */
+function before(text, points) {
+  const word = /\S{1,24}$/u.exec(text.slice(0, unitsAt(text, points)).trimEnd())?.[0];
+  return word ? `, after “${word}”` : "";
 }
 
 function partTold({ title, satisfied, violated_at }, text) {
   const early = !satisfied && violated_at >= pointsOf(text);
-  const verdict = satisfied ? "holds" : early ? "not yet" : `breaks at “${excerpt(text, violated_at)}”`;
+  const verdict = satisfied ? "holds" : early ? "not yet" : `breaks at character ${violated_at + 1}${before(text, violated_at)}`;
   const kind = satisfied ? "good" : early ? "soft" : "bad";
   return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, title));
 }
