@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
-ConstraintLike: TypeAlias = "Constraint | Mapping[str, Any]"
-
 
 class Constraint:
     """A constraint of any form. `&`, `|` and `~` combine it with others, or with a constraint object (a dict).
@@ -81,6 +79,9 @@ class Constraint:
     def over(self, *labels: str) -> Labelled:
         """The same constraint over an alphabet of ids: each output is one of the labels, and one step."""
         return Labelled(self, labels)
+
+
+ConstraintLike: TypeAlias = Constraint | Mapping[str, Any]
 
 
 class Raw(Constraint):

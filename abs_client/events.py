@@ -78,7 +78,7 @@ class Done(Generic[R]):
     result: R
 
 
-Event: TypeAlias = "Compiled | Step | Restart | Done[R]"
+Event: TypeAlias = Compiled | Step | Restart | Done[R]
 _KINDS: dict[str, type[Compiled] | type[Step] | type[Restart]] = {
     "compiled": Compiled, "step": Step, "restart": Restart,
 }  # fmt: skip

@@ -12,7 +12,7 @@ from abs_client.constraints import Constraint
 from abs_client.formulas import meant
 
 LeadingSpace: TypeAlias = Literal["strip", "forbid"]
-Bounds: TypeAlias = "int | tuple[int | None, int | None]"
+Bounds: TypeAlias = int | tuple[int | None, int | None]
 WORD_GAP, NGRAM_GAP, SENTENCE_GAP = "<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>"
 
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, TypeAlias, cast, overload
 
 from abs_client.constraints import Constraint, ConstraintLike, plain
 
-Operand: TypeAlias = "Formula | str"
 NAME_CHARS_MAX = 40
 _BARE = re.compile(r"[^\W\d]\w*")
 _OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWM])+")
@@ -95,6 +94,9 @@ class Formula(Constraint):
 
     def __rrshift__(self, other: Operand) -> Formula:
         return Formula("->", other, self) if isinstance(other, str) else NotImplemented
+
+
+Operand: TypeAlias = Formula | str
 
 
 class Proposition(Formula):

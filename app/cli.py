@@ -10,7 +10,7 @@ import logging
 import math
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,18 +19,18 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
 from app import logs, serving
 from app.access.commands import key_commands
 from app.api.strict_json import read_json
-from app.client import Client, CreateApp, Refused, Unreachable, in_process, over_http
+from app.client import ONCE, CreateApp, Observer, followed, in_process
 from app.demo import LISTENING, ServerFailed, run_demo
 from app.errors import AppError, InvalidJson, StorageDown
-from app.jobs import Progress, Step
 from app.local.commands import add_processes
 from app.model_files import open_model_files
 from app.opening import end_without_openings
 from app.settings import QUEUES, Settings, read_settings
-from app.show import show_checked, show_compiled, show_generated, show_problem, told_shortly
+from app.show import Told, show_checked, show_compiled, show_generated, show_problem, told_shortly
 from app.wiring import check_storage, open_broker, open_store
 
 OK, USAGE, UNMET, TROUBLE = 0, 2, 3, 4
@@ -62,7 +62,7 @@ def run(create_app: CreateApp) -> int:
         return USAGE
     try:
         _commands(create_app)()
-    except (AppError, Unreachable, ServerFailed, httpx2.HTTPError, OSError) as error:
+    except (AppError, AbsError, ServerFailed, httpx2.HTTPError, OSError) as error:
         _complain(str(error))
         return TROUBLE
     return OK
@@ -117,15 +117,20 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         else:
             source, given = "", None
             _require_alone(url, ltlf, prop, regex, keyword, ordered, constraint)
-        options = {
-            "constraint": given, "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
+        options: dict[str, Any] = {
+            "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
             "scope": scope, "algorithm": algorithm, "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by,
             "length_penalty": length_penalty, "temperature": temperature, "top_p": top_p, "seed": seed,
-            "timeout_s": timeout_s, "model": _remote(model, url),
+            "timeout_s": timeout_s, "model": _remote(model, url), "trace": trace or not as_json, "constraint": given,
         }
-        body = {"prompt": prompt, "trace": trace or not as_json} | {k: v for k, v in options.items() if v is not None}
-        sender = _Sender(create_app, url, model, QUEUES, as_json, stream)
-        _send(sender, "/generate", body, show_generated, source)
+
+        async def ask(client: AsyncClient, observer: Observer) -> GenerateResult:
+            if stream:
+                return await followed(client, observer, prompt, **options)
+            return await client.generate(prompt, **options)
+
+        retry = Retry() if stream else ONCE  # a stream that breaks is read on
+        _send(_Sender(create_app, url, model, QUEUES, as_json, retry), ask, show_generated, source)
 
 
 def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
@@ -139,8 +144,11 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         """Compile a constraint: its sizes, and the least budget that can meet it."""
         source, given = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
         sender = _Sender(create_app, url, model, ("compile",), as_json)
-        served = {"model": model} if _remote(model, url) else {}
-        _send(sender, "/compile", {"constraint": given, **served}, show_compiled, source)
+
+        async def ask(client: AsyncClient, _: Observer) -> CompileResult:
+            return await client.compile(given, model=_remote(model, url))
+
+        _send(sender, ask, show_compiled, source)
 
     @app.command()
     def check(
@@ -153,10 +161,13 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         whole = _standard_input() if text == "-" else text
         sender = _Sender(create_app, url, None, ("compile",), as_json)
 
-        def show(console: Console, answer: dict[str, Any]) -> None:
+        def show(console: Console, answer: Mapping[str, Any]) -> None:
             show_checked(console, answer, whole)
 
-        _send(sender, "/check", {"constraint": given, "text": whole}, show, source)
+        async def ask(client: AsyncClient, _: Observer) -> CheckResult:
+            return await client.check(given, whole)
+
+        _send(sender, ask, show, source)
 
 
 def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
@@ -246,31 +257,31 @@ class _Sender:
     model: str | None
     queues: tuple[str, ...]
     as_json: bool
-    stream: bool = False
+    retry: Retry = ONCE
 
     @contextlib.asynccontextmanager
-    async def client(self, status: Status) -> AsyncIterator[Client]:
-        def observe(event: Progress | Step) -> None:
-            status.update(told_shortly(event))
-
+    async def client(self, status: Status, observer: Observer) -> AsyncIterator[AsyncClient]:
         if self.url is not None:
             status.update(f"waiting for {self.url}")
-            async with over_http(self.url, observe, _settings().api_key) as client:
+            async with AsyncClient(self.url, _settings().api_key, retry=self.retry) as client:
                 yield client
         else:
             status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
-            async with in_process(self.create_app, _settings(model=self.model), self.queues, observe) as client:
+            async with in_process(self.create_app, _settings(model=self.model), self.queues, observer) as client:
                 yield client
 
 
-def _send(
-    sender: _Sender, path: str, body: dict[str, Any], show: Callable[[Console, dict[str, Any]], None], source: str
-) -> None:
+Ask = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]
+
+
+def _send(sender: _Sender, ask: Ask, show: Callable[[Console, Mapping[str, Any]], None], source: str) -> None:
     """Send one request and print its answer. Raises typer.Exit with the exit status where it is not 0."""
     console = Console(highlight=False)
     try:
-        answer = asyncio.run(_ask(sender, path, body))
-    except Refused as refused:
+        answer = asyncio.run(_answer(sender, ask))
+    except AbsError as refused:
+        if not refused.problem:  # nobody answers, or somebody else
+            raise
         if sender.as_json:
             print(json.dumps(refused.problem, ensure_ascii=False))
         else:
@@ -284,21 +295,26 @@ def _send(
         raise typer.Exit(UNMET)
 
 
-async def _ask(sender: _Sender, path: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _answer(sender: _Sender, ask: Ask) -> Mapping[str, Any]:
+    """The JSON of the answer."""
     with Console(stderr=True).status("starting") as status:
-        async with sender.client(status) as client:
-            return await (client.follow(path, body) if sender.stream else client.post(path, body))
+
+        def observe(event: Told) -> None:
+            status.update(told_shortly(event))
+
+        async with sender.client(status, observe) as client:
+            return (await ask(client, observe)).raw
 
 
-def _exit_status(refused: Refused) -> int:
-    if refused.problem.get("code") in UNMET_CODES:
+def _exit_status(refused: AbsError) -> int:
+    if refused.code in UNMET_CODES:
         return UNMET
     return USAGE if refused.status < 500 and refused.status != 429 else TROUBLE
 
 
 def _constraint(
     ltlf: str | None, prop: list[str], regex: str | None, keyword: list[str], ordered: bool, constraint: str | None
-) -> tuple[str, object]:
+) -> tuple[str, dict[str, Any]]:
     """The text that an error's position points into, and the constraint object."""
     if sum((ltlf is not None, regex is not None, bool(keyword), constraint is not None)) != 1:
         raise typer.BadParameter("give exactly one of --ltlf, --regex, --keyword and --constraint")
@@ -313,9 +329,12 @@ def _constraint(
         return regex, {"regex": regex}
     if constraint is not None:
         try:
-            return "", read_json(constraint.encode())
+            given = read_json(constraint.encode())
         except InvalidJson as error:
             raise typer.BadParameter(f"--constraint: {error}") from None
+        if not isinstance(given, dict):
+            raise typer.BadParameter("--constraint is a JSON object")
+        return "", given
     return "", {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
 
 

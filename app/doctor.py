@@ -27,9 +27,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abs_client import AbsError
 from app import __version__
 from app.access.keys import read_keys
-from app.client import CreateApp, Refused, in_process
+from app.client import CreateApp, in_process
 from app.demo import REQUESTS
 from app.errors import AppError, ModelChanged
 from app.model_digest import digest_of, digests_of, model_files, require_meant
@@ -325,13 +326,13 @@ async def _ask(create_app: CreateApp, settings: Settings) -> dict[str, float]:
     try:
         async with asyncio.timeout(DEEP_S_MAX), in_process(create_app, settings, QUEUES, lambda _: None) as client:
             times["loading"] = time.perf_counter()
-            await client.post("/compile", {"constraint": request["constraint"]})
+            await client.compile(request["constraint"])
             times["compiling"] = time.perf_counter()
-            answer = await client.post("/generate", request)
+            answer = await client.generate(**request)
             times["generating"] = time.perf_counter()
-    except Refused as refused:
-        raise AppError(f"refused: {refused}") from refused
-    if not all(choice["satisfied"] for choice in answer["choices"]):
+    except AbsError as refused:
+        raise AppError(f"refused: {refused.detail}") from refused
+    if not all(choice.satisfied for choice in answer.choices):
         raise AppError("an answer does not satisfy its constraint")
     return {name: times[name] - times[before] for before, name in itertools.pairwise(times)}
 

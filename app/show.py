@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+import abs_client
 from app.jobs import Progress, Step
+
+Told: TypeAlias = Progress | Step | abs_client.Event[abs_client.GenerateResult]  # of this process, of another one
 
 COLUMN_CHARS_MAX = 40
 LINE_CHARS_MAX = 80
@@ -64,12 +67,18 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
     )
 
 
-def told_shortly(event: Progress | Step) -> RenderableType:
+def told_shortly(event: Told) -> RenderableType:
     """How far a job is, in one line: of a step the best text."""
-    if isinstance(event, Progress):
-        return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
-    best = event.rows[0].text.replace("\n", "⏎") if event.rows else ""
-    return Text(f"token {event.step}, {event.budget_after} left: ").append(best[-LINE_CHARS_MAX:], style="bold")
+    match event:
+        case Progress():
+            return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
+        case Step() | abs_client.Step():
+            best = event.rows[0].text.replace("\n", "⏎") if event.rows else ""
+            return Text(f"token {event.step}, {event.budget_after} left: ").append(best[-LINE_CHARS_MAX:], style="bold")
+        case abs_client.Restart():
+            return "another worker begins anew"
+        case _:
+            return "done" if isinstance(event, abs_client.Done) else "compiled"
 
 
 def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None:

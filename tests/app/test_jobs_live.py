@@ -13,9 +13,9 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from abs_client import AsyncClient, Step
 from app import wiring
-from app.client import over_http
-from app.jobs import Progress, Step
+from app.client import followed
 from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_handlers
@@ -182,17 +182,16 @@ def test_a_job_that_nobody_waits_for_is_read_along_with_and_goes_on_without_read
 def test_a_client_of_ours_reads_on_where_a_stream_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping") as http:
         breaking = _Breaking(str(http.base_url))
-        seen: list[Progress | Step] = []
+        seen: list[object] = []
 
-        async def story() -> dict[str, Any]:
+        async def story() -> str:
             url = f"http://127.0.0.1:{await breaking.start()}"
-            async with asyncio.timeout(S_MAX), over_http(url, seen.append) as own:
-                answer = await own.follow("/generate", BODY)
+            async with asyncio.timeout(S_MAX), AsyncClient(url) as own:
+                answer = await followed(own, seen.append, **BODY)
             await breaking.stop()
-            return answer
+            return answer.text
 
-        answer = asyncio.run(story())
-    assert answer["choices"][0]["text"] == "dog"
+        assert asyncio.run(story()) == "dog"
     assert [step.step for step in seen if isinstance(step, Step)] == [1, 2, 3]
     assert breaking.connections == 2
 

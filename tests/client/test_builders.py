@@ -49,6 +49,7 @@ from abs_client import (
     gap,
 )
 from compiler.canonical import spec_hash
+from compiler.errors import SpecUnsatisfiable
 from compiler.pipeline import compile_text
 from compiler.spec_json import spec_from_json
 from compiler.text_automaton import check_text
@@ -248,7 +249,10 @@ def holds(tree: Any, leaves: dict[str, bool]) -> bool:
 
 
 def verdicts(constraint: Constraint) -> list[bool]:
-    text = compile_text(spec_from_json(constraint.as_dict()))
+    try:
+        text = compile_text(spec_from_json(constraint.as_dict()))
+    except SpecUnsatisfiable:
+        return [False] * len(TEXTS)
     return [check_text(text, one).satisfied for one in TEXTS]
 
 
