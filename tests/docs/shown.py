@@ -29,7 +29,7 @@ def differs(shown: Any, said: Any, where: str = "answer", exactly: bool = True) 
         case list(), list():
             return _list(shown, said, where, exactly)
         case bool(), bool():
-            return "" if shown == said else f"{where} is {said}"
+            return "" if shown == said or not exactly else f"{where} is {said}"
         case (int() | float(), int() | float()) if not isinstance(shown, bool) and not isinstance(said, bool):
             close = math.isclose(shown, said, rel_tol=0.01) or not exactly
             return "" if close else f"{where} is {said}, not {shown}"

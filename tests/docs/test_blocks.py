@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,16 @@ def test_the_blocks_of_a_page_run_and_say_what_is_shown(
     monkeypatch.setenv("ABS_BASE_URL", url)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        run_page(page, url, tmp_path, names)
+    finally:  # as at the end of a program: what it left open is nobody's fault but its own
+        names.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
+def run_page(page: Path, url: str, folder: Path, names: dict[str, Any]) -> None:
     ran: Block | None = None
     said = ""
     for block in blocks(page):
@@ -92,7 +104,7 @@ def test_the_blocks_of_a_page_run_and_say_what_is_shown(
             assert ran is not None, f"{block.name} shows an answer to nothing"
             compare(block, said, ran)
         elif block.language in ("sh", "python") and not reason_not_to_run(block):
-            said = run_shell(code, tmp_path) if block.language == "sh" else run_python(block, code, names)
+            said = run_shell(code, folder) if block.language == "sh" else run_python(block, code, names)
             ran = block
 
 
