@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def pages() -> list[Path]:
 
 def blocks(page: Path) -> list[Block]:
     """The blocks of code of a page, from top to bottom."""
-    text, name = page.read_text(encoding="utf-8"), page.relative_to(DOCS).as_posix()
+    text, name = page.read_text(encoding="utf-8"), os.path.relpath(page, DOCS)
     found = []
     for match in _FENCE.finditer(text):
         title = re.search(r'title="([^"]*)"', match["options"])
