@@ -59,6 +59,7 @@ COMPILER_LIBRARIES = {"numpy", "zstandard", "safetensors", "lemminflect", "ltlf2
 BY_HAND = {"FAdo", "guidance", "outlines", "xgrammar"}  # `make reference` installs them without what they declare
 DISTRIBUTION = {  # where the import name is not the distribution's; the first that fits
     "outlines_core": "outlines-core",
+    "PIL": "pillow",
     "pydantic_ai": "pydantic-ai-slim",
     "yaml": "pyyaml",
     "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",

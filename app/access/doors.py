@@ -90,7 +90,7 @@ def template_of(path: str) -> str:
 
 
 def is_public(method: str, path: str, public_paths: Iterable[str]) -> bool:
-    """Whether a request is answered without a key. The playground is open together with the files that it is made of."""
+    """Whether a request is answered without a key. The playground is open together with the files it is made of."""
     paths = (*public_paths, HEALTH[1])
     return method == "GET" and (path in paths or (PAGE in paths and path.startswith(PAGE_FILES)))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.service_process import serving
@@ -73,17 +75,11 @@ def _generated(page: Page, preset: str) -> None:
 
 
 def _keep(picture: bytes, name: str) -> None:
-    """Write a picture, with 256 colours where a tool for that is installed."""
+    """Write a picture with 256 colours."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    target = FOLDER / name
-    target.write_bytes(picture)
-    try:
-        from PIL import Image
-    except ImportError:
-        return
-    with Image.open(target) as image:
+    with Image.open(io.BytesIO(picture)) as image:
         small = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
-    small.save(target, optimize=True)
+    small.save(FOLDER / name, optimize=True)
 
 
 if __name__ == "__main__":
