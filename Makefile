@@ -92,6 +92,7 @@ bench: reference
 	$(BIN)/python -m benchmarks.batch
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.search_quality
+	$(BIN)/python -m benchmarks.page
 
 # The service's processes and server under 200 clients for five minutes.
 load: $(INSTALLED)

@@ -14,6 +14,7 @@ from benchmarks.report_compile import compile_section
 from benchmarks.report_decode import decode_section
 from benchmarks.report_load import load_section
 from benchmarks.report_ltlf import ltlf_section
+from benchmarks.report_page import page_section
 from benchmarks.report_quality import quality_section
 from benchmarks.report_scale import scale_section
 from benchmarks.report_step import step_section
@@ -35,6 +36,7 @@ SECTIONS = {
     "batch.json": batch_section,
     "load.json": load_section,
     "chaos.json": chaos_section,
+    "page.json": page_section,
 }
 
 
