@@ -56,11 +56,17 @@ def generated(result: Result) -> GenerateResult:
 
 
 def answers(result: GenerateResult, order: Order, files: ModelFiles) -> tuple[Answer, ...]:
-    """The answers, in their order; of samples that were drawn to choose from the best."""
+    """The answers, in their order: distinct ones of a search; of samples that were drawn to choose from the best."""
     choices = list(result.choices)
     if order.best_by_token:
         choices = sorted(choices, key=lambda choice: -choice.log_prob / choice.tokens)[: order.n]
-    return tuple(_answer(choice, order, files) for choice in choices)
+    found = tuple(_answer(choice, order, files) for choice in choices)
+    if order.order.options.algorithm == "sample":
+        return found
+    distinct: dict[str, Answer] = {}
+    for answer in found:  # best first; texts that differed in a stop string alone are one answer
+        distinct.setdefault(answer.text, answer)
+    return tuple(distinct.values())
 
 
 def usage(result: GenerateResult) -> TokenUsage:

@@ -15,6 +15,7 @@ from app.openai.fields import Message
 _NONE = "the model has no chat template: send a prompt to /v1/completions"
 _REFUSED = "the model's chat template takes no such messages"
 _TOLD = ("messages", "add_generation_prompt")  # what the caller's own arguments may not replace
+_NOTHING = {"tools": None, "documents": None}  # some templates ask whether these are none, not whether they are defined
 
 
 class _Refused(Exception):
@@ -36,10 +37,10 @@ def prompt_of(
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is told to the template already"),))
     told = [_told(message) for message in messages]
     template = _compiled(files.chat_template)
+    known_to_it = {**_NOTHING, **files.special_tokens, **(arguments or {})}
+    known_to_it |= {"messages": told, "add_generation_prompt": add_generation_prompt}
     try:
-        return str(template.render(
-            **files.special_tokens, **(arguments or {}), messages=told, add_generation_prompt=add_generation_prompt,
-        ))  # fmt: skip
+        return str(template.render(known_to_it))
     except _Refused as refused:
         said = str(refused)
         known = said if said and not any(one["content"] and one["content"] in said for one in told) else ""

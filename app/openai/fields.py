@@ -24,6 +24,7 @@ _NO_TOOLS = (
 _TEXT_ALONE = "the model reads and writes text alone: leave it out"
 _NOT = "Not supported: "
 _WHOLE = "every answer ends by itself within max_tokens: leave it out"
+_NO_SPECIAL = "no answer holds a special token: leave it out"
 _NO_GRAMMAR = "grammars are not read: use a regex, a JSON schema, or `constraint`, which combines them"
 
 
@@ -64,6 +65,11 @@ class _Refused(_Neutral):
     min_p: Any = _refused("use top_p", 0)
     ignore_eos: Any = _refused(_WHOLE, False)
     min_tokens: Any = _refused('say how long the text is by a constraint, {"min_words": 5} say', 0)
+    early_stopping: Any = _refused("a search ends when nothing better can come: leave it out", False)
+    stop_token_ids: Any = _refused("name the text by `stop`, not its tokens", [])
+    include_stop_str_in_output: Any = _refused("no answer holds a stop string: leave it out", False)
+    skip_special_tokens: Any = _refused(_NO_SPECIAL, True)
+    spaces_between_special_tokens: Any = _refused(_NO_SPECIAL, True, False)
     guided_grammar: Any = _refused(_NO_GRAMMAR)
     ebnf: Any = _refused(_NO_GRAMMAR)
     structural_tag: Any = _refused(_NO_GRAMMAR)
@@ -282,3 +288,5 @@ class ChatRequest(Asked):
     reasoning_effort: Any = _refused("leave it out; chat_template_kwargs tells the template how to ask")
     verbosity: Any = _refused('say how long the text is by a constraint, {"max_words": 20} say', "medium")
     chat_template: Any = _refused("the model's own is used")
+    echo: Any = _refused("the messages are not repeated: leave it out", False)
+    continue_final_message: Any = _refused("every answer is a message of its own: leave it out", False)

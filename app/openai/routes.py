@@ -53,7 +53,7 @@ async def _answered(
     request: Request, body: Asked, order: Order, key: str | None, kind: type[CompletionWriter] | type[ChatWriter]
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, key, None)
-    with named(order.spelled):
+    with named(order.spelled, order.fields):
         begun = await charged(request, order.order.weight, lambda: service.begin_generate(order.order, asking))
         headers = {"x-job-id": begun.job_id, **(_FORMER if order.former else {})}
         writer: Writer = kind(begun.job_id, service.settings.model_id, order, now())

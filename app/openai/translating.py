@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from app.api.generation import GenerateRequest
-from app.errors import InvalidRequest, JobFailed
+from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.generation import GenerateOrder
 from app.model_files import ModelFiles
 from app.openai.chat import prompt_of
@@ -44,6 +44,7 @@ class Order:
                  of more samples than answers those with the highest log-prob a token are taken
     free         there is no constraint: what ends at its budget was cut short
     spelled      how the constraint was given
+    fields       what the request calls fields that POST /generate calls otherwise
     """
 
     order: GenerateOrder
@@ -54,6 +55,7 @@ class Order:
     best_by_token: bool
     free: bool
     spelled: Spelled | None
+    fields: Mapping[str, str]
 
     @property
     def former(self) -> bool:
@@ -107,7 +109,19 @@ def _order(
     if best_by_token and asked.stream:
         raise InvalidRequest((("best_of", "the best of several samples is known at the end: do not stream them"),))
     order = dataclasses.replace(order, templated=templated)
-    return Order(order, n, stops, logprobs, before, best_by_token, free, spelled)
+    fields = _fields(asked, order, templated)
+    return Order(order, n, stops, logprobs, before, best_by_token, free, spelled, fields)
+
+
+def _fields(asked: Asked, order: GenerateOrder, chat: bool) -> dict[str, str]:
+    fields = {"prompt": "messages"} if chat else {}
+    if isinstance(asked, ChatRequest) and asked.max_completion_tokens is not None:
+        fields["max_tokens"] = "max_completion_tokens"
+    if order.options.n > (asked.n or 1):
+        fields["n"] = "best_of"
+    if asked.beams is None and (asked.best_of or 1) > 1:
+        fields["beams"] = "best_of"
+    return fields
 
 
 def _stopped(asked: Asked, spelled: Spelled | None, chat: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -171,13 +185,15 @@ def _checked(fields: dict[str, Any], spelled: Spelled | None) -> GenerateOrder:
 
 
 @contextmanager
-def named(spelled: Spelled | None) -> Iterator[None]:
-    """Errors of the constraint name the field of the request that holds it, whatever was put around it."""
+def named(spelled: Spelled | None, fields: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Errors name the field of the request that is at fault, whatever was put around the constraint that it holds."""
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
         error.field = _field(error.field, spelled)
         raise
+    except RequestOverLimit as error:
+        raise RequestOverLimit((fields or {}).get(error.path, error.path), error.limit, error.cap) from None
     except JobFailed as error:
         if isinstance(error.fields.get("field"), str):
             error.fields["field"] = _field(str(error.fields["field"]), spelled)

@@ -95,6 +95,13 @@ def test_a_template_is_kept_in_its_sandbox(folder: Path, attack: str) -> None:
     assert prompt_of(configured(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
 
 
+def test_a_template_is_told_that_there_are_no_tools_as_transformers_tells_it(folder: Path) -> None:
+    asking = "{% if tools is not none or documents is not none %}tools: {{ tools }}{% endif %}{{ messages[0].content }}"
+    files, tokenizer = configured(folder, asking), PreTrainedTokenizerFast.from_pretrained(str(folder))
+    theirs = tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
+    assert prompt_of(files, turns(("user", "a"))) == theirs == "a"
+
+
 def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
     files = configured(folder, "{{ mood }}{{ bos_token }}")
     assert prompt_of(files, turns(("user", "a")), True, {"mood": "glad"}) == "glad<eos>"

@@ -168,6 +168,9 @@ def test_a_stop_string_ends_the_text_and_is_no_part_of_it(ai: OpenAI) -> None:
     said = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text
     assert {"dog", "ball"} <= set(re.findall(r"\w+", said)) and " a" not in said
     assert re.fullmatch(PATTERN, complete(ai, regex=PATTERN, stop=" the").choices[0].text)
+    several = complete(ai, max_tokens=12, constraint={"keywords": ["dog"]}, stop=["\n", " "], n=6)
+    assert len({choice.text for choice in several.choices}) == len(several.choices) > 1  # none twice for its end's sake
+    assert [choice.index for choice in several.choices] == list(range(len(several.choices)))
     lines = complete(ai, constraint={"ltlf": "F(dog)"}, stop="\n").choices[0].text
     assert "dog" in lines and "\n" not in lines
 
@@ -250,6 +253,12 @@ def test_what_clients_send_by_default_changes_nothing(ai: OpenAI) -> None:
         "user": "anna", "stop": None, "suffix": None, "stream": False, "logprobs": None,
     }
     assert complete(ai, regex=PATTERN, **defaults).choices == complete(ai, regex=PATTERN).choices
+    of_vllm = {
+        "early_stopping": False, "stop_token_ids": [], "include_stop_str_in_output": False, "skip_special_tokens": True,
+        "spaces_between_special_tokens": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
+    }
+    body = {"regex": PATTERN, **of_vllm}
+    assert ai.completions.create(model="captions", prompt="sentence:", max_tokens=24, extra_body=body).choices
     chats: dict[str, Any] = {
         "tools": [], "tool_choice": "none", "metadata": {"a": "b"}, "store": False, "modalities": ["text"],
     }
