@@ -37,7 +37,8 @@ def _stream(chunk: str) -> Responses:
     summary="Continue a prompt, as OpenAI's clients ask for it",
 )
 async def completions(request: Request, body: CompletionRequest, idempotency_key: IdempotencyKey = None) -> Response:
-    return await _answered(request, body, completion_order(body), idempotency_key, CompletionWriter)
+    order = await asyncio.to_thread(completion_order, body)  # a large constraint is read meanwhile, not in between
+    return await _answered(request, body, order, idempotency_key, CompletionWriter)
 
 
 @router.post(
