@@ -15,6 +15,7 @@ PREFIX = "/v1/"
 ERROR_TYPE = "application/json"
 _KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _OURS = ("type", "title", "status", "detail", "code")  # of a problem: said in OpenAI's words
+_AT_FAULT = {"budget_too_small": "max_tokens", "unknown_model": "model"}
 _WHERE = ("field", "path")  # that name the parameter at fault, beside `errors`
 
 
@@ -31,9 +32,7 @@ def error_body(problem: bytes) -> bytes:
 def _param(said: dict[str, Any]) -> str | None:
     faults = said.get("errors")
     named = faults[0].get("path") if faults else next((said[name] for name in _WHERE if said.get(name)), None)
-    if named is None and said["code"] == "budget_too_small":
-        return "max_tokens"
-    return named if isinstance(named, str) else None
+    return named if isinstance(named, str) else _AT_FAULT.get(said["code"])
 
 
 class OpenAIErrors:
