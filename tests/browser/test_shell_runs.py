@@ -32,8 +32,9 @@ def test_the_request_as_code_sends_it_from_a_shell_and_from_both_clients(page: P
     visit(page)
     tab(page, "Choice")
     page.get_by_label("Choices").fill("it's “\"$HOME\"” `x` \\n 😀\nyes")
-    page.locator("#prompt").fill("it's \"so\" \\ $HOME\n")
+    page.locator("#prompt").fill("it's \"so\" \\ $HOME \u202e\n")
     page.get_by_role("button", name="Copy as code").click()
+    assert "\u202e" not in snippet(page, "curl") + snippet(page, "Python") + snippet(page, "OpenAI client")
     python = [sys.executable, "-c"]
     for name, command in (("curl", ["bash", "-c"]), ("Python", python), ("OpenAI client", python)):
         done = subprocess.run([*command, snippet(page, name)], capture_output=True, text=True, cwd=ROOT, timeout=120)
@@ -143,6 +144,38 @@ def test_a_generation_can_be_stopped(page: Page) -> None:
     assert (called_off.value.request.method, called_off.value.status) == ("DELETE", 202)
     expect(page.locator("#status")).to_have_text("Stopped.")
     expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+
+
+def test_an_answer_to_a_constraint_that_was_changed_meanwhile_does_not_take_the_new_one_s_place(page: Page) -> None:
+    held: list[Route] = []
+    visit(page)
+    compiles(page)
+    page.route("**/generate", lambda route: held.append(route))
+    with page.expect_request("**/generate"):
+        page.get_by_role("button", name="Generate").click()
+    formula(page, "F(dog)")
+    expect(page.locator(".automaton-summary")).to_contain_text("2 states")
+    held[0].continue_()
+    expect(page.locator("#status")).to_contain_text("The constraint was another one when you asked.")
+    expect(page.locator(".automaton-summary")).to_contain_text("2 states")
+    expect(page.locator(".node.on-path")).to_have_count(0)
+
+
+def test_a_service_that_cannot_compile_now_is_not_laid_to_the_constraint(
+    browser: Browser, service: ServiceProcess
+) -> None:
+    problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
+    with opened(browser, service.url, WIDE) as watched:
+        page = visit(watched.page)
+        compiles(page)
+        refuse(page, "/compile", problem)
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#problem")).to_contain_text("is not ready")
+        expect(page.locator("#status")).to_have_text("")
+        page.unroute("**/compile")
+        generated(page)
+        expect(page.locator("#problem")).to_be_hidden()
+        refusals_are_expected(watched)
 
 
 def test_a_stream_that_breaks_goes_on_where_it_was(page: Page) -> None:

@@ -253,6 +253,21 @@ def test_a_large_automaton_is_folded_to_the_path(page: Page, states: int) -> Non
     expect(page.get_by_label("all states")).to_be_visible(visible=states == 80)
 
 
+def test_a_folded_path_hangs_together_where_a_token_passes_several_states(page: Page) -> None:
+    chain = [(place, place + 1, [0]) for place in range(99)] + [(place, place, [1]) for place in range(99)]
+    distances = [100 - place for place in range(100)]
+    show_automaton(page, automaton([["'a'"], ["(a leading space)"]], distances, chain, "characters"))
+    page.evaluate("view.path([0, 1, 11, 12, 50], ['a', 'ten more', 'a', 'the rest'])")
+    expect(page.locator(".edge.leap.on-path")).to_have_count(2)
+    assert (edge_texts(page, 1, 11), edge_texts(page, 0, 1)) == ("ten more", "a")
+    expect(page.locator(".edge.on-path")).to_have_count(4)
+    expect(page.locator("#edge-1-1")).to_have_count(0)  # nothing is read there
+    page.evaluate("view.path([])")
+    page.evaluate("view.mark([70], [30, 70])")
+    page.evaluate("view.draw()")
+    assert edge_texts(page, 30, 70) == "…"
+
+
 def test_the_automaton_that_was_asked_for_last_is_the_one_shown(page: Page) -> None:
     set_up(page, "automaton.js", "AutomatonView")
     other = automaton([["x"]], [2, 1], [(0, 1, [0])])

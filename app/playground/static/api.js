@@ -21,6 +21,9 @@ export function setKey(text) {
   else sessionStorage.removeItem(KEY);
 }
 
+/** Whether a text can be sent as a key at all: as a header, fetch takes no other characters. */
+export const isKey = (text) => /^[\x21-\x7e]*$/.test(text);
+
 export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
 
 /** The response to a request. Raises Refusal, and the abort of the signal. */

@@ -80,6 +80,23 @@ export function shownStates(automaton, { dead, folded, trail }) {
   return kept;
 }
 
+/** The steps between those states of a way that are drawn; `texts` has what is written by each. */
+export function stepsOf(shown, way, texts = []) {
+  const steps = [];
+  for (let place = 1, last = shown.has(way[0]) ? 0 : -1; place < way.length; place += 1) {
+    if (!shown.has(way[place])) continue;
+    const text = texts.length && place === last + 1 ? texts[place - 1] : "";
+    if (last >= 0) steps.push({ from: way[last], to: way[place], text });
+    last = place;
+  }
+  return steps;
+}
+
+/** Whether an edge tells nothing: the space before an answer, which can be passed over in any state by name alone. */
+function passesOver(automaton, { from, to, letters }) {
+  return from === to && letters.length === 1 && automaton.letters[letters[0]][0] === "(a leading space)";
+}
+
 function rank(automaton, id) {
   return automaton.states[id].distance ?? Infinity;
 }
@@ -104,8 +121,11 @@ function shortestWay(automaton) {
   return [automaton.start];
 }
 
-/** The DOT text of the shown states, and the edges by the ids that the picture gives them. */
-export function toDot(automaton, shown, furthest, classOf) {
+/**
+ * The DOT text of the shown states, and the edges by the ids that the picture gives them. `steps` are those of a text where
+ * the rest is folded away: { from, to, text }; one of several characters is a dashed edge past the states between.
+ */
+export function toDot(automaton, shown, furthest, classOf, steps = []) {
   const edges = new Map();
   const lines = [
     "digraph automaton {", '  bgcolor="transparent"; rankdir=LR; nodesep=0.3; ranksep=0.45; pad=0.15;',
@@ -126,10 +146,18 @@ export function toDot(automaton, shown, furthest, classOf) {
       if (automaton.states[edge.to].distance !== null) hidden.set(edge.from, (hidden.get(edge.from) ?? 0) + 1);
       continue;
     }
+    if (passesOver(automaton, edge)) continue;
     const label = edgeLabel(automaton, edge.letters);
     const name = `edge-${edge.from}-${edge.to}`;
     edges.set(name, { ...edge, ...label });
     lines.push(`  ${edge.from} -> ${edge.to} [id="${name}", label=${quoted(wrapped(label.short))}, class="${label.collapsed ? "collapsed" : "plain"}"];`);
+  }
+  for (const { from, to, text } of steps) {
+    const name = `edge-${from}-${to}`;
+    if (from === to || edges.has(name)) continue;
+    const full = `${text ? `“${text}”, ` : ""}past states that are not drawn`;
+    edges.set(name, { from, to, letters: [], short: text || "…", full, collapsed: true });
+    lines.push(`  ${from} -> ${to} [id="${name}", label=${quoted(wrapped(text || "…"))}, style=dashed, class="leap"];`);
   }
   for (const [id, count] of hidden) {
     lines.push(`  more${id} [shape=plaintext, fixedsize=false, label="+${count}", class="more"];`, `  ${id} -> more${id} [style=dashed, arrowhead=none, class="more"];`);

@@ -3,7 +3,7 @@
 
 import { automatonTable } from "./automaton-table.js";
 import {
-  DRAWN_EDGES_MAX, DRAWN_STATES_MAX, READABLE_EDGES, READABLE_STATES, shownStates, toDot,
+  DRAWN_EDGES_MAX, DRAWN_STATES_MAX, READABLE_EDGES, READABLE_STATES, shownStates, stepsOf, toDot,
 } from "./automaton-graph.js";
 import { layout } from "./layout.js";
 import { PanZoom } from "./panzoom.js";
@@ -46,6 +46,7 @@ export class AutomatonView {
     this.automaton = null;
     this.live = new Set();
     this.way = [];
+    this.texts = [];
     this.trail = [];
     this.drop();
     for (const part of [this.summary, this.info, this.legendPlace, this.tablePlace]) part.replaceChildren();
@@ -92,7 +93,8 @@ export class AutomatonView {
     const mine = this.drawing;
     const trail = this.way.length ? this.way : this.trail;
     const shown = shownStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
-    const { dot, edges } = toDot(automaton, shown, this.furthest, distanceClass);
+    const steps = this.folded ? stepsOf(shown, trail, this.way.length ? this.texts : []) : [];
+    const { dot, edges } = toDot(automaton, shown, this.furthest, distanceClass, steps);
     this.frame.setAttribute("aria-busy", "true");
     this.drawnAt = performance.now();
     try {
@@ -152,12 +154,12 @@ export class AutomatonView {
     return `q${edge.from} → q${edge.to}: ${edge.full}`;
   }
 
-  /** The states where a search's texts stand now, the best first. */
-  mark(states) {
+  /** The states where a search's texts stand now, the best first; `trail` has those that the best came through. */
+  mark(states, trail = null) {
     if (!this.automaton) return;
     const known = states.filter((id) => this.automaton.states[id]);
     this.live = new Set(known);
-    if (known.length && this.trail.at(-1) !== known[0]) this.trail.push(known[0]);
+    if (trail) this.trail = trail.filter((id) => this.automaton.states[id]);
     if (this.folded && !this.way.length && known.length && !this.shown.has(known[0]) && performance.now() - this.drawnAt > REDRAW_MS) this.draw();
     this.paint();
     const first = known.find((id) => this.shown.has(id));
@@ -165,10 +167,11 @@ export class AutomatonView {
     this.describe();
   }
 
-  /** The states along a text, in order. */
-  path(states) {
+  /** The states along a text, in order, and what is written between each two of them. */
+  path(states, texts = []) {
     if (!this.automaton) return;
     this.way = states.filter((id) => this.automaton.states[id]);
+    this.texts = texts;
     if (this.folded && this.way.some((id) => !this.shown.has(id))) this.draw();
     this.paint();
     this.describe();

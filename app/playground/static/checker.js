@@ -57,6 +57,7 @@ export class Checker {
 
   #edited() {
     this.back.replaceChildren();
+    this.verdict.className = "verdict soft";  // of the text before
     this.later();
   }
 

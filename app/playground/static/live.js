@@ -16,7 +16,7 @@ export class Live {
    * nobody has written for a while, `broken()` where there is no automaton to show, `example(text)` when one is chosen.
    */
   constructor(place, form, hear) {
-    Object.assign(this, { form, hear, answer: null, constraint: null, control: null });
+    Object.assign(this, { form, hear, answer: null, constraint: null, problem: null, control: null });
     this.line = el("p", { class: "live-line", role: "status" });
     this.words = el("div", { class: "explained", hidden: true });
     place.append(this.line, this.words);
@@ -35,6 +35,7 @@ export class Live {
   async compile() {
     this.#forget();
     this.form.clear();
+    this.problem = null;
     let constraint;
     try {
       constraint = this.form.read();
@@ -74,9 +75,11 @@ export class Live {
   }
 
   #refused(problem) {
+    const located = this.locate(problem);
+    this.problem = located ? null : problem;  // what is not about the constraint's text is told where it was asked for too
     this.hear.broken();
     this.words.hidden = true;
-    this.#say(this.locate(problem) ? "It does not compile yet." : sentence(problem), "bad");
+    this.#say(located ? "It does not compile yet." : sentence(problem), "bad");
     if (problem.retry_after_s !== undefined) {
       this.againLater = setTimeout(() => this.compile(), problem.retry_after_s * 1000);
     }

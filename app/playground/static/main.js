@@ -1,7 +1,7 @@
 // The page: makes its parts, and passes among them what each needs of another.
 
 import { Answers } from "./answers.js";
-import { Refusal, askJson, hasKey, onKeyNeeded, setKey } from "./api.js";
+import { Refusal, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
 import { AutomatonView } from "./automaton.js";
 import { Checker } from "./checker.js";
 import { CodeDialog } from "./code-dialog.js";
@@ -56,7 +56,8 @@ class Playground {
   async request() {
     const answer = await this.live.compile();
     if (answer) return { prompt: this.prompt.value, constraint: this.live.constraint, options: this.options.read() };
-    this.say("The constraint does not compile yet.");
+    if (this.live.problem) this.refuse(this.live.problem);
+    else this.say("The constraint does not compile yet.");
     document.querySelector("[aria-invalid=true]")?.focus();
     return null;
   }
@@ -68,6 +69,11 @@ class Playground {
     history.replaceState(null, "", await linkOf({ ...asked, options: this.options.changed() }));
     await this.run.start(asked);
   }
+
+  /** Whether the constraint that is written now has this hash, as far as is known. */
+  asks(hash) { return !this.live.answer || this.live.answer.automaton === hash; }
+
+  shows(hash) { return this.automaton !== null && this.shownHash === hash; }
 
   /** Show the automaton of a hash, unless it is the one that is shown. */
   async showAutomaton(hash) {
@@ -161,9 +167,10 @@ class Playground {
     this.views.tokens.show(choice, { start: this.#ofThisRun() ? this.automaton?.start : null });
     this.views.lattice.choose(number);
     if (this.#ofThisRun() && this.automaton) {
-      const states = (choice.trace ?? []).map((step) => step.state);
+      const trace = choice.trace ?? [];
+      const states = trace.map((step) => step.state);
       this.views.automaton.mark(states.slice(-1));
-      this.views.automaton.path([this.automaton.start, ...states]);
+      this.views.automaton.path([this.automaton.start, ...states], trace.map((step) => step.text));
     }
     this.checker.write(choice.text);
   }
@@ -234,6 +241,7 @@ class Playground {
   }
 
   async #useKey(key) {
+    if (!isKey(key)) return this.refuse({ code: "unauthorized" });
     setKey(key);
     byId("key-form").hidden = true;
     byId("key").value = "";

@@ -9,7 +9,7 @@ const REFUSALS = 5;
 export class Run {
   /** `views` has automaton, lattice, tokens, answers, checker; `page` the means to say things. */
   constructor(views, page) {
-    Object.assign(this, { views, page, now: null, response: null, constraint: null });
+    Object.assign(this, { views, page, now: null, response: null, constraint: null, trails: null, hash: null });
   }
 
   /** Generate for {prompt, constraint, options}. */
@@ -19,14 +19,14 @@ export class Run {
     this.#begin(options);
     const body = { prompt, constraint, ...options, trace: true, refusals: REFUSALS };
     const mine = (this.now = new Generation(body, {
-      compiled: (event) => page.showAutomaton(event.automaton),
+      compiled: (event) => this.#compiled(event),
       step: (event) => this.#step(event, options),
       restart: () => (page.say("A worker died; another begins anew."), this.#clear(options)),
     }));
     try {
       const response = await mine.answer();
       if (this.now !== mine) return;
-      await page.showAutomaton(response.automaton);
+      if (page.asks(response.automaton)) await page.showAutomaton(response.automaton);
       this.#done(response, options);
     } catch (error) {
       if (this.now !== mine) return;
@@ -52,8 +52,16 @@ export class Run {
     for (const id of ["lattice-hint", "answer-hint"]) byId(id).hidden = true;
   }
 
+  async #compiled({ automaton }) {
+    this.hash = automaton;
+    if (this.page.asks(automaton)) await this.page.showAutomaton(automaton);
+  }
+
   #clear(options) {
-    const { lattice, tokens, answers } = this.views;
+    this.trails = null;
+    const { automaton, lattice, tokens, answers } = this.views;
+    automaton.mark([], []);
+    automaton.path([]);  // not that of the answer before
     lattice.reset({ algorithm: options.algorithm, maxTokens: options.max_tokens });
     tokens.clear();
     answers.clear();
@@ -63,8 +71,10 @@ export class Run {
   #step(event, options) {
     const { lattice, automaton } = this.views;
     lattice.step(event);
+    this.trails = event.rows.map((row) => [...(this.trails?.[row.parent] ?? []), row.state]);
     const live = event.rows.filter((row) => !row.finished);
-    automaton.mark([...new Set((live.length ? live : event.rows).map((row) => row.state))]);
+    const shown = live.length ? live : event.rows;
+    if (this.page.shows(this.hash)) automaton.mark([...new Set(shown.map((row) => row.state))], this.trails[event.rows.indexOf(shown[0])]);
     byId("progress").value = event.step;
     byId("steps").textContent = `step ${event.step} of at most ${options.max_tokens}, ${plural(live.length, "text")} alive`;
   }
@@ -78,7 +88,8 @@ export class Run {
     const seed = response.seed === null ? "" : ` · seed ${response.seed}`;
     byId("figures").textContent = `${plural(usage.prompt_tokens, "token")} read, ${shown(usage.completion_tokens)} written${seed} · ${shown(timings.total_ms / 1000)} s`;
     const few = response.choices.length < options.n && options.algorithm !== "sample" ? " There are no further ones among the beams." : "";
-    this.page.say(`Done: ${plural(response.choices.length, "answer")} in ${shown(timings.total_ms / 1000)} seconds.${few}`);
+    const other = this.page.asks(response.automaton) ? "" : " The constraint was another one when you asked.";
+    this.page.say(`Done: ${plural(response.choices.length, "answer")} in ${shown(timings.total_ms / 1000)} seconds.${few}${other}`);
   }
 
   #end() {

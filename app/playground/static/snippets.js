@@ -2,6 +2,10 @@
 
 const STEP = "    ";
 
+/** JSON in signs that show what they are: none that turn the line around, or that nobody sees. */
+const json = (value) => JSON.stringify(value).replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+  (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 const shell = (text) => `'${text.replace(/'/g, "'\\''")}'`;
 
 /** A JSON value as Python source, long ones over several lines. */
@@ -9,12 +13,12 @@ export function python(value, indent = "") {
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
-  if (typeof value === "string") return JSON.stringify(value);  // every JSON string is a Python string
+  if (typeof value === "string") return json(value);  // every JSON string is a Python string
   if (typeof value !== "object") return String(value);
   const inner = indent + STEP;
   const items = Array.isArray(value)
     ? value.map((item) => python(item, inner))
-    : Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${python(item, inner)}`);
+    : Object.entries(value).map(([name, item]) => `${json(name)}: ${python(item, inner)}`);
   const [open, close] = Array.isArray(value) ? "[]" : "{}";
   const line = open + items.join(", ") + close;
   return line.length + indent.length <= 88 && !line.includes("\n") ? line
@@ -25,7 +29,7 @@ const keywords = (fields) => Object.entries(fields).map(([name, value]) => `${ST
 
 function curl({ base, body, withKey }) {
   const key = withKey ? ' \\\n  -H "Authorization: Bearer $ABS_API_KEY"' : "";
-  return `curl -s ${base}/generate \\\n  -H 'Content-Type: application/json'${key} \\\n  -d ${shell(JSON.stringify(body))}\n`;
+  return `curl -s ${base}/generate \\\n  -H 'Content-Type: application/json'${key} \\\n  -d ${shell(json(body))}\n`;
 }
 
 function client({ base, body, withKey }) {
