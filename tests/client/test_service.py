@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from typing import Any
 
@@ -91,6 +92,31 @@ def test_check_says_where_a_text_breaks(kind: str, url: str) -> None:
     assert not bad and bad.violated_at is not None and bad.violated_at <= len("a dog runs")
     labelled = ask(kind, url, lambda c: c.check(F("Bag").over("Coat", "Bag"), ["Coat", "Bag"]))
     assert labelled.satisfied
+
+
+@both
+def test_check_tells_which_of_the_parts_breaks(kind: str, url: str) -> None:
+    rule = F("dog") & Keywords("ball") & Length(max_words=3)
+    checked = ask(kind, url, lambda c: c.check(rule, "a dog runs far", parts=True))
+    told = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.parts}
+    assert told["ltlf"] == (True, None) and told["keywords"] == (False, len("a dog runs far"))
+    assert told["max_words"] == (False, len("a dog runs "))
+    assert checked.violated_at == len("a dog "), "the last of three words is not the ball that has to come"
+    assert ask(kind, url, lambda c: c.check(rule, "a dog runs far")).parts is None
+
+
+@both
+def test_a_stream_tells_what_the_model_wanted_and_was_refused(kind: str, url: str) -> None:
+    told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, refusals=5))
+    steps = [event for event in told if isinstance(event, Step)]
+    refused = [(before, step, one) for before, step in itertools.pairwise(steps) for one in step.refused]
+    assert refused, "eight tokens are few: the model wants to end or to write something else"
+    for before, step, one in refused:
+        assert 0 <= one.parent < len(before.rows) and one.log_prob <= 0
+        assert one.reason in ("violates", "too_far", "unspellable")
+        assert one.distance is None if one.reason != "too_far" else one.distance > step.budget_after
+    silent = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2))
+    assert all(step.refused == () for step in silent if isinstance(step, Step))
 
 
 @both
