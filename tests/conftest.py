@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.settings import let_idle_threads_sleep
+from tests.app.service_process import ServiceProcess, serving
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,3 +28,11 @@ def shared() -> Path:
 def captions_dir() -> Path:
     """The built-in model."""
     return ROOT / "app" / "models" / "captions"
+
+
+@pytest.fixture(scope="session")
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service with the built-in model for all tests that only ask it: to start one takes seconds of work."""
+    with serving(tmp_path_factory.mktemp("service"), log_level="warning") as process:
+        process.wait_until_ready()
+        yield process

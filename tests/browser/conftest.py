@@ -8,17 +8,16 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.app.service_process import ServiceProcess, serving
+from tests.app.service_process import ServiceProcess
 from tests.browser.surroundings import PHONE, WIDE, chromium_path, opened, running_chromium
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A process that serves, as `abs serve` starts it."""
+def service(request: pytest.FixtureRequest) -> ServiceProcess:
+    """A process that serves, as `abs serve` starts it; none where there is nothing to look at it with."""
     _chromium()
-    with serving(tmp_path_factory.mktemp("service")) as process:
-        process.wait_until_ready()
-        yield process
+    started: ServiceProcess = request.getfixturevalue("running_service")
+    return started
 
 
 @pytest.fixture(scope="module")

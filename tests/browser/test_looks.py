@@ -18,7 +18,7 @@ PRESET = "Combination: shape, order, absence and length"
 IS_DONE = re.compile("is-done")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark"), (WIDE, "dark"), (PHONE, "light")])
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
 def test_the_story(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
     with opened(browser, service.url, size, scheme) as watched:
         page = watched.page
@@ -31,6 +31,27 @@ def test_the_story(browser: Browser, service: ServiceProcess, size: tuple[int, i
         assert _overflow(page) == 0, "the page scrolls sideways"
     with opened(browser, service.url, size, scheme) as again:
         _follow(again.page, link)
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])
+def test_an_answer_in_the_other_colours(
+    browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme
+) -> None:
+    with opened(browser, service.url, size, scheme) as watched:
+        page = watched.page
+        page.goto("/")
+        formula = page.get_by_role("textbox", name=re.compile("^Formula"))
+        formula.fill(BROKEN)
+        expect(page.locator(".fault:visible")).to_contain_text(re.compile("expected", re.IGNORECASE))
+        _no_complaints(page, "a fault")
+        formula.fill(BROKEN + ")")
+        expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#lattice")).to_have_class(IS_DONE)
+        page.get_by_label("Text to check").fill("No such animal.")
+        expect(page.locator(".verdict")).to_contain_text("It ends too early")
+        _no_complaints(page, "an answer, and a broken text")
+        assert _overflow(page) == 0, "the page scrolls sideways"
 
 
 def _see_the_fault_and_mend_it(page: Page) -> None:

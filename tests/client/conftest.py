@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.app.service_process import serving
+from tests.app.service_process import ServiceProcess
 
 
 @pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("service"), log_level="warning") as service:
-        service.wait_until_ready()
-        yield service.url
+def url(running_service: ServiceProcess) -> str:
+    return running_service.url
