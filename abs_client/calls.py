@@ -10,10 +10,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from abs_client.constraints import ConstraintLike, constraint_of
-from abs_client.errors import AbsError, AnswerInvalid, UnknownAutomaton, UnknownJob, error_of
+from abs_client.errors import AbsError, AnswerInvalid, InvalidRequest, UnknownAutomaton, UnknownJob, error_of
 from abs_client.pieces import read
 from abs_client.results import (
     Automaton,
@@ -107,6 +108,23 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     read_s: float | None = None
 
+    @cached_property
+    def content(self) -> bytes | None:
+        """The body as it is sent. Raises InvalidRequest where it cannot be: the service would refuse it, too."""
+        if self.body is None:
+            return None
+        try:
+            return json.dumps(self.body, ensure_ascii=False, allow_nan=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest("a text holds half of a surrogate pair, which is no character") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """Those given, and what the body is."""
+        return {**({} if self.body is None else {"content-type": "application/json"}), **self.headers}
+
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
@@ -145,6 +163,8 @@ def compile_call(
 
 def check_call(constraint: ConstraintLike, text: str | Sequence[str], parts: bool) -> Call[CheckResult]:
     """POST /check of a text, or of a sequence of labels. It changes nothing, so it may be sent again."""
+    if not isinstance(text, Sequence):
+        raise TypeError(f"what is checked is a str, or a sequence of labels, not {type(text).__name__}")
     subject = {"text": text} if isinstance(text, str) else {"labels": list(text)}
     body = {**_constraint(constraint), **subject, **({"parts": True} if parts else {})}
     return Call(Request("POST", "/check", body), _reading(CheckResult))

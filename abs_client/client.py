@@ -233,7 +233,7 @@ class _Line:
     def _send(self, request: calls.Request, streams: bool) -> httpx2.Response:
         timeout = self._connection.timeout(request, streams)
         built = self._http.build_request(
-            request.method, request.path, json=request.body, headers=dict(request.headers), timeout=timeout
+            request.method, request.path, content=request.content, headers=request.all_headers, timeout=timeout
         )
         return self._http.send(built, stream=streams)
 

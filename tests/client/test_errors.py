@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from abs_client import errors
-from abs_client.errors import CODES, AbsError, Busy, ConstraintSyntax, RequestError, ServerError, error_of, pointed_at
+from abs_client import Client, errors
+from abs_client.errors import (
+    CODES,
+    AbsError,
+    Busy,
+    ConstraintSyntax,
+    InvalidRequest,
+    RequestError,
+    ServerError,
+    error_of,
+    pointed_at,
+)
 from app.api.errors import ERRORS, Row
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -85,3 +95,15 @@ def test_the_source_of_a_fault_is_found_in_what_was_sent(field: str, source: str
     error = error_of(422, {"code": "constraint_syntax", "field": field, "position": 0}, sent=sent)
     assert isinstance(error, ConstraintSyntax) and error.source == source
     assert ("^" in str(error)) == bool(source)
+
+
+@pytest.mark.parametrize("text", ["a \ud800", "\udfff"])
+def test_a_text_that_is_none_is_refused_before_it_is_sent(text: str) -> None:
+    with Client("http://127.0.0.1:9") as client:  # where nobody answers
+        for ask in (lambda: client.generate(text, {"regex": "a"}), lambda: client.check({"regex": text}, "a")):
+            with pytest.raises(InvalidRequest, match="surrogate"):
+                ask()
+        with pytest.raises(InvalidRequest, match="JSON"):
+            client.generate("a", {"regex": "a"}, temperature=float("nan"))
+        with pytest.raises(TypeError, match="labels, not int"):
+            client.check({"regex": "a"}, 5)  # type: ignore[arg-type]
