@@ -11,7 +11,7 @@ import pytest
 
 from app.cli import run
 from app.main import create_app
-from tests.app.service_process import serving
+from tests.app.service_process import ServiceProcess
 
 S_MAX = 120.0
 HASH = "0" * 64
@@ -48,12 +48,10 @@ def test_generate_prints_the_api_s_json() -> None:
     assert answer["choices"][0]["trace"] is None
 
 
-@pytest.fixture(scope="module")
-def generating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def generating(running_service: ServiceProcess) -> str:
     """The URL of a service that is there already: the model is loaded once for many commands."""
-    with serving(tmp_path_factory.mktemp("service")) as service:
-        service.wait_until_ready()
-        yield service.url
+    return running_service.url
 
 
 def test_generate_reads_along_where_it_is_asked_to(

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +17,7 @@ from app.api import stream
 from app.settings import Settings
 from tests.app import fake_handlers
 from tests.app.processes import until
+from tests.app.service_process import ServiceProcess
 from tests.app.test_processes import listening, wait_until_ready
 
 S_MAX = 120.0
@@ -55,26 +53,10 @@ def streaming(url: str, **options: Any) -> Iterator[httpx2.Response]:
         yield r
 
 
-@pytest.fixture(scope="module")
-def served_url() -> Iterator[str]:
+@pytest.fixture
+def served_url(running_service: ServiceProcess) -> str:
     """A service of its own process, with the built-in model."""
-    command = [sys.executable, "-m", "app.main", "serve", "--port", "0", "--log-level", "warning"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as own:
-        try:
-            assert own.stdout is not None
-            url, ends = own.stdout.readline().partition("listening on ")[2].strip(), time.monotonic() + S_MAX
-            while not _ready(url):
-                assert time.monotonic() < ends, "the service is not ready"
-                time.sleep(0.05)
-            yield url
-        finally:
-            own.terminate()
-
-
-def _ready(url: str) -> bool:
-    with contextlib.suppress(httpx2.TransportError):
-        return httpx2.get(f"{url}/ready").is_success
-    return False
+    return running_service.url
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import io
@@ -11,14 +12,13 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docs.tools.pages import DOCS, Block, blocks, pages
-from tests.app.service_process import serving
+from tests.app.service_process import ServiceProcess
 from tests.docs.shown import differs, same_output
 
 ROOT = DOCS.parent
@@ -35,11 +35,9 @@ NOT_RUN = {  # how a block begins, and why it is not run here
 PAGES = [page for page in pages() if any(block.language in ("sh", "python") for block in blocks(page))]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("service"), model=str(ROOT / "app" / "models" / "captions")) as service:
-        service.wait_until_ready()
-        yield service.url
+@pytest.fixture
+def url(running_service: ServiceProcess) -> str:
+    return running_service.url
 
 
 def reason_not_to_run(block: Block) -> str:
@@ -86,9 +84,13 @@ def test_the_blocks_of_a_page_run_and_say_what_is_shown(
     monkeypatch.setenv("ABS_BASE_URL", url)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)  # a library that asks for one would make its own, and never close it
     try:
         run_page(page, url, tmp_path, names)
     finally:  # as at the end of a program: what it left open is nobody's fault but its own
+        asyncio.set_event_loop(None)
+        loop.close()
         names.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
