@@ -1,8 +1,10 @@
 """Becomes another program that ends when its parent does, however that one ended: python -m app.local.launcher.
 
-    launcher SIGNAL COMMAND...    SIGNAL is what the program is sent once its parent is gone
+    launcher SIGNAL PARENT COMMAND...    SIGNAL is what the program is sent once its parent is gone; PARENT is the number
+                                         of that one, or the file that it wrote it to
 
-The system tells of a parent's end on Linux alone; elsewhere a parent that is killed leaves its programs behind.
+The parent has to be named: it may end before this has even begun, and whoever adopts an orphan then looks like its
+parent. The system tells of a parent's end on Linux alone; elsewhere a parent that is killed leaves its programs behind.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl; it stays in force over exec
 
 
-def launch(signal_number: int, command: list[str]) -> None:
+def launch(signal_number: int, parent: int, command: list[str]) -> None:
     """Become the command. Raises OSError where it cannot be run."""
-    parent = os.getppid()
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, signal_number, 0, 0, 0)
         if os.getppid() != parent:  # it ended before we asked to be told
@@ -24,5 +27,14 @@ def launch(signal_number: int, command: list[str]) -> None:
     os.execvp(command[0], command)
 
 
+def parent_of(named: str) -> int:
+    """The number that is named; where its file says none, that of the process whose child this is."""
+    if named.isdecimal():
+        return int(named)
+    with suppress(OSError, ValueError):
+        return int(Path(named).read_text(encoding="ascii"))
+    return os.getppid()
+
+
 if __name__ == "__main__":
-    launch(int(sys.argv[1]), sys.argv[2:])
+    launch(int(sys.argv[1]), parent_of(sys.argv[2]), sys.argv[3:])

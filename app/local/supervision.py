@@ -59,9 +59,14 @@ class Status:
         return self.state in ("BACKOFF", "FATAL")
 
 
-def launched(command: tuple[str, ...], last_signal: signal.Signals) -> tuple[str, ...]:
-    """The command as a program that is sent `last_signal` once its parent is gone."""
-    return (sys.executable, "-m", "app.local.launcher", str(int(last_signal)), *command)
+def launched(command: tuple[str, ...], last_signal: signal.Signals, parent: int | Path) -> tuple[str, ...]:
+    """The command as a program that is sent `last_signal` once its parent is gone: a number, or the file of one."""
+    return (sys.executable, "-m", "app.local.launcher", str(int(last_signal)), str(parent), *command)
+
+
+def _pid_file(folder: Folder) -> Path:
+    """Where supervisor writes its number before it starts anything."""
+    return folder.path / "supervisor.pid"
 
 
 class Supervisor:
@@ -74,11 +79,12 @@ class Supervisor:
         self._group = {program.name: f"rank-{program.rank}" for program in programs}
         folder.write(folder.supervisor_conf, _configuration(folder, programs, password))
         folder.control_socket.unlink(missing_ok=True)
+        _pid_file(folder).unlink(missing_ok=True)
         command = (sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(folder.supervisor_conf))
         self._output = folder.logs / "supervisor.log"
         with open(self._output, "wb") as words:
             self._process = subprocess.Popen(
-                launched(command, signal.SIGTERM),  # told of our end, it stops all others in their order
+                launched(command, signal.SIGTERM, os.getpid()),  # told of our end, it stops all others in their order
                 env=dict(environment), stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT,
                 pass_fds=(folder.lock,), start_new_session=True, umask=0o077,
             )
@@ -144,7 +150,7 @@ def _configuration(folder: Folder, programs: tuple[Program, ...], password: str)
 nodaemon=true
 logfile=/dev/null
 logfile_maxbytes=0
-pidfile={_value(folder.path / "supervisor.pid")}
+pidfile={_value(_pid_file(folder))}
 {"user=root" if os.geteuid() == 0 else ""}
 
 [unix_http_server]
@@ -158,7 +164,7 @@ supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 """
     ]
     for program in programs:
-        command = shlex.join(launched(program.command, signal.SIGKILL))
+        command = shlex.join(launched(program.command, signal.SIGKILL, _pid_file(folder)))
         sections.append(
             f"""[program:{program.name}]
 command={_value(command)}

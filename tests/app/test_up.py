@@ -179,6 +179,16 @@ def test_without_its_supervisor_nothing_goes_on(folder: Path) -> None:
         os.close(data.lock)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
+def test_a_program_whose_parent_was_gone_before_it_began_ends_at_once(tmp_path: Path) -> None:
+    written, gone, nothing = tmp_path / "written", tmp_path / "gone", tmp_path / "nothing"
+    written.write_text(f"{os.getpid()}\n")
+    gone.write_text("1\n")
+    for parent, status in ((os.getpid(), 0), (written, 0), (nothing, 0), (1, -signal.SIGKILL), (gone, -signal.SIGKILL)):
+        command = (sys.executable, "-m", "app.local.launcher", str(int(signal.SIGKILL)), str(parent), "true")
+        assert subprocess.run(command, timeout=60, check=False).returncode == status, parent
+
+
 def _runs(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
