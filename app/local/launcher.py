@@ -1,7 +1,7 @@
 """Becomes another program that ends when its parent does, however that one ended: python -m app.local.launcher.
 
-    launcher SIGNAL PARENT COMMAND...    SIGNAL is what the program is sent once its parent is gone; PARENT is the number
-                                         of that one, or the file that it wrote it to
+    launcher SIGNAL PARENT COMMAND...    SIGNAL is what the program is sent once its parent is gone; PARENT is that
+                                         one's number, or the file that it wrote it to
 
 The parent has to be named: it may end before this has even begun, and whoever adopts an orphan then looks like its
 parent. The system tells of a parent's end on Linux alone; elsewhere a parent that is killed leaves its programs behind.
