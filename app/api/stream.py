@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,29 +84,46 @@ class JobEvents(EventSourceResponse):
 
 async def _chunks(source: Source, reader: Reader, after: str) -> AsyncIterator[bytes]:
     """The events as bytes until the job is over, or this process is about to stop and another can go on telling."""
-    events = source.service.events(source.job_id, after)
     stopping = asyncio.create_task(source.service.handing_over())
+    try:
+        async with contextlib.aclosing(paced(source.service, reader, source.job_id, after, stopping)) as events:
+            async for event in events:
+                if chunk := KEEPALIVE_COMMENT if event is None else _chunk(event):
+                    yield chunk
+    finally:
+        await _ended(stopping)
+
+
+async def paced(
+    service: Service, reader: Reader, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
+) -> AsyncGenerator[Event | None, None]:
+    """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
+    events = service.events(job_id, after)
     coming: asyncio.Task[Event | None] | None = None
     try:
-        while not stopping.done():
+        while stopping is None or not stopping.done():
             coming = coming or asyncio.create_task(anext(events, None))
+            awaited = {coming} if stopping is None else {coming, stopping}
             async with reader.until_deadline():
-                await asyncio.wait({coming, stopping}, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(awaited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
             if not coming.done():
-                yield KEEPALIVE_COMMENT
+                yield None
                 continue
             event, coming = coming.result(), None
             if event is None:
                 return
-            if chunk := _chunk(event):
-                yield chunk
+            yield event
     finally:
-        for task in (stopping, coming):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        if coming is not None:
+            await _ended(coming)
         await events.aclose()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Call a task off, and wait until it is over."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
 
 
 def _chunk(event: Event) -> bytes:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from pydantic import JsonValue
-
 from app.automata import automaton_secret, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.handlers.base import Context, Handler, stuck
@@ -47,7 +45,8 @@ from compiler.errors import ArtefactInvalid, LimitExceeded
 from compiler.explain import Explanation, told_as
 from compiler.labels import check_labels
 from compiler.limits import Meter
-from compiler.spec_json import spec_from_json
+from compiler.spec import Spec
+from compiler.spec_json import spec_from_json, spec_to_json
 from compiler.text_automaton import TextAutomaton, TextCheck, check_text
 from compiler.vocabulary import Vocabulary, byte_vocabulary
 
@@ -156,32 +155,31 @@ class Compiler:
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
         """Check a text or labels, and each conjunct of the constraint if that is wanted."""
-        check = self._check(job.spec, job.text, context)
-        parts = tuple(self._parts(job, context)) if job.parts else None
+        spec = spec_from_json(job.spec)
+        check = self._check(spec, job.text, context)
+        parts = tuple(self._parts(spec, job.text, context)) if job.parts else None
         return CheckResult(check.satisfied, word_trace(check), check.violated_at, parts)
 
-    def _check(self, spec: dict[str, JsonValue], text: str | tuple[str, ...], context: Context) -> TextCheck:
+    def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
         """By the constraint as kept from the last check, or compiled now for single bytes."""
-        automaton = automaton_hash(spec_from_json(spec), self._over_bytes, self._settings.limits)
+        automaton = automaton_hash(spec, self._over_bytes, self._settings.limits)
         known = self._decode.text(automaton)
         if known is None:
-            _, data = self._run(Request(automaton, dict(spec), "bytes"), context)
+            _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
             known = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
             self._decode.keep_text(automaton, known)
         return check_text(known, text) if isinstance(text, str) else check_labels(known, text)
 
-    def _parts(self, job: CheckJob, context: Context) -> Iterator[CheckedPart]:
+    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedPart]:
         """The first conjuncts. One that is by itself over a limit, as the whole was not, is left out."""
-        found = conjuncts(spec_from_json(job.spec), Meter(self._settings.limits))
-        for part in found[:PARTS_CHECKED_MAX]:
-            written = spec_json(part.spec)
+        for part in conjuncts(spec, Meter(self._settings.limits))[:PARTS_CHECKED_MAX]:
             try:
-                check = self._check(written, job.text, context)
+                check = self._check(part.spec, text, context)
             except JobFailed as failed:
                 if failed.error != LimitExceeded.__name__:
                     raise
                 continue
-            yield CheckedPart(part.path, part.title, written, check.satisfied, check.violated_at)
+            yield CheckedPart(part.path, part.title, spec_json(part.spec), check.satisfied, check.violated_at)
 
     def _run(
         self, request: Request | ExplainRequest, context: Context

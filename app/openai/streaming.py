@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from pydantic import BaseModel
 
 from app.api.refusals import refusal
-from app.api.stream import HEARTBEAT_S, STORAGE_RETRY_MS, STREAM_HEADERS
+from app.api.stream import STORAGE_RETRY_MS, STREAM_HEADERS, paced
 from app.broker.base import Event
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.jobs import CompileResult, GenerateResult, Restart, Step, load
@@ -137,7 +137,7 @@ async def _events(service: Service, reader: Reader, job_id: str) -> AsyncIterato
     after = ""
     while True:
         try:
-            async with contextlib.aclosing(_paced(service, reader, job_id, after)) as events:
+            async with contextlib.aclosing(paced(service, reader, job_id, after)) as events:
                 async for event in events:
                     after = after if event is None else event.id
                     yield event
@@ -145,29 +145,6 @@ async def _events(service: Service, reader: Reader, job_id: str) -> AsyncIterato
         except StorageDown:
             async with reader.until_deadline():
                 await asyncio.sleep(STORAGE_RETRY_MS / 1000)
-
-
-async def _paced(service: Service, reader: Reader, job_id: str, after: str) -> AsyncGenerator[Event | None, None]:
-    events = service.events(job_id, after)
-    coming: asyncio.Task[Event | None] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.create_task(anext(events, None))
-            async with reader.until_deadline():
-                await asyncio.wait({coming}, timeout=HEARTBEAT_S)
-            if not coming.done():
-                yield None
-                continue
-            event, coming = coming.result(), None
-            if event is None:
-                return
-            yield event
-    finally:
-        if coming is not None:
-            coming.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await coming
-        await events.aclose()
 
 
 async def _result(service: Service, reader: Reader, job_id: str) -> Any:

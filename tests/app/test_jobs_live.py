@@ -19,8 +19,8 @@ from app.client import followed
 from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_handlers
+from tests.app.faked import faked_service
 from tests.app.processes import until
-from tests.app.test_processes import listening, wait_until_ready
 from tests.app.test_stream import Event, events
 
 S_MAX = 60.0
@@ -31,14 +31,8 @@ ASYNC = {"prefer": "respond-async"}
 @contextmanager
 def serving(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[httpx2.Client]:
     """A client of a service whose generations are those of a fake handler."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{handler}")
-    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
-    fake_handlers.reset()
-    with listening(Settings(**settings)) as port:
-        wait_until_ready(port)
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=S_MAX) as http:
-            yield http
-        fake_handlers.go_on.set()
+    with faked_service(monkeypatch, handler, **settings) as url, httpx2.Client(base_url=url, timeout=S_MAX) as http:
+        yield http
 
 
 def begin(http: httpx2.Client, headers: dict[str, str] = ASYNC, **options: Any) -> str:

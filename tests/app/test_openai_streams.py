@@ -14,7 +14,6 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from app import wiring
 from app.broker.base import Event
 from app.desk import Asking
 from app.errors import StorageDown, UnknownAutomaton
@@ -27,9 +26,9 @@ from app.openai.streaming import Chunks, Told
 from app.openai.translating import completion_order
 from app.pieces import Choice, StepRow
 from app.service import Begun
-from app.settings import BUILT_IN_MODEL, Settings
+from app.settings import BUILT_IN_MODEL
 from tests.app import fake_handlers
-from tests.app.test_processes import listening, wait_until_ready
+from tests.app.faked import faked_service
 
 Story = list[Job | Result | News | Exception]
 
@@ -129,13 +128,8 @@ def test_storage_that_is_away_is_waited_for_and_read_on_where_it_broke_off(monke
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{request.param}")
-    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
-    fake_handlers.reset()
-    with listening(Settings(stream_grace_s=60.0)) as port:
-        wait_until_ready(port)
-        yield f"http://127.0.0.1:{port}"
-        fake_handlers.go_on.set()
+    with faked_service(monkeypatch, request.param, stream_grace_s=60.0) as url:
+        yield url
 
 
 @pytest.mark.parametrize("stream", [False, True])

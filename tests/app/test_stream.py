@@ -12,13 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import wiring
 from app.api import stream
-from app.settings import Settings
 from tests.app import fake_handlers
+from tests.app.faked import faked_service
 from tests.app.processes import until
 from tests.app.service_process import ServiceProcess
-from tests.app.test_processes import listening, wait_until_ready
 
 S_MAX = 120.0
 KEYWORDS = {"keywords": ["dog", "ball"]}
@@ -62,13 +60,8 @@ def served_url(running_service: ServiceProcess) -> str:
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{request.param}")
-    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
-    fake_handlers.reset()
-    with listening(Settings(stream_grace_s=0.0)) as port:
-        wait_until_ready(port)
-        yield f"http://127.0.0.1:{port}"
-        fake_handlers.go_on.set()
+    with faked_service(monkeypatch, request.param, stream_grace_s=0.0) as url:
+        yield url
 
 
 stepping = pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)

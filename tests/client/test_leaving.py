@@ -10,11 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from abs_client import AsyncClient, Client, F, Step
-from app import wiring
-from app.settings import Settings
 from tests.app import fake_handlers
+from tests.app.faked import faked_service
 from tests.app.processes import until
-from tests.app.test_processes import listening, wait_until_ready
 
 S_MAX = 30.0
 GRACE_S = 1000.0  # a service that only waits for lost readers would not stop within the test
@@ -23,13 +21,9 @@ GRACE_S = 1000.0  # a service that only waits for lost readers would not stop wi
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A service whose generations tell steps until they are called off."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient_teller")
-    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
-    fake_handlers.reset()
     fake_handlers.steps_told = 0
-    with listening(Settings(stream_grace_s=GRACE_S)) as port:
-        wait_until_ready(port)
-        yield f"http://127.0.0.1:{port}"
+    with faked_service(monkeypatch, "open_patient_teller", stream_grace_s=GRACE_S) as running:
+        yield running
 
 
 def was_called_off() -> bool:

@@ -1,0 +1,26 @@
+"""A service whose generations are those of a fake handler, in this process, on a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app import wiring
+from app.settings import Settings
+from tests.app import fake_handlers
+from tests.app.test_processes import listening, wait_until_ready
+
+
+@contextmanager
+def faked_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[str]:
+    """Its URL. `handler` names a function of `fake_handlers`, of which whoever waits may go on at the end."""
+    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{handler}")
+    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
+    fake_handlers.reset()
+    with listening(Settings(**settings)) as port:
+        wait_until_ready(port)
+        yield f"http://127.0.0.1:{port}"
+        fake_handlers.go_on.set()
