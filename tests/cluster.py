@@ -171,6 +171,7 @@ class Cluster:
     def __init__(self, folder: Path, server: RedisServer, nursery: Nursery | None) -> None:
         self._folder, self.server, self._nursery = folder, server, nursery
         self.parts: dict[str, Part] = {}
+        self._begun: set[str] = set()
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
@@ -190,16 +191,27 @@ class Cluster:
                     part.start()
 
     def whole(self) -> None:
-        """Everything that a test before this one killed runs again, and requests would be served."""
+        """Everything that a test before this one killed runs again, requests would be served, and none is left of his."""
         for part in self.parts.values():
             if not part.alive:
                 part.start()
         for part in self.parts.values():
             part.wait_until("/ready")
+        if self._begun:
+            with self.client() as http:
+                while self._begun:
+                    http.delete(self._begun.pop())
 
     def client(self, name: str = "api") -> httpx2.Client:
-        """A client of an API. (It reads no certificates, which takes long.)"""
-        return httpx2.Client(base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False, verify=False)
+        """A client of an API, whose jobs are called off before the next test. (It reads no certificates: that is slow.)"""
+        hooks = {"response": [self._note]}
+        return httpx2.Client(
+            base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False, verify=False, event_hooks=hooks,
+        )
+
+    def _note(self, response: httpx2.Response) -> None:
+        if response.status_code == 202:
+            self._begun.add(response.headers["location"])
 
     def busy(self, *names: str, queue: str = "generate") -> Part:
         """The one of these parts that runs a job of a queue, once one does."""

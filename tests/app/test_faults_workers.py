@@ -25,7 +25,9 @@ from tests.local import until
 
 WORKERS = ("first", "second")
 SLOTS = 2 * scripted_worker.SLOTS  # of both together
-BODY: dict[str, Any] = {"constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
+BODY: dict[str, Any] = {  # with so much time that nothing is refused for the pace of a slow machine
+    "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2, "timeout_s": 280,
+}
 STOPPED_S = 60.0
 SLOW = {"keywords": [f"slow{number}" for number in range(11)]}  # compiles for a second or so
 TRIED_BOMBS = BOMBS if FULL else BOMBS[:1]
@@ -189,7 +191,7 @@ def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes
     for name in WORKERS:
         whole.parts[name].kept = True
     with whole.client() as http:
-        poison = begin(http, "die", timeout_s=280)
+        poison = begin(http, "die")
         shown = ended(http, poison)
         assert shown["state"] == "failed" and shown["error"]["code"] == "worker_lost", shown
         assert shown["error"]["status"] == 500 and shown["attempt"] == 3
@@ -200,7 +202,7 @@ def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes
 def test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say(whole: Cluster) -> None:
     count = 600 if FULL else 60
     with whole.client() as http:
-        job = begin(http, f"steps {count} 0.1", timeout_s=280)
+        job = begin(http, f"steps {count} 0.1")
         stopped, began = whole.busy(*WORKERS), time.monotonic()
         stopped.signal(signal.SIGSTOP)
         until(lambda: http.get(f"/jobs/{job}").json()["attempt"] == 2, "another worker has the job", LEASE_S + 60)
