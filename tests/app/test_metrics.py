@@ -29,7 +29,7 @@ from tests.app.measured import Samples, scrape
 from tests.app.processes import until
 from tests.app.test_processes import listening
 
-S_MAX = 30.0
+S_MAX = 90.0
 _fresh = iter(range(10**6))
 
 

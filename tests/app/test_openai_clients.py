@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema
@@ -245,6 +246,21 @@ def test_the_model_s_own_template_makes_the_prompt(ai: OpenAI) -> None:
     direct = complete(ai, prompt=[written], regex=PATTERN)
     answer = chat(ai, turns, regex=PATTERN, max_completion_tokens=24)
     assert answer.choices[0].message.content == direct.choices[0].text
+
+
+def test_a_budget_that_nobody_asked_for_is_what_the_context_leaves(ai: OpenAI, captions_dir: Path) -> None:
+    context = json.loads((captions_dir / "config.json").read_text())["max_position_embeddings"]
+    words = "a dog and " * context
+    prompt = words[: words.index(" ", 10 * (context // 3 - 2))]
+    told = complete(ai, prompt, max_tokens=2, regex="[a-z]").usage
+    assert told
+    room = context - told.prompt_tokens + 1  # the last token is written, never read
+    assert 2 < room < 10, "or else this shows little"
+    short = ai.completions.create(model="captions", prompt=prompt, seed=1, n=8)
+    assert "length" in {choice.finish_reason for choice in short.choices}
+    assert short.usage and short.usage.completion_tokens <= 8 * room
+    with pytest.raises(openai.UnprocessableEntityError, match="pass the model.s context"):
+        complete(ai, prompt, max_tokens=room + 1, regex="[a-z]")
 
 
 def test_what_clients_send_by_default_changes_nothing(ai: OpenAI) -> None:

@@ -52,7 +52,7 @@ class Letters(PrefixModel):
 def test_an_answer_satisfies_and_holds_no_stop_string(
     constraint: dict[str, Any] | None, stops: list[str], written: bool
 ) -> None:
-    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1))  # type: ignore[arg-type]
+    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1), 64)  # type: ignore[arg-type]
     assert order.stops == (tuple(stops) if written else ())
     assert order.order.spec is not None
     whole = compile_spec(order.order.spec, VOCABULARY)
@@ -74,7 +74,7 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
 @pytest.mark.parametrize("constraint", [constraint for constraint, _, _ in ENDS if constraint], ids=str)
 def test_a_constraint_loses_no_text_but_those_that_hold_the_stop_string(constraint: dict[str, Any]) -> None:
     """Every text over a few letters that satisfies and holds none is still an answer."""
-    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1))  # type: ignore[arg-type]
+    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
     assert order.order.spec is not None
     whole = compile_spec(order.order.spec, VOCABULARY).text
     alone = compile_spec(spec_from_json(constraint), VOCABULARY).text

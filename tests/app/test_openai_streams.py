@@ -78,7 +78,7 @@ def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     """The data of all events that a client is sent."""
     monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
     service = TellingService(story, text)
-    order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5))
+    order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5), 64)
     told = Told(
         service, Begun("job", 0.0, 1.0, Asking()), order,  # type: ignore[arg-type]
         CompletionWriter("job", "captions", order, 0), usage=False,

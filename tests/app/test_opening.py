@@ -14,7 +14,7 @@ from app.store.memory import MemoryStore
 from app.worker import serve
 from tests.app import fake_handlers
 
-S_MAX = 20.0
+S_MAX = 90.0
 
 
 @pytest.mark.parametrize("how", ["told to stop", "cancelled"])

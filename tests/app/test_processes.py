@@ -19,7 +19,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_handlers
 
-S_MAX = 30.0
+S_MAX = 90.0
 
 
 def test_the_api_loads_no_model_code() -> None:

@@ -21,7 +21,7 @@ from app.worker import DRAINING, serve
 from tests.app import fake_handlers
 from tests.app.processes import until as until_holds
 
-S_MAX = 20.0
+S_MAX = 90.0
 
 
 def job(deadline_in_s: float = 60.0, name: str = "abs-1") -> GenerateJob:

@@ -14,7 +14,7 @@ from tests.app import fake_handlers
 from tests.app.faked import faked_service
 from tests.app.processes import until
 
-S_MAX = 30.0
+S_MAX = 90.0
 GRACE_S = 1000.0  # a service that only waits for lost readers would not stop within the test
 
 
