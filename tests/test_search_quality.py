@@ -48,6 +48,15 @@ def test_ahead_is_the_share_of_cases_not_lost_to_algorithm_1() -> None:
     assert "| m | f | 4 | abs |  | -5.2 |" in text
 
 
+def test_the_goals_are_by_the_widest_search_where_there_is_no_exact_optimum() -> None:
+    text = section(
+        row("banked", 8, -1.0), row("banked", 16, -10.6), row("banked", 64, -10.05), row("banked", 1024, -10.0),
+        row("abs", 128, -9.0),
+    )
+    assert "at k = 16: kept by 0 of 1 families, missed by m, f (6.0 %)" in text
+    assert "at k = 64: kept by 1 of 1 families;" in text and "ahead on every case: kept." in text
+
+
 def test_length_penalties_are_shown_where_texts_were_judged() -> None:
     plain, judged = row("banked", 16, -1.0), row("banked", 16, -2.0, length_penalty=0.7)
     assert "| m | f | 0.7 | 12.3 | 5.7 | 7.5 | -2.0 |" in section(plain, judged)

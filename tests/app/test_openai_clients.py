@@ -259,7 +259,7 @@ def test_a_budget_that_nobody_asked_for_is_what_the_context_leaves(ai: OpenAI, c
     short = ai.completions.create(model="captions", prompt=prompt, seed=1, n=8)
     assert "length" in {choice.finish_reason for choice in short.choices}
     assert short.usage and short.usage.completion_tokens <= 8 * room
-    with pytest.raises(openai.UnprocessableEntityError, match="pass the model.s context"):
+    with pytest.raises(openai.UnprocessableEntityError, match=r"pass the model.s context"):
         complete(ai, prompt, max_tokens=room + 1, regex="[a-z]")
 
 

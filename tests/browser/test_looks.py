@@ -63,12 +63,14 @@ def _see_the_fault_and_mend_it(page: Page) -> None:
     line, pointer = (fault.locator(".caret").text_content() or "").split("\n")
     assert line == BROKEN and pointer == " " * len(BROKEN) + "^"
     expect(formula).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#automaton-hint")).to_have_text("Of the last constraint that compiled:")
     _no_complaints(page, "a fault")
     formula.press("End")
     formula.press_sequentially(")")
     expect(fault).to_have_count(0)
     expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
     expect(page.locator(".automaton-picture .node[id^=state]")).to_have_count(3)
+    expect(page.locator("#automaton-hint")).to_be_hidden()
     _no_complaints(page, "an automaton")
 
 

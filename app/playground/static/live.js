@@ -41,6 +41,7 @@ export class Live {
       constraint = this.form.read();
     } catch (error) {
       if (!(error instanceof Unfinished)) throw error;
+      this.hear.broken();
       this.#say(error.message, "waits");
       return null;
     }

@@ -30,7 +30,7 @@ class Playground {
     this.live = new Live(byId("live"), this.form, {
       compiled: (answer) => this.#compiled(answer),
       idle: (answer) => this.showAutomaton(answer.automaton),
-      broken: () => (byId("sizes").textContent = ""),
+      broken: () => this.#outdated(),
       example: (text) => (this.checker.write(text), this.checker.area.focus()),
     });
     this.checker = new Checker(byId("checker"), () => this.live.constraint);
@@ -83,15 +83,14 @@ class Playground {
       const automaton = await askJson("GET", `/automata/${hash}`);
       if (hash !== this.shownHash) return;
       this.automaton = automaton;
-      byId("automaton-hint").hidden = true;
+      this.#hint("");
       await this.views.automaton.show(automaton, "");
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       this.shownHash = "";
       this.automaton = null;
       this.views.automaton.clear();
-      byId("automaton-hint").hidden = false;
-      byId("automaton-hint").textContent = sentence(error.problem);
+      this.#hint(sentence(error.problem));
     }
   }
 
@@ -141,7 +140,20 @@ class Playground {
     this.live.edited();
   }
 
+  /** What is written now has no automaton: the one that is shown is another's. */
+  #outdated() {
+    byId("sizes").textContent = "";
+    if (this.automaton) this.#hint("Of the last constraint that compiled:");
+  }
+
+  #hint(text) {
+    byId("automaton-hint").textContent = text;
+    byId("automaton-hint").hidden = !text;
+    byId("automaton").classList.toggle("outdated", text !== "");
+  }
+
   #compiled(answer) {
+    if (this.automaton) this.#hint("");
     byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${shown(answer.token_states)} × ${shown(answer.token_classes)}`;
     this.#budgeted();
     this.checker.check();
