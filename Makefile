@@ -6,10 +6,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SERVING := $(VENV)/.serving
 INSTALLED := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 N ?= 2000
-EXTRAS := compile,inference,redis,up,otel,dev
+SERVED := compile,inference
+EXTRAS := $(SERVED),redis,up,otel,dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -36,21 +38,32 @@ setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time fetches PyTorch: some minutes)"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint constraints.txt
+	$(call install,$(EXTRAS))
+	@touch $(SERVING) $@
+
+# Whoever only wants to see it waits for no more than it takes to serve.
+$(SERVING): pyproject.toml constraints.txt
+	@echo "installing into $(VENV) (the first time fetches PyTorch: a minute or two)"
+	$(call install,$(SERVED))
 	@touch $@
+
+# Python compiles what it imports, which is little of what is fetched.
+define install
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(1)]' --constraint constraints.txt
+endef
 
 # FAdo (GPL-3) judges our automata in the tests, and nothing else; what it declares would bring notebooks.
 $(ORACLES): $(INSTALLED) tests/requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/requirements.txt
 	@touch $@
 
-demo: $(INSTALLED)
+demo: $(SERVING)
 	@$(BIN)/abs demo
 
 HOST ?= 127.0.0.1
 PORT ?= 8000
-serve: $(INSTALLED)
+serve: $(SERVING)
 	$(BIN)/abs serve --host $(HOST) --port $(PORT)
 
 up: $(INSTALLED)
@@ -60,14 +73,13 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine. Three files at
-# once: many tests wait for processes more than they work. Types are checked meanwhile, and the service's own tests,
-# which wait most, come first.
+# One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine. Four files at
+# once: many tests wait for processes more than they work. Types are checked meanwhile. The longest files come first.
 test: $(ORACLES)
 	$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(FAULTS:%=--ignore=%)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(FAULTS:%=--ignore=%)
 
 # Whole services that load a model each, for minutes: too long beside all the rest.
 FAULTS := tests/app/test_up_chaos.py tests/test_compose.py

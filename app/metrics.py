@@ -216,10 +216,13 @@ def _to_all(path: str, authorization: str) -> bool:
 
 
 @contextlib.contextmanager
-def listening(settings: Settings, opens: Callable[[str, str], bool] = _to_all) -> Iterator[None]:
+def listening(
+    settings: Settings, opens: Callable[[str, str], bool] = _to_all, beats: Beats = BEATS
+) -> Iterator[None]:
     """While the body runs, answer GET /metrics, /health, /live and /ready at `metrics_port`, if it is set.
 
     opens  says whether /metrics may be read by who sends such an Authorization header; probes send none
+    beats  of the workers that are told of
 
     /live says whether the process must be started anew, /ready whether its workers take jobs. A thread of its own
     answers: it tells of a worker whose event loop is blocked. Raises SettingsInvalid where the port cannot be had.
@@ -228,7 +231,7 @@ def listening(settings: Settings, opens: Callable[[str, str], bool] = _to_all) -
         yield
         return
     try:
-        answer = type("Answer", (_Answer,), {"opens": staticmethod(opens)})
+        answer = type("Answer", (_Answer,), {"opens": staticmethod(opens), "beats": beats})
         server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), answer)
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
@@ -249,7 +252,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     timeout = 5.0
     server_version, sys_version = "abs", ""
-    opens = staticmethod(_to_all)
+    opens, beats = staticmethod(_to_all), BEATS
 
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
@@ -260,9 +263,9 @@ class _Answer(BaseHTTPRequestHandler):
             case "/health":
                 self._send(200, "application/json", b'{"status": "ok"}')
             case "/live":
-                self._tell("live", "hung", BEATS.hung())
+                self._tell("live", "hung", self.beats.hung())
             case "/ready":
-                self._tell("ready", "not_ready", BEATS.reasons())
+                self._tell("ready", "not_ready", self.beats.reasons())
             case _:
                 self._send(404, "application/json", b'{"status": "not_found"}')
 

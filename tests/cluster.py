@@ -210,7 +210,7 @@ class Cluster:
         )
 
     def _note(self, response: httpx2.Response) -> None:
-        if response.status_code == 202:
+        if response.status_code == 202 and "location" in response.headers:
             self._begun.add(response.headers["location"])
 
     def busy(self, *names: str, queue: str = "generate") -> Part:

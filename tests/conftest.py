@@ -15,6 +15,19 @@ let_idle_threads_sleep()  # here, before any test imports PyTorch
 ROOT = Path(__file__).resolve().parents[1]
 
 
+LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
+    "app/test_up.py", "app/test_faults_api.py", "browser/test_shell.py", "browser/test_looks.py", "test_fuzz.py",
+    "app/test_openai_clients.py", "browser/test_shell_runs.py", "app/test_broker_pace.py", "app/test_cli.py",
+    "app/test_no_pickle.py", "app/test_generate.py", "app/test_ready.py", "app/test_bombs.py", "app/test_promise.py",
+    "app/test_abuse_live.py", "app/test_jobs_processes.py", "browser/test_views.py", "test_load.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {f"tests/{name}": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(LONG)))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of tokenizers, data sets and further models that some tests read; skips where there is none."""
