@@ -12,12 +12,14 @@ from benchmarks.report_batch import batch_section
 from benchmarks.report_chaos import chaos_section
 from benchmarks.report_compile import compile_section
 from benchmarks.report_decode import decode_section
+from benchmarks.report_fashion import fashion_section
 from benchmarks.report_load import load_section
 from benchmarks.report_ltlf import ltlf_section
 from benchmarks.report_page import page_section
 from benchmarks.report_quality import quality_section
 from benchmarks.report_scale import scale_section
 from benchmarks.report_step import step_section
+from benchmarks.report_truncation import truncation_section
 
 HERE = Path(__file__).resolve().parent
 RESULTS_DIRECTORY = HERE / "results"
@@ -34,6 +36,8 @@ SECTIONS = {
     "decode.json": decode_section,
     "step.json": step_section,
     "batch.json": batch_section,
+    "fashion.json": fashion_section,
+    "truncation.json": truncation_section,
     "load.json": load_section,
     "chaos.json": chaos_section,
     "page.json": page_section,

@@ -20,8 +20,7 @@ from pydantic_ai import Agent, NativeOutput
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from app.settings import Settings
-from tests.app.test_processes import listening, wait_until_ready
+from tests.app.service_process import ServiceProcess
 
 S_MAX = 120.0
 PATTERN = r"[A-Z][a-z]+( [a-z]+){2,8}\."
@@ -34,10 +33,8 @@ NAMED = {"type": "json_schema", "json_schema": {"name": "pet", "schema": SCHEMA,
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with listening(Settings()) as port:
-        wait_until_ready(port)
-        yield f"http://127.0.0.1:{port}/v1"
+def url(running_service: ServiceProcess) -> str:
+    return f"{running_service.url}/v1"
 
 
 @pytest.fixture(scope="module")

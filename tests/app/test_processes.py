@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -78,8 +79,11 @@ def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -
         wait_until_ready(port)
 
 
+@pytest.mark.parametrize("path", ["/generate", "/v1/completions"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_not_done_when_the_server_stops_is_told_so(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_done_when_the_server_stops_is_told_so(
+    path: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
     fake_handlers.reset()
     body = json.dumps({"prompt": "a", "constraint": {"regex": "a+"}, "stream": stream}).encode()
@@ -87,15 +91,16 @@ def test_what_is_not_done_when_the_server_stops_is_told_so(stream: bool, monkeyp
     answers: list[bytes] = []
     with listening(Settings(), drain_s=1) as port:
         wait_until_ready(port)
-        request = f"POST /generate HTTP/1.1\r\n{kind}\r\n\r\n".encode() + body
+        request = f"POST {path} HTTP/1.1\r\n{kind}\r\n\r\n".encode() + body
         client = threading.Thread(target=lambda: answers.append(ask(port, request)))
         client.start()
         assert fake_handlers.started.wait(S_MAX)
     client.join(S_MAX)
     assert fake_handlers.stopped.is_set()
     assert answers[0].startswith(b"HTTP/1.1 200 " if stream else b"HTTP/1.1 503 ")
-    assert b'"code": "cancelled"' in answers[0]
-    assert (b"event: error" in answers[0] and answers[0].endswith(b"0\r\n\r\n")) == stream
+    assert re.search(rb'"code": ?"cancelled"', answers[0])
+    assert answers[0].endswith(b"0\r\n\r\n") == stream and b"[DONE]" not in answers[0]
+    assert (b"event: error" in answers[0]) == (stream and path == "/generate")
 
 
 def test_a_client_that_sends_too_much_gets_to_read_why() -> None:

@@ -55,6 +55,7 @@ def test_an_answer_in_the_other_colours(
 
 
 def _see_the_fault_and_mend_it(page: Page) -> None:
+    expect(page.locator(".automaton-picture")).to_be_visible()
     formula = page.get_by_role("textbox", name=re.compile("^Formula"))
     formula.fill("")
     formula.press_sequentially(BROKEN)

@@ -1,0 +1,99 @@
+"""Ordered Fashion-MNIST: its sequences are those that the paper's sentences allow, its report says what was found."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import report_fashion
+from benchmarks.fashion import Judge, searched
+from benchmarks.fashion_sequences import LABELS, Split, Worn, accepted, compiled, draw, formula, read_split
+from benchmarks.report_fashion import fashion_section
+
+TOPS, BOTTOMS = {"t_shirt_top", "pullover", "shirt", "dress"}, {"trouser", "dress"}
+SHOES = {"sandal", "sneaker", "ankle_boot"}
+NEVER = [  # what is not worn together, in whichever order
+    *map(set, itertools.combinations(("t_shirt_top", "shirt", "dress"), 2)), {"trouser", "dress"},
+    {"pullover", "dress"},
+    *map(set, itertools.combinations(sorted(SHOES), 2)),
+]  # fmt: skip
+NOT_AFTER = {  # what a piece rules out from then on, though the other way round it is allowed
+    "pullover": {"t_shirt_top", "shirt"}, "coat": {"t_shirt_top", "shirt", "pullover", "dress"},
+    "bag": {"t_shirt_top", "shirt", "dress", "pullover", "coat"},
+    "sandal": {"trouser"}, "sneaker": {"trouser"}, "ankle_boot": {"trouser"},
+}  # fmt: skip
+
+
+def may_be_worn(names: tuple[str, ...]) -> bool:
+    """By the sentences, without a formula: nothing twice, something of each group, nothing with what rules it out."""
+    worn = set(names)
+    if len(worn) < len(names) or not (worn & TOPS and worn & BOTTOMS and worn & SHOES):
+        return False
+    return not any(_forbidden(first, second) for first, second in itertools.combinations(names, 2))
+
+
+def _forbidden(first: str, second: str) -> bool:
+    return {first, second} in NEVER or second in NOT_AFTER.get(first, set())
+
+
+def test_the_accepted_sequences_are_those_that_the_sentences_allow() -> None:
+    found = set(accepted(compiled().text))
+    every = itertools.chain.from_iterable(itertools.permutations(range(10), length) for length in range(7))
+    assert found == {labels for labels in every if may_be_worn(tuple(LABELS[label] for label in labels))}
+    assert len(found) == 507
+
+
+def test_images_have_the_labels_of_their_pieces() -> None:
+    split = Split(np.zeros((40, 28, 28), np.uint8), np.arange(40) % 10)
+    drawn = draw([(0, 1, 5), (3, 7)], split, 20, np.random.default_rng(1))
+    assert {worn.labels for worn in drawn} == {(0, 1, 5), (3, 7)}
+    assert all(tuple(split.labels[worn.images]) == worn.labels for worn in drawn)
+
+
+def test_the_data_set_is_read_as_it_is(shared: Path) -> None:
+    split = read_split(shared / "data" / "fashion_mnist", "t10k")
+    assert split.images.shape == (10_000, 28, 28) and split.images.max() == 255
+    assert np.bincount(split.labels).tolist() == [1_000] * 10
+
+
+def test_a_search_finds_what_the_formulas_leave_where_the_model_errs() -> None:
+    constraint, log_probs = compiled(), np.full((4, 10), -9.0)
+    log_probs[range(4), [0, 1, 7, 0]] = -0.1  # the last piece looks like a second T-shirt ...
+    log_probs[3, 6] = -0.5  # ... or else like a shirt, which does not go with one
+    log_probs[3, 4] = -2.0  # or like a coat, which may come after it
+    worn = [Worn((0, 1, 7, 4), np.arange(4))]
+    said: list[str] = []
+    judge = Judge(worn, frozenset(accepted(constraint.text)), said.append)
+    for beams in (0, 10):
+        scored = judge.score("abs", beams, searched(log_probs, constraint, beams))
+        assert (scored.accuracy, scored.sequence_accuracy, scored.satisfied) == (1.0, 1.0, 1.0)
+    wrong = judge.score("CNN", 0, lambda some: [(0, 1, 7, 0)])
+    assert (wrong.accuracy, wrong.sequence_accuracy, wrong.satisfied) == (0.75, 0.0, 0.0)
+    assert len(said) == 3
+
+
+def test_the_report_has_means_ranges_and_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_fashion, "PLOT", tmp_path / "fashion.svg")
+
+    def scored(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
+        known = {"accuracy": accuracy, "sequence_accuracy": sequences, "satisfied": 1.0, "ms": 0.5}
+        return {"system": system, "beams": beams} | known
+
+    repeats = [
+        {"seed": seed, "sequences": 9, "test_accuracy": 0.91, "allowed": 507, "length": 4.5, "scored": [
+            scored("CNN", 0, 0.912, 0.64), scored("CNN-LSTM", 0, 0.94, 0.7), scored("abs", 10, 0.95 + seed / 100, 0.8),
+            scored("exact", 0, 0.97, 0.9),
+        ]}
+        for seed in range(2)
+    ]  # fmt: skip
+    text = fashion_section({"date": "d", "machine": "m", "command": "c", "repeats": repeats})
+    assert "| CNN, `abs`, 10 beams | 95.50 (95.00-96.00) | 80.00 | 95.56 / 80.66 | 100.00 | 0.50 |" in text
+    assert "CNN, 91: kept; CNN, `abs`, 10 beams, 95.6 / 80.7: missed" in text
+
+
+def test_the_formula_holds_what_the_paper_lists() -> None:
+    assert [formula().count(part) for part in ("G(", "->", "!F(", "WX", " | ")] == [50, 40, 30, 10, 6]

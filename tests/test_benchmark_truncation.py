@@ -1,0 +1,72 @@
+"""The truncation test: its patterns can be asked for, answers are judged by `re`, and what fails is told."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import report_truncation, truncation
+from benchmarks.report_truncation import truncation_section
+from benchmarks.truncation import TIMES, measured, satisfies
+from benchmarks.truncation_patterns import patterns
+
+CHILD = '''
+import json, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    text, error = " ab" if asked["budget"] > 4 else "a", "" if asked["budget"] < 8 else "E: x"
+    print(json.dumps({"text": text, "ms": 2.0, "error": error}), flush=True)
+'''
+
+
+def test_there_are_a_hundred_patterns_of_ten_kinds_that_every_engine_reads_alike() -> None:
+    assert len(set(patterns())) == 100
+    assert not [pattern for pattern in patterns() if re.search(r"\\[wdsbWDSB]|\(\?|[^ -~]", pattern)]
+
+
+def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
+    from app.model_files import open_model_files
+    from compiler.pipeline import compile_spec
+    from compiler.spec import RegexSpec
+
+    vocabulary = open_model_files(str(captions_dir)).vocabulary
+    least = [compile_spec(RegexSpec(pattern), vocabulary).tokens.min_tokens for pattern in patterns()]
+    assert min(least) >= 3 and 4 * max(least) <= 256, "the built-in model reads no more"
+
+
+def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child.py"
+    child.write_text(CHILD)
+    real = truncation.subprocess.Popen
+    monkeypatch.setattr(truncation.subprocess, "Popen", lambda command, **more: real([sys.executable, child], **more))
+    asked: list[None] = []
+    row = measured("any", {"a?b": 2, "ab": 4}, 1, lambda: asked.append(None))
+    assert row is not None and len(asked) == 2 * len(TIMES)
+    found = [(one["satisfied"], one["failed"]) for one in row["by_times"]]
+    assert found == [(0, 0), (1, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
+    assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
+
+
+def test_a_decoder_that_is_not_there_has_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, fails = truncation.subprocess.Popen, [sys.executable, "-c", "raise SystemExit(1)"]
+    monkeypatch.setattr(truncation.subprocess, "Popen", lambda command, **more: real(fails, **more))
+    assert measured("any", {"a": 2}, 1, lambda: None) is None
+
+
+def test_a_space_before_a_text_is_forgiven_and_nothing_else() -> None:
+    assert satisfies("ab", " ab") and not satisfies("ab", "  ab") and not satisfies("ab", "ab\n")
+
+
+def test_the_report_tells_shares_and_what_was_said_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_truncation, "PLOT", tmp_path / "truncation.svg")
+    by_times = [{"times": 1.0, "asked": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
+    row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}
+    run = {"date": "d", "machine": "m", "threads": 1, "command": "c", "least": [2, 4], "rows": [row]}
+    text = truncation_section(run)
+    assert "| s | 25 % | 3 |" in text and "- s, `a` within 2 tokens: `b`" in text
