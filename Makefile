@@ -105,6 +105,8 @@ bench: reference
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.search_quality
 	$(BIN)/python -m benchmarks.page
+	$(BIN)/python -m benchmarks.truncation
+	$(BIN)/python -m benchmarks.fashion
 
 # The service's processes and server under 200 clients for five minutes.
 load: $(INSTALLED)

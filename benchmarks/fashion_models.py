@@ -28,8 +28,8 @@ class Classifier(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 32, 2, padding="same"), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 5, padding="same"), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Conv2d(1, 32, 2, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
             nn.Linear(64 * 7 * 7, 256), nn.LayerNorm(256), nn.ReLU(), nn.Dropout(0.3),
             nn.Linear(256, FEATURES), nn.LayerNorm(FEATURES), nn.ReLU(), nn.Dropout(0.3),
         )  # fmt: skip

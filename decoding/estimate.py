@@ -25,7 +25,7 @@ LEAST_PRIOR = -20.0
 
 _TEXTS, _TOKENS = 64, 24  # so many texts are drawn, of so many tokens
 _SEED = 20_250
-_CELLS = 1 << 18  # of rows under work at once
+_CELLS = 1 << 16  # of rows under work at once: what stays in the processor's cache, and weighs little beside a step
 _EDGE_CELLS_MAX = 1 << 23  # of the automaton's table; larger ones get no estimate
 _WORK_MAX = 1 << 26  # cells looked at before the rest is left unknown; about a second
 _CORRECTING_WORK_MAX = 1 << 21  # the same within a request; some milliseconds
@@ -147,12 +147,12 @@ class _Moves:
     def everywhere(cls, automaton: TokenAutomaton, class_cost: Reals) -> _Moves:
         """By the same costs in all states, float64 [C]."""
         between, outer = automaton.edge_outer.shape
-        rows, columns = automaton.edge_outer.nonzero()
-        inner_rows, inner_columns = automaton.edge_inner.nonzero()
-        source = np.concatenate([rows, inner_rows + between - 1]).astype(np.int64)
-        edge = np.concatenate([automaton.edge_outer[rows, columns], automaton.edge_inner[inner_rows, inner_columns]])
-        classes = np.concatenate([columns, inner_columns + outer])
-        return cls(automaton, source, edge.astype(np.int64), class_cost[classes])
+        parts = [
+            *_distinct(automaton.edge_outer, class_cost[:outer], 0),
+            *_distinct(automaton.edge_inner, class_cost[outer:], between - 1),
+        ]
+        source, edge, cost = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(automaton, source, edge, cost)
 
     @classmethod
     def between_characters(cls, automaton: TokenAutomaton, cost: Reals) -> _Moves:
@@ -179,6 +179,23 @@ class _Moves:
         count = end - begin
         found = np.repeat(begin - (count.cumsum() - count), count) + np.arange(count.sum())
         return np.asarray(found[self.source[found].argsort(kind="stable")])
+
+
+def _distinct(table: NDArray[Any], class_cost: Reals, first_state: int) -> Iterator[tuple[Wholes, Wholes, Reals]]:
+    """The distinct edges of some labeller states after another: their sources, numbers, and least costs.
+
+    table  int [n, c]  the edge that each class of tokens takes from the states from `first_state` on, 0 for none
+    """
+    few = max(1, _CELLS // max(1, table.shape[1]))
+    for begin in range(0, max(1, len(table)), few):
+        rows, columns = table[begin : begin + few].nonzero()
+        edge = table[begin + rows, columns].astype(np.int64)
+        order = np.lexsort((edge, rows))
+        rows, edge = rows[order], edge[order]
+        first = np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (np.diff(edge, prepend=-1) != 0))
+        cost = class_cost[columns[order]]
+        least = np.minimum.reduceat(cost, first) if len(first) else cost
+        yield rows[first].astype(np.int64) + (begin + first_state), edge[first], least
 
 
 def _relax(automaton: TokenAutomaton, moves: _Moves, cost: Reals, work_max: int) -> None:
