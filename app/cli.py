@@ -37,6 +37,12 @@ OK, USAGE, UNMET, TROUBLE = 0, 2, 3, 4
 UNMET_CODES = ("constraint_unsatisfiable", "budget_too_small")
 Opt = typer.Option
 
+EXTRAS = {  # libraries that only some commands and settings take, and what installs them
+    "coredis": "redis", "streaq": "redis", "supervisor": "up,redis", "torch": "inference", "transformers": "inference",
+    "tokenizers": "inference",
+}
+
+
 def _finite(value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter("must be a finite number")
@@ -64,6 +70,12 @@ def run(create_app: CreateApp) -> int:
         _commands(create_app)()
     except (AppError, AbsError, ServerFailed, httpx2.HTTPError, OSError) as error:
         _complain(str(error))
+        return TROUBLE
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        _complain(f"{error.name} is not installed, which this takes: pip install 'abs-server[{extra}]', or make setup")
         return TROUBLE
     return OK
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -195,3 +196,26 @@ def test_serve_says_what_is_wrong_before_it_takes_a_port(monkeypatch: pytest.Mon
         assert ended.returncode == 4
         assert variable in ended.stderr
         assert "listening" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("library", "arguments", "extra"),
+    [
+        ("supervisor", ("up", "--port", "0"), "up,redis"),
+        ("coredis", ("worker", "compile"), "redis"),
+        ("coredis", ("serve", "--port", "0"), "redis"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_what_brings_it(
+    library: str, arguments: tuple[str, ...], extra: str, tmp_path: Path
+) -> None:
+    hidden = f"import sys; sys.modules[{library!r}] = None"  # as Python marks what cannot be imported
+    code = f"{hidden}; from app.main import main; sys.argv = {['abs', *arguments]}; sys.exit(main())"
+    redis = {"ABS_BROKER": "redis://127.0.0.1:1/0", "ABS_STORE": "redis://127.0.0.1:1/0", "ABS_SECRET": "s" * 20}
+    environment = os.environ | ({} if arguments[0] == "up" else redis)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=S_MAX, env=environment, cwd=tmp_path
+    )
+    assert ended.returncode == 4, ended.stderr
+    said = " ".join(ended.stderr.split())
+    assert f"{library}" in said and f"pip install 'abs-server[{extra}]'" in said and "Traceback" not in said
