@@ -22,6 +22,7 @@ from tests.app import fake_handlers
 from tests.app.faked import faked_service
 from tests.app.processes import until
 from tests.app.test_stream import Event, events
+from tests.cluster import metric
 
 S_MAX = 60.0
 BODY = {"prompt": "a", "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
@@ -83,9 +84,11 @@ def test_whoever_waits_for_a_job_that_is_called_off_is_told_so(monkeypatch: pyte
         waiting = threading.Thread(
             target=lambda: answers.append(http.post("/generate", json=BODY, headers={"idempotency-key": "k"}))
         )
-        waiting.start()
         assert fake_handlers.started.wait(S_MAX)
-        time.sleep(0.1)
+        url = str(http.base_url).rstrip("/")
+        before = metric(url, "abs_http_in_flight")
+        waiting.start()
+        until(lambda: metric(url, "abs_http_in_flight") > before)
         assert http.delete(f"/jobs/{job}").status_code == 202
         waiting.join(S_MAX)
         assert (answers[0].status_code, answers[0].json()["code"]) == (503, "cancelled")

@@ -19,6 +19,7 @@ import pytest
 from tests.app.processes import until
 from tests.app.redis_server import RedisServer, running_server
 from tests.app.test_stream import Event, events
+from tests.cluster import metric
 
 S_MAX = 60.0
 BODY = {"prompt": "a", "constraint": {"keywords": ["dog"]}, "max_tokens": 60, "beams": 2}
@@ -157,8 +158,9 @@ def test_an_api_that_is_told_to_stop_hands_streams_over_and_finishes_plain_reque
         target=lambda: answers.append(httpx2.post(f"{its_url}/generate", json=BODY, timeout=S_MAX))
     )
     with begun(its_url) as (job, first, rest):
+        before = metric(its_url, "abs_http_in_flight")
         plain.start()
-        time.sleep(0.3)
+        until(lambda: metric(its_url, "abs_http_in_flight") > before)
         ending.terminate()
         first += list(rest)
     assert (first[-1].name, first[-1].id) == ("handover", "")
