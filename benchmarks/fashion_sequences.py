@@ -1,8 +1,8 @@
 """Ordered Fashion-MNIST: which sequences of clothes may be worn, and images of the test split put in such an order.
 
-The 13 constraints are the paper's (appendix C). They accept finitely many sequences, as nothing is worn twice: 507, of
-two to six pieces. The paper does not say how its sequences were drawn. Ours: each of the 507 with the same chance, and
-for each of its pieces an image of the split with that label, each with the same chance.
+The 13 constraints are the paper's (appendix C; `suite_words.clothing_formula`). They accept finitely many sequences, as
+nothing is worn twice: 507, of two to six pieces. The paper does not say how its sequences were drawn. Ours: each of the
+507 with the same chance, and for each of its pieces an image of the split with that label, each with the same chance.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.suite_words import clothing_formula
 from compiler.compiled import Compiled
 from compiler.dfa import live_states
 from compiler.pipeline import compile_spec
@@ -22,37 +23,12 @@ from compiler.spec_json import spec_from_json
 from compiler.text_automaton import TextAutomaton
 from compiler.vocabulary import byte_vocabulary
 
-LABELS = (
-    "t_shirt_top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle_boot",
-)  # fmt: skip
-_NOT_WITH = {  # what is not worn with a piece, before it or after it
-    "t_shirt_top": ("shirt", "dress"),
-    "trouser": ("dress",),
-    "pullover": ("dress", "t_shirt_top", "shirt"),
-    "dress": ("t_shirt_top", "shirt", "trouser", "pullover"),
-    "coat": ("t_shirt_top", "shirt", "pullover", "dress"),
-    "sandal": ("sneaker", "trouser", "ankle_boot"),
-    "shirt": ("t_shirt_top", "dress"),
-    "sneaker": ("sandal", "trouser", "ankle_boot"),
-    "bag": ("t_shirt_top", "shirt", "dress", "pullover", "coat"),
-    "ankle_boot": ("sandal", "trouser", "sneaker"),
-}  # fmt: skip
-_ONE_OF = (("t_shirt_top", "pullover", "shirt", "dress"), ("trouser", "dress"), ("sandal", "sneaker", "ankle_boot"))
-
-
-def formula() -> str:
-    """The 13 constraints as one LTLf formula."""
-    parts = []
-    for piece, others in _NOT_WITH.items():
-        parts += [f"G({piece} -> !F({other}))" for other in others]
-        parts.append(f"G({piece} -> WX(G(!{piece})))")
-    parts += [f"F({' | '.join(group)})" for group in _ONE_OF]
-    return " & ".join(parts)
+LABELS = ("T", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")  # by number
 
 
 def compiled() -> Compiled:
     """The automaton over the ten labels."""
-    return compile_spec(spec_from_json({"ltlf": formula(), "labels": list(LABELS)}), byte_vocabulary())
+    return compile_spec(spec_from_json({"ltlf": clothing_formula(), "labels": list(LABELS)}), byte_vocabulary())
 
 
 def accepted(automaton: TextAutomaton) -> Iterator[tuple[int, ...]]:

@@ -14,8 +14,8 @@ NOTES = """
 {count} patterns of ten kinds (`truncation_patterns.py`), whose shortest texts take {low} to {high} tokens (median
 {middle:g}), the end of the text among them. Each decoder is asked for each pattern with budgets of so many times that
 least. In the table: the share of its answers that match their pattern in full, by `re`; an answer that does not come is
-none. All run on the built-in model in this one run; the others greedily, as they know no beams. "ms": the mean for one
-answer over all budgets, the pattern's compiling among it.
+none. All run on the built-in model, one after another on this machine; the others greedily, as they know no beams.
+"ms": the mean for one answer over all budgets, the pattern's compiling among it.
 """
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from transformers.utils import logging
 from app.model_files import open_model_files
 from app.settings import BUILT_IN_MODEL
 from benchmarks.compile import machine
-from benchmarks.decode_peers import PEERS
+from benchmarks.decode_peers import PEERS, satisfies
 from benchmarks.report import RESULTS_DIRECTORY, write_report
 from benchmarks.truncation_patterns import patterns
 from compiler.pipeline import compile_spec
@@ -93,11 +92,6 @@ def measured(name: str, least: dict[str, int], threads: int, advance: Callable[[
         for (pattern, budget), one in zip(asked, told, strict=True) if not satisfies(pattern, one["text"])
     ]  # fmt: skip
     return {"system": name, "by_times": by_times, "missed": missed[:3]}
-
-
-def satisfies(pattern: str, text: str) -> bool:
-    """Whether a text matches in full; one space before it is forgiven, which some tokenizers cannot but write."""
-    return re.fullmatch(pattern, text.removeprefix(" ")) is not None
 
 
 def main() -> None:

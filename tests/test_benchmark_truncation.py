@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import report_truncation, truncation
+from benchmarks.decode_peers import satisfies
 from benchmarks.report_truncation import truncation_section
-from benchmarks.truncation import TIMES, measured, satisfies
+from benchmarks.truncation import TIMES, measured
 from benchmarks.truncation_patterns import patterns
 
 CHILD = '''
