@@ -69,7 +69,8 @@ async def work(url: str, lease_s: float) -> None:
         while True:
             await free.acquire()
             delivery = await broker.take("q", SLOTS)
-            print("took", delivery.job_id, delivery.attempt, flush=True)
+            sys.stdout.write(f"took {delivery.job_id} {delivery.attempt}\n")  # at once: it may be killed at any time
+            sys.stdout.flush()
             group.create_task(run(broker, delivery)).add_done_callback(lambda _: free.release())
 
 
@@ -105,6 +106,8 @@ class WorkerProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if not line.endswith("\n"):
+                return  # killed in the midst of it
             word, job_id, attempt = line.split()
             assert word == "took"
             self.took.append((job_id, int(attempt)))

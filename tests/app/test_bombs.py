@@ -17,6 +17,7 @@ from app.jobs import CheckJob, CompileJob, CompileResult
 from app.main import create_app
 from app.model_files import open_model_files
 from app.settings import Settings
+from compiler.errors import LimitExceeded
 from compiler.limits import Limits
 from tests.app.conftest import wait_for_compiler
 from tests.app.processes import children, resident_bytes
@@ -68,7 +69,10 @@ def compiler() -> Iterator[Compiler]:
 
 
 def compiled(compiler: Compiler, constraint: dict[str, object]) -> CompileResult:
-    return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), Context())  # type: ignore[arg-type]
+    try:
+        return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), Context())  # type: ignore[arg-type]
+    except LimitExceeded as killed:  # by who watches it: it had no time to see for itself that it was late
+        raise JobFailed("LimitExceeded", str(killed), vars(killed)) from killed
 
 
 def held(compiler: Compiler) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from abs_client import AsyncClient, Step
 from app import wiring
+from app.broker import memory_parts
 from app.client import followed
 from app.main import create_app
 from app.settings import Settings
@@ -22,7 +23,6 @@ from tests.app import fake_handlers
 from tests.app.faked import faked_service
 from tests.app.processes import until
 from tests.app.test_stream import Event, events
-from tests.cluster import metric
 
 S_MAX = 60.0
 BODY = {"prompt": "a", "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
@@ -78,6 +78,13 @@ def test_a_waiting_a_running_and_an_ended_job_are_called_off(monkeypatch: pytest
 
 
 def test_whoever_waits_for_a_job_that_is_called_off_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = threading.Event()
+    share = memory_parts.Job.share
+
+    def told_share(job: memory_parts.Job, detached: bool) -> None:
+        share(job, detached)
+        joined.set()
+
     with serving(monkeypatch, "open_patient") as http:
         job = begin(http, ASYNC | {"idempotency-key": "k"})
         answers: list[httpx2.Response] = []
@@ -85,10 +92,9 @@ def test_whoever_waits_for_a_job_that_is_called_off_is_told_so(monkeypatch: pyte
             target=lambda: answers.append(http.post("/generate", json=BODY, headers={"idempotency-key": "k"}))
         )
         assert fake_handlers.started.wait(S_MAX)
-        url = str(http.base_url).rstrip("/")
-        before = metric(url, "abs_http_in_flight")
+        monkeypatch.setattr(memory_parts.Job, "share", told_share)
         waiting.start()
-        until(lambda: metric(url, "abs_http_in_flight") > before)
+        assert joined.wait(S_MAX)
         assert http.delete(f"/jobs/{job}").status_code == 202
         waiting.join(S_MAX)
         assert (answers[0].status_code, answers[0].json()["code"]) == (503, "cancelled")
