@@ -25,7 +25,7 @@ help:
 	@echo "make check   lint and types"
 	@echo "make test    check, then all tests"
 	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
-	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance, guidance"
+	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance; and an environment for each other decoder"
 	@echo "make bench   the benchmarks, which write benchmarks/RESULTS.md"
 	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
 	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
@@ -95,8 +95,7 @@ fuzz: $(INSTALLED)
 reference: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),reference]' --constraint constraints.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
-	test -x .cache/guidance/bin/python || $(PYTHON) -m venv .cache/guidance
-	.cache/guidance/bin/python -m pip install --quiet --requirement benchmarks/requirements-guidance.txt
+	$(BIN)/python -m benchmarks.systems.environments
 
 bench: reference
 	$(BIN)/python -m benchmarks.compile
@@ -108,6 +107,7 @@ bench: reference
 	$(BIN)/python -m benchmarks.search_quality
 	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.truncation
+	$(BIN)/python -m benchmarks.commongen
 	$(BIN)/python -m benchmarks.fashion
 
 # The service's processes and server under 200 clients for five minutes.

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.compile import about, add_shared_argument
-from benchmarks.decode_peers import PEERS
+from benchmarks.decode_peers import PEERS, measured
 from benchmarks.decode_point import WHO
 from benchmarks.report import RESULTS_DIRECTORY, write_report
 
@@ -60,9 +60,9 @@ def pairs(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def peers(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in PEERS if args.peers else ():
-        found = child("benchmarks.decode_peers", name, threads=args.threads)
-        print(name, found, flush=True)
-        yield {"name": name, **found}
+        found = measured(name, args.threads)
+        print(found, flush=True)
+        yield found
 
 
 def _point(text: str) -> tuple[int, int]:

@@ -38,10 +38,11 @@ def read_concept_sets(dev: Path) -> list[Concepts]:
     """The inflected concept sets of dev.jsonl whose forms are plain words that belong to one concept each."""
     rows = [json.loads(line) for line in dev.read_text(encoding="utf-8").splitlines()]
     sets = [tuple(tuple(forms) for forms in row["inflections"]) for row in rows]
-    return [concepts for concepts in sets if _distinct_words(concepts)]
+    return [concepts for concepts in sets if is_plain(concepts)]
 
 
-def _distinct_words(concepts: Concepts) -> bool:
+def is_plain(concepts: Concepts) -> bool:
+    """Whether all forms are lower-case ASCII words, none of them in two concepts."""
     forms = [form for concept in concepts for form in concept]
     return all(re.fullmatch("[a-z]+", form) for form in forms) and len(set(forms)) == len(forms)
 
@@ -53,7 +54,7 @@ def keyword_sets(dev: Path, size: int, count: int) -> list[Concepts]:
     if size == SMALL + LARGE:
         small = [concepts for concepts in known if len(concepts) == SMALL]
         large = [concepts for concepts in known if len(concepts) == LARGE]
-        found = [a + b for a, b in zip(large, small, strict=False) if _distinct_words(a + b)]
+        found = [a + b for a, b in zip(large, small, strict=False) if is_plain(a + b)]
     if len(found) < count:
         raise ValueError(f"{dev} has {len(found)} sets of {size} concepts, {count} were asked for")
     return found[:count]
@@ -63,7 +64,7 @@ def first_concepts(dev: Path, count: int) -> Concepts:
     """The first `count` concepts of the file, in its order, that share no form. ValueError where there are fewer."""
     chosen: Concepts = ()
     for concept in (concept for concepts in read_concept_sets(dev) for concept in concepts):
-        if len(chosen) < count and _distinct_words((*chosen, concept)):
+        if len(chosen) < count and is_plain((*chosen, concept)):
             chosen = (*chosen, concept)
     if len(chosen) < count:
         raise ValueError(f"{dev} has {len(chosen)} concepts, {count} were asked for")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.report_batch import batch_section
 from benchmarks.report_chaos import chaos_section
+from benchmarks.report_commongen import commongen_section
 from benchmarks.report_compile import compile_section
 from benchmarks.report_decode import decode_section
 from benchmarks.report_fashion import fashion_section
@@ -38,6 +39,7 @@ SECTIONS = {
     "batch.json": batch_section,
     "fashion.json": fashion_section,
     "truncation.json": truncation_section,
+    "commongen.json": commongen_section,
     "load.json": load_section,
     "chaos.json": chaos_section,
     "page.json": page_section,

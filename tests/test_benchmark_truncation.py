@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,11 @@ import pytest
 from benchmarks import report_truncation, truncation
 from benchmarks.decode_peers import satisfies
 from benchmarks.report_truncation import truncation_section
+from benchmarks.systems.base import Wanted
+from benchmarks.systems.catalogue import SYSTEMS, Entry
+from benchmarks.systems.running import Answer
 from benchmarks.truncation import TIMES, measured
 from benchmarks.truncation_patterns import patterns
-
-CHILD = '''
-import json, sys
-print("ready", flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
-    text, error = " ab" if asked["budget"] > 4 else "a", "" if asked["budget"] < 8 else "E: x"
-    print(json.dumps({"text": text, "ms": 2.0, "error": error}), flush=True)
-'''
 
 
 def test_there_are_a_hundred_patterns_of_ten_kinds_that_every_engine_reads_alike() -> None:
@@ -39,25 +33,26 @@ def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
     assert min(least) >= 3 and 4 * max(least) <= 256, "the built-in model reads no more"
 
 
-def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    child = tmp_path / "child.py"
-    child.write_text(CHILD)
-    real = truncation.subprocess.Popen
-    monkeypatch.setattr(truncation.subprocess, "Popen", lambda command, **more: real([sys.executable, child], **more))
+class Told:
+    """A decoder that has learned two answers, and fails with a large budget."""
+
+    def ask(self, wanted: Wanted, prompt: str, max_tokens: int) -> Answer:
+        return Answer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
+
+
+def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(truncation, "running", lambda *_: contextlib.nullcontext(Told()))
     asked: list[None] = []
     row = measured("any", {"a?b": 2, "ab": 4}, 1, lambda: asked.append(None))
     assert row is not None and len(asked) == 2 * len(TIMES)
-    found = [(one["satisfied"], one["failed"]) for one in row["by_times"]]
-    assert found == [(0, 0), (1, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
+    found = [(one["satisfied"], one["failed"], one["ms"]) for one in row["by_times"]]
+    assert found == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]
     assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
 
 
-def test_a_decoder_that_is_not_there_has_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, fails = truncation.subprocess.Popen, [sys.executable, "-c", "raise SystemExit(1)"]
-    monkeypatch.setattr(truncation.subprocess, "Popen", lambda command, **more: real(fails, **more))
-    assert measured("any", {"a": 2}, 1, lambda: None) is None
+def test_a_decoder_that_is_not_there_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYSTEMS, "nobody", Entry("nowhere:Nobody", "an-environment-of-nobody"))
+    assert measured("nobody", {"a": 2}, 1, lambda: None) is None
 
 
 def test_a_space_before_a_text_is_forgiven_and_nothing_else() -> None:

@@ -1,0 +1,40 @@
+"""All systems by name: where each is, and in which environment it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ENVIRONMENTS = HERE.parents[1] / ".cache" / "systems"  # a folder each, made by `environments.py`
+REQUIREMENTS = HERE / "requirements"  # a file each, named like its environment
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A system. `where` is MODULE:CLASS; `environment` is empty for ours."""
+
+    where: str
+    environment: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+_HERE = "benchmarks.systems"
+SYSTEMS: dict[str, Entry] = {
+    "ours, 16 beams": Entry(f"{_HERE}.ours:Ours", options={"beams": 16}),
+    "ours, 1 beam": Entry(f"{_HERE}.ours:Ours", options={"beams": 1}),
+    "ours, abs, 16 beams": Entry(f"{_HERE}.ours:Ours", options={"beams": 16, "algorithm": "abs"}),
+    "ours, 64 beams": Entry(f"{_HERE}.ours:Ours", options={"beams": 64}),
+    "no constraint, 1 beam": Entry(f"{_HERE}.plain:Plain", options={"beams": 1}),
+    "no constraint, 16 beams": Entry(f"{_HERE}.plain:Plain", options={"beams": 16}),
+    "HMM, 16 beams": Entry(f"{_HERE}.hmm:Hmm", options={"beams": 16}),
+    "constrained beams, 16": Entry(f"{_HERE}.phrases:Phrases", "phrases", {"beams": 16}),
+    "XGrammar": Entry(f"{_HERE}.xgrammar:XGrammar", "xgrammar"),
+    "outlines-core": Entry(f"{_HERE}.outlines_core:OutlinesCore", "outlines"),
+    "llguidance": Entry(f"{_HERE}.llguidance:LLGuidance", "llguidance"),
+    "Outlines": Entry(f"{_HERE}.outlines:Outlines", "outlines"),
+    "guidance": Entry(f"{_HERE}.guidance:Guidance", "guidance"),
+    "LM Format Enforcer": Entry(f"{_HERE}.format_enforcer:FormatEnforcer", "format-enforcer"),
+    "LM Format Enforcer, 16 beams": Entry(f"{_HERE}.format_enforcer:FormatEnforcer", "format-enforcer", {"beams": 16}),
+}

@@ -1,0 +1,33 @@
+"""Systems for the tests of the process that runs them. Imports nothing of ours but what every system may."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from benchmarks.systems.base import CannotSay, Wanted
+
+
+class Fake:
+    """Answers with what it was told, and how often it has prepared; a pattern may ask for trouble."""
+
+    def __init__(self, mark: str = "") -> None:
+        self._mark, self._prepared = mark, 0
+
+    def open(self, folder: str) -> None:
+        if folder == "nowhere":
+            raise FileNotFoundError("there is no model here")
+        print("a library's own words")
+
+    def constrain(self, wanted: Wanted) -> None:
+        self._prepared += 1
+        self._pattern = wanted.pattern
+        if wanted.pattern == "unsayable":
+            raise CannotSay("not this")
+
+    def answer(self, prompt: str, max_tokens: int) -> str:
+        if self._pattern == "slow":
+            time.sleep(60)
+        if self._pattern == "die":
+            os._exit(3)
+        return f"{self._mark}{prompt} {self._pattern} {max_tokens} {self._prepared}"

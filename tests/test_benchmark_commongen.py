@@ -1,0 +1,70 @@
+"""CommonGen's benchmark asks what it says, counts what occurs, and its metrics give the figures that are known."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.commongen_cases import PROMPTS, cases, wanted
+from benchmarks.report_commongen import commongen_section
+
+CONCEPTS = (("dog", "dogs"), ("run", "runs", "ran"))
+
+
+def test_the_pattern_the_parts_and_the_concepts_say_the_same() -> None:
+    free, ordered = wanted(CONCEPTS, ordered=False), wanted(CONCEPTS, ordered=True)
+    for text, both, in_order in (
+        ("A dog runs.", True, True), ("He ran with Dogs", True, False), ("ran dog ran", True, True),
+        ("a hotdog runs", False, False), ("dog", False, False), ("dog run2", False, False),
+    ):  # fmt: skip
+        assert (re.fullmatch(free.pattern, text) is not None) == both, text
+        assert all(re.fullmatch(part, text) for part in free.parts) == both, text
+        assert (re.fullmatch(ordered.pattern, text) is not None) == in_order, text
+
+
+def test_sets_are_spread_over_the_split_and_stand_in_the_prompt(shared: Path) -> None:
+    found = cases(shared / "data" / "commongen" / "dev.jsonl", PROMPTS["captions"], 50, ordered=True)
+    assert len({case.name for case in found}) == 50 and all(case.references for case in found)
+    first = found[0]
+    assert first.prompt == f"concepts: {', '.join(first.concepts)}\nsentence:"
+    assert first.wanted.ordered and len(first.wanted.concepts) == len(first.concepts)
+
+
+def test_concepts_count_by_lemma_or_listed_form_and_in_order() -> None:
+    metrics = pytest.importorskip("benchmarks.text_metrics")
+    forms = (("dog", "dogs"), ("look",))
+    assert metrics.covered("Two DOGS looked up", ("dog", "look"), forms) == 2  # no list has "looked"
+    assert metrics.covered("a hotdog", ("dog", "look"), forms) == 0
+    assert metrics.covered_in_order("He looks at dogs", ("dog", "look"), forms) == 1
+    assert metrics.covered_in_order("The dog looks at dogs", ("dog", "look"), forms) == 2
+
+
+@pytest.mark.parametrize(
+    ("system", "bleu", "cider"), [("UniLM", 30.4, 15.7), ("BART", 27.5, 14.1),
+                                  ("constrained Levenshtein Transformer", 15.0, 8.9)]
+)  # fmt: skip
+def test_published_outputs_have_the_figures_that_are_known_of_them(
+    shared: Path, system: str, bleu: float, cider: float
+) -> None:
+    pytest.importorskip("benchmarks.text_metrics")
+    from benchmarks.commongen import stored_outputs
+
+    row = next(row for row in stored_outputs(shared) if row["system"] == system)
+    assert row["bleu_4"] == pytest.approx(bleu, abs=0.1)
+    assert row["cider"] == pytest.approx(cider, abs=0.1)
+
+
+def test_the_report_has_a_table_for_each_model_and_says_what_failed() -> None:
+    row: dict[str, Any] = {
+        "model": "m", "family": "f", "system": "s", "sets": 4, "coverage": 0.5, "whole": 0.25, "rouge_l": 1.0,
+        "bleu_4": 2.0, "cider": 3.0, "log_prob": None, "words": 4.0, "prepare_ms": 5.0, "answer_ms": 6.0, "errors": 1,
+        "error": "E: why", "texts": [],
+    }  # fmt: skip
+    stored = [{"system": "U", "sets": 9, "rouge_l": 1.0, "bleu_4": 2.0, "cider": 3.0}]
+    run = {"date": "d", "machine": "x", "threads": 1, "command": "c", "max_tokens": 32, "rows": [row], "stored": stored}
+    text = commongen_section(run)
+    assert "### f, m" in text and "| s | 50.0 % | 25 % | 1.0 | 2.0 | 3.0 |  | 4.0 | 5 | 6 | 1 |" in text
+    assert "- s: 1 times, first: E: why" in text and "| U | 1.0 | 2.0 | 3.0 |" in text
