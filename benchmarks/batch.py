@@ -24,7 +24,8 @@ from app.model_files import open_model_files
 from app.settings import BUILT_IN_MODEL
 from app.spelling import Speller
 from benchmarks.compile import machine
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json

@@ -27,7 +27,8 @@ from app.settings import BUILT_IN_MODEL
 from benchmarks.caption_scores import words
 from benchmarks.commongen_cases import FAMILIES, OTHER_PROMPT, PROMPTS, Case, cases
 from benchmarks.compile import DEFAULT_SHARED, machine
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.running import Answer, NotHere, running
 from benchmarks.text_metrics import bleu_4, cider, covered, covered_in_order, rouge_l
@@ -37,6 +38,7 @@ COMMAND = "python -m benchmarks.commongen"
 MAX_TOKENS = 32
 SECONDS_MAX = 20.0  # for one answer, its constraint's preparation among them
 OTHER = "other"
+USUAL = [name for name in SYSTEMS if name not in ("outlines-core", "LM Format Enforcer, 16 beams")]  # in another form
 STORED = {"UniLM": "unilm", "BART": "bart", "constrained Levenshtein Transformer": "const_levt"}
 
 
@@ -67,7 +69,7 @@ def answers(
     """A system's answers in order; None where it cannot be started here."""
     found = []
     try:
-        with running(system, folder, threads, SECONDS_MAX) as child:
+        with running(SYSTEMS[system], folder, threads, SECONDS_MAX) as child:
             child.ask(asked[0].wanted, asked[0].prompt, MAX_TOKENS)  # the first answer is slow for reasons of its own
             for case in asked:
                 found.append(child.ask(case.wanted, case.prompt, MAX_TOKENS))
@@ -129,8 +131,28 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def stored_run() -> dict[str, Any]:
+    """What is measured so far, by this run or another; two may measure different models side by side."""
+    found: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"rows": []}
+    return found
+
+
+def is_of(row: dict[str, Any], key: dict[str, str]) -> bool:
+    return all(row[name] == value for name, value in key.items())
+
+
+def store(row: dict[str, Any], key: dict[str, str], args: argparse.Namespace) -> None:
+    run = stored_run()
+    rows = [*(other for other in run["rows"] if not is_of(other, key)), row]
+    models, systems = [*PROMPTS, OTHER], list(SYSTEMS)
+    rows.sort(key=lambda one: (models.index(one["model"]), one["family"], systems.index(one["system"])))
+    run |= {"date": datetime.date.today().isoformat(), "machine": machine(), "command": COMMAND}
+    run |= {"threads": args.threads, "max_tokens": MAX_TOKENS}
+    run |= {"stored": run.get("stored") or stored_outputs(args.shared), "rows": rows}
+    RESULT.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+
+
 def run(args: argparse.Namespace, progress: Progress) -> None:
-    stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() and not args.again else {"rows": []}
     for model in args.models:
         folder, prompt = folder_of(model, args.shared), args.prompt or PROMPTS.get(model, OTHER_PROMPT)
         for family in FAMILIES:
@@ -138,25 +160,19 @@ def run(args: argparse.Namespace, progress: Progress) -> None:
             asked = cases(args.shared / "data" / "commongen" / "dev.jsonl", prompt, args.sets, ordered=ordered)
             for system in args.systems:
                 key = {"model": model, "family": family, "system": system}
-                others = [row for row in stored["rows"] if {name: row[name] for name in key} != key]
-                if len(others) < len(stored["rows"]) and any(
-                    row["sets"] == len(asked) for row in stored["rows"] if row not in others
-                ):
+                known = [row for row in stored_run()["rows"] if is_of(row, key) and row["sets"] == len(asked)]
+                if known and not args.again:
                     continue
                 bar = progress.add_task(f"{model}, {family}, {system}", total=len(asked))
                 found = answers(system, folder, asked, args.threads, lambda bar=bar: progress.advance(bar))  # type: ignore[misc]
-                if found is None:
-                    continue
-                stored["rows"] = [*others, row_of(key, folder, asked, found, ordered=ordered)]
-                stored |= {"date": datetime.date.today().isoformat(), "machine": machine(), "command": COMMAND}
-                stored |= {"threads": args.threads, "max_tokens": MAX_TOKENS, "stored": stored_outputs(args.shared)}
-                RESULT.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+                if found is not None:
+                    store(row_of(key, folder, asked, found, ordered=ordered), key, args)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=[*PROMPTS, OTHER], default=list(PROMPTS))
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=USUAL)
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--prompt", help="with {concepts} where they are to stand")
     parser.add_argument("--threads", type=int, default=2)

@@ -23,7 +23,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.measurement import Outcome, Request
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from benchmarks.suite import ENGINES, PEERS, Case, Expression, suite
 from compiler.errors import SpecError
 from compiler.spec_json import spec_from_json

@@ -19,7 +19,8 @@ from typing import Any
 from benchmarks.compile import about, add_shared_argument
 from benchmarks.decode_peers import PEERS, measured
 from benchmarks.decode_point import WHO
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 
 POINTS = tuple((prompt, beams) for prompt in (16, 512) for beams in (4, 16, 64))
 TOKENS = 32

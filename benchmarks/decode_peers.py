@@ -13,6 +13,7 @@ from typing import Any
 from app.model_files import open_model_files
 from app.settings import BUILT_IN_MODEL
 from benchmarks.systems.base import Wanted
+from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.running import NotHere, Running, running
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
@@ -56,7 +57,7 @@ def measured(name: str, threads: int) -> dict[str, Any]:
     """One decoder's figures; its error where it cannot be started here."""
     least = least_tokens(PATTERNS)
     try:
-        with running(name, BUILT_IN_MODEL, threads) as system:
+        with running(SYSTEMS[name], BUILT_IN_MODEL, threads) as system:
             system.ask(Wanted(PATTERNS[0]), PROMPT, LONG)  # the first answer is slow for reasons of its own
             short = _figures(system, {pattern: tokens + SHORT_SLACK for pattern, tokens in least.items()})
             long = _figures(system, dict.fromkeys(PATTERNS, LONG))

@@ -26,7 +26,8 @@ from benchmarks.compile import add_shared_argument, machine
 from benchmarks.fashion_models import LSTM_HELD_OUT, LSTM_SEQUENCES, classified, seen, train_classifier
 from benchmarks.fashion_models import train_in_sequence as train_lstm
 from benchmarks.fashion_sequences import Worn, accepted, compiled, draw, read_split
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from compiler.compiled import Compiled
 from decoding.exact import BeamOptions, beam_labels, best_labels
 

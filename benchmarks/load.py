@@ -26,7 +26,8 @@ from benchmarks.compile import machine
 from benchmarks.load_client import Connection, Reply
 from benchmarks.load_requests import Order, cold, common, keywords
 from benchmarks.load_service import Service, running
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 
 COMMON, COLD_SHARE = 40, 0.02  # requests that come again and again, and the share of those that do not
 SETTLE_S = 0.2  # of the whole: until then memory may grow

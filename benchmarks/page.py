@@ -25,7 +25,8 @@ import httpx2
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.compile import about
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from tests.browser.surroundings import WIDE, chromium_path, opened, running_chromium
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from pathlib import Path
 from typing import Any
 
+from benchmarks.places import RESULTS_DIRECTORY, link
+from benchmarks.plots import drawn
 from benchmarks.report_tables import table
 
-PLOT = Path(__file__).resolve().parent / "results" / "fashion.svg"
+PLOT = RESULTS_DIRECTORY / "fashion.svg"
 PAPER = {("CNN", 0): (91.03, 64.09), ("CNN-LSTM", 0): (94.07, 74.69), ("abs", 10): (95.56, 80.66)}
 GOALS = (("CNN", 0, 91.0, 0.0), ("abs", 10, 95.6, 80.7))  # in percent: images, sequences
 NOTES = """
@@ -24,7 +25,7 @@ the CNN that stands alone in the first row, and train nothing. The time is for o
 def fashion_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown; draws the figure where there is matplotlib."""
     repeats = run["repeats"]
-    found = _by_system(repeats)
+    found = by_system(repeats)
     body = [
         [_name(system, beams), *(_percent(found[system, beams], part) for part in ("accuracy", "sequence_accuracy")),
          _papers(system, beams), _percent(found[system, beams], "satisfied"),
@@ -45,7 +46,8 @@ def fashion_section(run: dict[str, Any]) -> str:
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def _by_system(repeats: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+def by_system(repeats: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """What each system, with so many beams, has scored in each repeat."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for one in repeats:
         for scored in one["scored"]:
@@ -84,33 +86,26 @@ def _goals(found: dict[tuple[str, int], list[dict[str, Any]]]) -> str:
 def _drawn(found: dict[tuple[str, int], list[dict[str, Any]]]) -> str:
     with contextlib.suppress(ImportError):
         draw_plot(found)
-    return f"![accuracy by the number of beams](results/{PLOT.name})" if PLOT.exists() else ""
+    return f"![accuracy by the number of beams]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(found: dict[tuple[str, int], list[dict[str, Any]]]) -> None:
     """The paper's figure: accuracy of images and of sequences by the number of beams. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = "fashion"  # the same figures give the same file
     beams = sorted(k for system, k in found if system == "abs")
-    figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for panel, part, title, place in zip(
-        panels, ("accuracy", "sequence_accuracy"), ("images", "sequences"), (0, 1), strict=True
-    ):
-        rows = [[100 * row[part] for row in found["abs", k]] for k in beams]
-        panel.fill_between(beams, [min(row) for row in rows], [max(row) for row in rows], alpha=0.2, color="tab:blue")
-        panel.plot(beams, [statistics.fmean(row) for row in rows], marker="o", color="tab:blue", label="CNN, abs")
-        for system, colour in (("exact", "tab:green"), ("CNN-LSTM", "tab:orange"), ("CNN", "tab:red")):
-            level = 100 * statistics.fmean(row[part] for row in found[system, 0])
-            panel.axhline(level, color=colour, linestyle="--", label=_name(system, 0))
-        panel.plot([10], [PAPER["abs", 10][place]], marker="x", color="black", linestyle="", label="paper, 10 beams")
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(beams, [str(k) for k in beams])
-        panel.set_xlabel("beams")
-        panel.set_title(f"{title} classified rightly, %")
-    panels[0].legend(fontsize=8)
-    figure.savefig(PLOT, metadata={"Date": None})
-    pyplot.close(figure)
+    with drawn(PLOT, (9, 3.4), columns=2) as panels:
+        for panel, part, title, place in zip(
+            panels, ("accuracy", "sequence_accuracy"), ("images", "sequences"), (0, 1), strict=True
+        ):
+            rows = [[100 * row[part] for row in found["abs", k]] for k in beams]
+            panel.fill_between(beams, list(map(min, rows)), list(map(max, rows)), alpha=0.2, color="tab:blue")
+            panel.plot(beams, [statistics.fmean(row) for row in rows], marker="o", color="tab:blue", label="CNN, abs")
+            for system, colour in (("exact", "tab:green"), ("CNN-LSTM", "tab:orange"), ("CNN", "tab:red")):
+                level = 100 * statistics.fmean(row[part] for row in found[system, 0])
+                panel.axhline(level, color=colour, linestyle="--", label=_name(system, 0))
+            paper = PAPER["abs", 10][place]
+            panel.plot([10], [paper], marker="x", color="black", linestyle="", label="paper, 10 beams")
+            panel.set_xscale("log", base=2)
+            panel.set_xticks(beams, [str(k) for k in beams])
+            panel.set_xlabel("beams")
+            panel.set_title(f"{title} classified rightly, %")
+        panels[0].legend(fontsize=8)

@@ -132,11 +132,31 @@ def gap(row: dict[str, Any] | None, known: dict[str, Any]) -> str:
     return f"{100 * (own / best - 1):.1f}"
 
 
-def _ahead(found: dict[tuple[str, int], dict[str, Any]]) -> str:
+def gaps_at(rows: Sequence[dict[str, Any]], beams: int) -> list[float]:
+    """The gap of each family whose best is known, in percent, of the default with so many beams."""
+    found = [_plain(rows, model, family) for model, family in _families(rows)]
+    known = [(one.get(("banked", beams)), one.get(("exact", 0)) or _best_of(one)) for one in found]
+    return [float(told) for own, best in known if best is not None and (told := gap(own, best))]
+
+
+def ahead_and_asked(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """In how many cases the default with 8 beams does no worse than Algorithm 1 with 128, and how many there are."""
+    pairs = [pair for model, family in _families(rows) for pair in _pairs(_plain(rows, model, family))]
+    return sum(own >= other - 1e-3 for own, other in pairs), len(pairs)
+
+
+def _pairs(found: dict[tuple[str, int], dict[str, Any]]) -> list[tuple[float, float]]:
+    """The log-probs of the default with 8 beams and of Algorithm 1 with 128, case by case."""
     ours, theirs = found.get(("banked", 8)), found.get(("abs", 128))
     if ours is None or theirs is None:
+        return []
+    return [(ours["log_probs"][name], other) for name, other in theirs["log_probs"].items()]
+
+
+def _ahead(found: dict[tuple[str, int], dict[str, Any]]) -> str:
+    pairs = _pairs(found)
+    if not pairs:
         return ""
-    pairs = [(ours["log_probs"][name], other) for name, other in theirs["log_probs"].items()]
     return f"{100 * statistics.fmean(own >= other - 1e-3 for own, other in pairs):.0f} %"
 
 

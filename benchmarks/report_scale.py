@@ -8,9 +8,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.places import RESULTS_DIRECTORY, link
+from benchmarks.plots import drawn
 from benchmarks.report_tables import MIB, spread, table
 
-PLOT = Path(__file__).resolve().parent / "results" / "scale.svg"
+PLOT = RESULTS_DIRECTORY / "scale.svg"
 NOTES = """
 Medians of the repeats, with the range where there is one to see; each compile cold, in a process of its own, on one
 core. A law is fitted by least squares to the upper half of a series, where what does not grow has stopped to matter: as
@@ -82,27 +84,20 @@ def _table(points: Series) -> str:
 
 def plot(series: dict[str, Series], path: Path) -> None:
     """Draws time and table size of every series, one panel for each kind of size. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = "scale"  # the same figures give the same file
     kinds: dict[str, list[str]] = defaultdict(list)
     for name in series:
         kinds[name.partition(":")[0].removesuffix(" in order")].append(name)
-    figure, axes = pyplot.subplots(2, len(kinds), figsize=(4 * len(kinds), 6), squeeze=False)
-    for column, (kind, names) in enumerate(kinds.items()):
-        for row, (what, label) in enumerate((("ms", "compile, ms"), ("table_bytes", "tables, MiB"))):
-            panel = axes[row][column]
-            for name in names:
-                values = [statistics.median(at[what]) for at in series[name].values()]
-                panel.plot(list(series[name]), values, marker="o", label=name.partition(": ")[2] or name)
-            panel.set(xlabel=kind, ylabel=label, yscale="log")
-            panel.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    figures = (("ms", "compile, ms"), ("table_bytes", "tables, MiB"))
+    with drawn(path, (4 * len(kinds), 6), rows=len(figures), columns=len(kinds)) as panels:
+        places = iter(panels)
+        for what, label in figures:
+            for kind, names in kinds.items():
+                panel = next(places)
+                for name in names:
+                    values = [statistics.median(at[what]) for at in series[name].values()]
+                    panel.plot(list(series[name]), values, marker="o", label=name.partition(": ")[2] or name)
+                panel.set(xlabel=kind, ylabel=label, yscale="log")
+                panel.legend(fontsize=7)
 
 
 def scale_section(run: dict[str, Any]) -> str:
@@ -110,7 +105,7 @@ def scale_section(run: dict[str, Any]) -> str:
     series, missing = _series(run)
     plot(series, PLOT)
     parts = ["## Growth", f"{run['date']}; {run['machine']}; `{run['command']}`", NOTES]
-    parts += [f"![Compile time and table size](results/{PLOT.name})", _laws(series)]
+    parts += [f"![Compile time and table size]({link(PLOT)})", _laws(series)]
     parts += ["\n".join(f"- not compiled: {line}" for line in missing)] if missing else []
     for name, points in series.items():
         parts += [f"### By {name}", _table(points)]

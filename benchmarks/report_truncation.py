@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from pathlib import Path
 from typing import Any
 
+from benchmarks.places import RESULTS_DIRECTORY, link
+from benchmarks.plots import drawn
 from benchmarks.report_tables import table
 
-PLOT = Path(__file__).resolve().parent / "results" / "truncation.svg"
+PLOT = RESULTS_DIRECTORY / "truncation.svg"
 NOTES = """
 {count} patterns of ten kinds (`truncation_patterns.py`), whose shortest texts take {low} to {high} tokens (median
 {middle:g}), the end of the text among them. Each decoder is asked for each pattern with budgets of so many times that
@@ -54,23 +55,15 @@ def _examples(rows: list[dict[str, Any]]) -> str:
 def _drawn(rows: list[dict[str, Any]]) -> str:
     with contextlib.suppress(ImportError):
         draw_plot(rows)
-    return f"![share of answers that satisfy, by budget](results/{PLOT.name})" if PLOT.exists() else ""
+    return f"![share of answers that satisfy, by budget]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(rows: list[dict[str, Any]]) -> None:
     """The share that satisfies by the budget, a line for each decoder. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = "truncation"  # the same figures give the same file
-    figure, panel = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    for row in rows:
-        x = [one["times"] for one in row["by_times"]]
-        panel.plot(x, [100 * _share(one) for one in row["by_times"]], marker="o", label=row["system"])
-    panel.set_xlabel("budget, in least budgets")
-    panel.set_ylabel("answers that satisfy, %")
-    panel.legend(fontsize=8)
-    figure.savefig(PLOT, metadata={"Date": None})
-    pyplot.close(figure)
+    with drawn(PLOT, (7, 3.6)) as (panel,):
+        for row in rows:
+            x = [one["times"] for one in row["by_times"]]
+            panel.plot(x, [100 * _share(one) for one in row["by_times"]], marker="o", label=row["system"])
+        panel.set_xlabel("budget, in least budgets")
+        panel.set_ylabel("answers that satisfy, %")
+        panel.legend(fontsize=8)

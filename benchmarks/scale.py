@@ -16,7 +16,8 @@ from pathlib import Path
 from benchmarks.compile import Server, about, add_shared_argument, tokenizer_path
 from benchmarks.keyword_cases import first_concepts
 from benchmarks.measurement import Outcome, Request
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from benchmarks.suite import Expression
 
 KEYWORDS_MAX = 12

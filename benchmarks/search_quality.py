@@ -31,7 +31,8 @@ from app.settings import BUILT_IN_MODEL
 from benchmarks.bigram import BigramModel, most_probable
 from benchmarks.caption_scores import bleu_4, cider, words
 from benchmarks.compile import DEFAULT_SHARED, machine
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from benchmarks.search_quality_cases import PLAIN_PROMPTS, Case, families
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec

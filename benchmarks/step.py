@@ -23,7 +23,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from benchmarks.compile import add_shared_argument, machine, tokenizer_path
 from benchmarks.decode_point import constraint_json
 from benchmarks.engine import read_vocabulary
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from decoding.constraint import Constraint

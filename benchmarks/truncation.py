@@ -20,15 +20,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from app.settings import BUILT_IN_MODEL
 from benchmarks.compile import machine
 from benchmarks.decode_peers import PEERS, PROMPT, least_tokens, satisfies
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from benchmarks.systems.base import Wanted
+from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.running import NotHere, running
 from benchmarks.truncation_patterns import patterns
 
 RESULT = RESULTS_DIRECTORY / "truncation.json"
 COMMAND = "python -m benchmarks.truncation"
 TIMES = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0)  # so many times the least budget
-SYSTEMS = (
+ASKED = (
     *PEERS, "LM Format Enforcer", "LM Format Enforcer, 16 beams", "no constraint, 1 beam", "no constraint, 16 beams",
 )  # fmt: skip
 
@@ -38,7 +40,7 @@ def measured(name: str, least: dict[str, int], threads: int, advance: Callable[[
     asked = [(pattern, max(tokens, int(tokens * times))) for times in TIMES for pattern, tokens in least.items()]
     told = []
     try:
-        with running(name, BUILT_IN_MODEL, threads) as system:
+        with running(SYSTEMS[name], BUILT_IN_MODEL, threads) as system:
             system.ask(Wanted(next(iter(least))), PROMPT, 40)  # the first answer is slow for reasons of its own
             for pattern, budget in asked:
                 told.append(system.ask(Wanted(pattern), PROMPT, budget))
@@ -64,7 +66,7 @@ def measured(name: str, least: dict[str, int], threads: int, advance: Callable[[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=ASKED)
     parser.add_argument("--patterns", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="forget the rows that are stored")

@@ -41,7 +41,8 @@ from coredis import Redis
 
 from app.settings import QUEUES
 from benchmarks.compile import about
-from benchmarks.report import RESULTS_DIRECTORY, write_report
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report import write_report
 from compiler.spec_json import spec_from_json
 from tests.cluster import API, Cluster, cluster, metric
 from tests.containers import free_port

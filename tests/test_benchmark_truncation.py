@@ -43,7 +43,7 @@ class Told:
 def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(truncation, "running", lambda *_: contextlib.nullcontext(Told()))
     asked: list[None] = []
-    row = measured("any", {"a?b": 2, "ab": 4}, 1, lambda: asked.append(None))
+    row = measured("XGrammar", {"a?b": 2, "ab": 4}, 1, lambda: asked.append(None))
     assert row is not None and len(asked) == 2 * len(TIMES)
     found = [(one["satisfied"], one["failed"], one["ms"]) for one in row["by_times"]]
     assert found == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]

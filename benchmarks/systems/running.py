@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.systems.base import Wanted
-from benchmarks.systems.catalogue import ENVIRONMENTS, SYSTEMS
+from benchmarks.systems.catalogue import ENVIRONMENTS, Entry
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S_MAX = 300.0
@@ -53,10 +54,10 @@ def python_of(environment: str) -> Path:
 class Running:
     """A system that runs, and is begun anew where it had to be ended."""
 
-    def __init__(self, name: str, folder: str, threads: int, seconds_max: float) -> None:
-        entry = SYSTEMS[name]
+    def __init__(self, entry: Entry, folder: str, threads: int, seconds_max: float) -> None:
         self._command = [
-            str(python_of(entry.environment)), "-m", "benchmarks.systems.child", entry.where, json.dumps(entry.options),
+            str(python_of(entry.environment)), "-m", "benchmarks.systems.child", entry.where,
+            json.dumps(dict(entry.options)),
             folder,
         ]  # fmt: skip
         self._environment = os.environ | {
@@ -78,14 +79,17 @@ class Running:
             self._start()
         assert self._child is not None and self._child.stdin is not None
         asked = {"wanted": dataclasses.asdict(wanted), "prompt": prompt, "max_tokens": max_tokens}
-        print(json.dumps(asked), file=self._child.stdin, flush=True)
-        told = self._told(self._seconds_max)
-        if told is None:
-            died = self._child.poll() is not None
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as will be seen
+            print(json.dumps(asked), file=self._child.stdin, flush=True)
+        began = time.perf_counter()
+        try:
+            told = self._told(self._seconds_max)
+        except (queue.Empty, EOFError) as nothing:
+            late = isinstance(nothing, queue.Empty)
             self.end()
-            self._late += not died
-            why = "its process died" if died else f"no answer within {self._seconds_max:g} s"
-            return Answer("", 0.0, self._seconds_max * 1000, why)
+            self._late += late
+            why = f"no answer within {self._seconds_max:g} s" if late else "its process died"
+            return Answer("", 0.0, (time.perf_counter() - began) * 1000, why)
         self._late = 0
         return Answer(**told)
 
@@ -96,19 +100,20 @@ class Running:
         )  # fmt: skip
         self._child, self._said = child, queue.Queue()
         threading.Thread(target=_read, args=(child, self._said), daemon=True).start()
-        if self._told(START_S_MAX) is None:
+        try:
+            self._told(START_S_MAX)
+        except (queue.Empty, EOFError) as nothing:
             self.end()
             self._words.seek(0)
-            raise NotHere((self._words.read().strip().splitlines() or ["it says nothing"])[-1])
+            raise NotHere((self._words.read().strip().splitlines() or ["it says nothing"])[-1]) from nothing
 
-    def _told(self, seconds_max: float) -> dict[str, Any] | None:
-        """The next line, None where none comes in time or the process has ended."""
-        with contextlib.suppress(queue.Empty):
-            line = self._said.get(timeout=seconds_max)
-            if line:
-                told: dict[str, Any] = json.loads(line)
-                return told
-        return None
+    def _told(self, seconds_max: float) -> dict[str, Any]:
+        """The next line. Raises queue.Empty where none comes in time, EOFError where the process has ended."""
+        line = self._said.get(timeout=seconds_max)
+        if not line:
+            raise EOFError
+        told: dict[str, Any] = json.loads(line)
+        return told
 
     def end(self) -> None:
         """End the process, if there is one."""
@@ -136,9 +141,9 @@ def _read(child: subprocess.Popen[str], said: queue.Queue[str]) -> None:
 
 
 @contextlib.contextmanager
-def running(name: str, folder: str, threads: int, seconds_max: float = 60.0) -> Iterator[Running]:
+def running(entry: Entry, folder: str, threads: int, seconds_max: float = 60.0) -> Iterator[Running]:
     """A system that is asked within the statement. Raises NotHere, here or when it is first asked."""
-    system = Running(name, folder, threads, seconds_max)
+    system = Running(entry, folder, threads, seconds_max)
     try:
         yield system
     finally:

@@ -1,0 +1,45 @@
+"""The section of RESULTS.md about text infilling, from results/infilling.json."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.report_tables import table
+
+NOTES = """
+{count} stories of the TinyStories corpus with gaps, a word, a run of words or a sentence each, by ILM's protocol
+(`infilling_cases.py`). A system is given the first words and a regex of the rest, with half as much budget again as the
+story has tokens. "whole": the share of answers that match the regex in full, by `re`; BLEU-4 (sacrebleu) and ROUGE-L
+(rouge-score) of the completed story against the original. All on the same model, each in a process of its own.
+"prepare", "answer": medians in ms, over all shares the mean of them. The stories models have read this corpus: the
+figures compare systems, and say nothing of what they are worth.
+"""
+
+
+def infilling_section(run: dict[str, Any]) -> str:
+    """The whole section as Markdown."""
+    rows = run["rows"]
+    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
+    parts = ["## Text infilling", about, NOTES.format(count=rows[0]["stories"])]
+    shares = sorted({row["share"] for row in rows})
+    head = ["system", *(f"{what}, {share:.0%}" for share in shares for what in ("ROUGE-L", "BLEU-4", "whole"))]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        body = []
+        for system in dict.fromkeys(row["system"] for row in rows if row["model"] == model):
+            own = {row["share"]: row for row in rows if (row["model"], row["system"]) == (model, system)}
+            cells = [cell for share in shares for cell in _cells(own.get(share))]
+            body.append([system, *cells, *_times(list(own.values()))])
+        parts += [f"### {model}", table([*head, "prepare", "answer"], body)]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _cells(row: dict[str, Any] | None) -> list[str]:
+    if row is None:
+        return ["", "", ""]
+    failed = f" ({row['errors']} failed)" if row["errors"] else ""
+    return [f"{row['rouge_l']:.1f}", f"{row['bleu_4']:.1f}", f"{100 * row['coverage']:.0f} %{failed}"]
+
+
+def _times(rows: list[dict[str, Any]]) -> list[str]:
+    return [f"{statistics.fmean(row[name] for row in rows):.0f}" for name in ("prepare_ms", "answer_ms")]

@@ -1,0 +1,128 @@
+"""The README's table of what was measured, from the same files as RESULTS.md: no figure there is typed by hand."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report_fashion import by_system
+from benchmarks.report_quality import ahead_and_asked, gaps_at
+from benchmarks.report_tables import table
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- measured: written by python -m benchmarks.report -->", "<!-- end of measured -->"
+OURS = "ours, 16 beams"
+SHOWN = (
+    OURS, "ours, 1 beam", "HMM, 16 beams", "constrained beams, 16", "guidance", "llguidance", "Outlines", "XGrammar",
+    "LM Format Enforcer", "no constraint, 16 beams",
+)  # fmt: skip
+PARTS = ("accuracy", "sequence_accuracy")
+COMPARED = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "cider": "CIDEr"}
+Run = Mapping[str, Any]
+
+
+def write_readme(runs: Mapping[str, Run]) -> None:
+    """Replace what stands between the marks. `runs` are the files' contents by their names without .json."""
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if end:
+        README.write_text(f"{before}{BEGIN}\n\n{summary(runs)}\n{END}{after}", encoding="utf-8")
+
+
+def summary(runs: Mapping[str, Run]) -> str:
+    """Tables and sentences as Markdown; what was not measured is left out."""
+    parts = [shares(runs), "\n".join(f"- {line}" for line in sentences(runs)), losses(runs)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def shares(runs: Mapping[str, Run]) -> str:
+    """The share of answers that keep their constraint, by system and task."""
+    columns: dict[str, dict[str, float]] = {}
+    for row in runs.get("truncation", {}).get("rows", ()):
+        for one in row["by_times"]:
+            if one["times"] in (1.0, 2.0, 4.0):
+                name = f"pattern, {one['times']:g} x the least budget"
+                columns.setdefault(name, {})[row["system"]] = one["satisfied"] / one["asked"]
+    for row in runs.get("commongen", {}).get("rows", ()):
+        columns.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row["whole"]
+    for row in runs.get("infilling", {}).get("rows", ()):
+        columns.setdefault(f"{row['share']:.0%} masked, {row['model']}", {})[row["system"]] = row["coverage"]
+    body = []
+    for system in SHOWN:
+        cells = [f"{100 * column[system]:.0f} %" if system in column else "" for column in columns.values()]
+        if any(cells):
+            body.append([f"**{system}**" if system == OURS else system, *cells])
+    head = ["share of answers that keep the constraint", *columns]
+    return table(head, body) if columns else ""
+
+
+def sentences(runs: Mapping[str, Run]) -> list[str]:
+    """A line for each further claim."""
+    said = []
+    if run := runs.get("search_quality"):
+        near = {beams: gaps_at(run["rows"], beams) for beams in (16, 64)}
+        told = [f"with {beams} beams {min(gaps):.1f} to {max(gaps):.1f} %" for beams, gaps in near.items() if gaps]
+        ahead, asked = ahead_and_asked(run["rows"])
+        said.append(
+            f"How probable the answers are, in nats below the best known, in {len(near[16])} families of constraints: "
+            f"{', '.join(told)}. With 8 beams at least as probable as the paper's algorithm with 128 in {ahead:,} of "
+            f"{asked:,} cases."
+        )
+    if run := runs.get("decode"):
+        said.append("Time for a request under five keywords, as a multiple of transformers' beam search without a "
+                    f"constraint, GPT-2's shape on a CPU: {_ratios(run)}.")  # fmt: skip
+    if run := runs.get("runtimes"):
+        said.append(f"Seconds for a request with 16 beams, 32 tokens, the built-in model: {_seconds(run, 16)}.")
+    if run := runs.get("fashion"):
+        said.append(f"Ordered Fashion-MNIST, images and sequences classified rightly: {_fashion(run)}.")
+    if run := runs.get("page"):
+        seconds = run["seconds"]
+        said.append(f"From a clone to an answer in the page the machine takes {sum(seconds.values()):.0f} s, "
+                    f"{seconds['make demo']:.0f} of them `make demo`, which fetches PyTorch.")  # fmt: skip
+    return said
+
+
+def _ratios(run: Run) -> str:
+    found = []
+    for prompt, beams in sorted({(row["prompt"], row["beams"]) for row in run["rows"]}):
+        rows = [row for row in run["rows"] if (row["prompt"], row["beams"]) == (prompt, beams)]
+        whole = [row for row in rows if "error" not in row["ours"] and "error" not in row["transformers"]]
+        ratio = statistics.median(row["ours"]["seconds"] / row["transformers"]["seconds"] for row in whole)
+        found.append(f"{ratio:.2f} ({prompt} tokens of prompt, {beams} beams)")
+    return ", ".join(found)
+
+
+def _seconds(run: Run, beams: int) -> str:
+    rows = [row for row in run["rows"] if row["beams"] == beams]
+    return ", ".join(f"{row['method']} {statistics.median(row['seconds']):.2f}" for row in rows)
+
+
+def _fashion(run: Run) -> str:
+    scored, told = by_system(run["repeats"]), []
+    for system, beams in (("CNN", 0), ("CNN-LSTM", 0), ("abs", 10), ("exact", 0)):
+        images, sequences = (100 * statistics.fmean(row[part] for row in scored[system, beams]) for part in PARTS)
+        told.append(f"{f'{system} with {beams} beams' if beams else system} {images:.1f} and {sequences:.1f} %")
+    return ", ".join(told)
+
+
+def losses(runs: Mapping[str, Run]) -> str:
+    """Where another system of the same table is better than ours with 16 beams."""
+    found = []
+    rows = runs.get("commongen", {}).get("rows", ())
+    for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
+        own = {row["system"]: row for row in rows if (row["model"], row["family"]) == (model, family)}
+        others = [row for name, row in own.items() if not name.startswith("ours")]
+        if OURS not in own or not others:
+            continue
+        for metric, name in COMPARED.items():
+            best = max(others, key=lambda row: float(row[metric]))
+            if best[metric] > own[OURS][metric]:
+                found.append(
+                    f"{family}, {model}: {name} {own[OURS][metric]:.1f}, {best['system']} {best[metric]:.1f} "
+                    f"({100 * best['whole']:.0f} % keep the constraint)"
+                )
+    if not found:
+        return ""
+    return "\n".join(["Where another is better than ours with 16 beams:", "", *(f"- {line}" for line in found)])

@@ -1,0 +1,57 @@
+"""Stories with gaps: as many words masked as it says, and the story that was masked fits; the report says what came."""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.infilling_cases import PROMPT_WORDS, masked, stories
+from benchmarks.report_infilling import infilling_section
+
+SENTENCES = [["One", "day,", "a", "dog", "ran", "home."], ["He", "saw", "an", "old,", "very", "old", "cat", "there."]]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_masked_story_fits_its_pattern_and_keeps_its_first_words(seed: int) -> None:
+    story = masked(SENTENCES, 0.3, random.Random(seed))
+    assert story.prompt.split() == SENTENCES[0][:PROMPT_WORDS]
+    assert story.prompt + story.text == " ".join(word for sentence in SENTENCES for word in sentence)
+    assert re.fullmatch(story.pattern, story.text) and not re.fullmatch(story.pattern, story.text[:-1])
+    assert 0 < story.masked <= 0.3 + 1 / 14
+    assert masked(SENTENCES, 0.3, random.Random(seed)) == story
+
+
+def test_as_many_words_of_real_stories_are_masked_as_were_to_be(shared: Path) -> None:
+    path = shared / "data" / "stories" / "tinystories_1000.jsonl"
+    for share in (0.1, 0.3):
+        found = stories(path, 40, share)
+        assert all(re.fullmatch(story.pattern, story.text) for story in found)
+        assert statistics.fmean(story.masked for story in found) == pytest.approx(share, abs=0.03)
+    with pytest.raises(ValueError, match="were asked for"):
+        stories(path, 2000, 0.1)
+
+
+def test_an_answer_counts_where_it_fits_and_is_judged_with_its_prompt() -> None:
+    pytest.importorskip("benchmarks.text_metrics")
+    from benchmarks.infilling import row_of
+    from benchmarks.systems.running import Answer
+
+    story = masked(SENTENCES, 0.3, random.Random(1))
+    found = [Answer(story.text, 1.0, 2.0, ""), Answer("", 1.0, 4.0, "E: x")]
+    row = row_of({"model": "m"}, [story, story], found)
+    assert (row["coverage"], row["errors"], row["error"], row["answer_ms"]) == (0.5, 1, "E: x", 3.0)
+    assert row_of({}, [story], found[:1])["bleu_4"] == pytest.approx(100.0)
+
+
+def test_the_report_has_a_line_for_each_system() -> None:
+    row: dict[str, Any] = {
+        "model": "m", "system": "s", "share": 0.1, "stories": 3, "rouge_l": 1.0, "bleu_4": 2.0, "coverage": 0.5,
+        "errors": 1, "prepare_ms": 3.0, "answer_ms": 4.0,
+    }  # fmt: skip
+    run = {"date": "d", "machine": "x", "threads": 1, "command": "c", "rows": [row, row | {"share": 0.2, "errors": 0}]}
+    assert "| s | 1.0 | 2.0 | 50 % (1 failed) | 1.0 | 2.0 | 50 % | 3 | 4 |" in infilling_section(run)

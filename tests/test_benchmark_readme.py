@@ -1,0 +1,66 @@
+"""The README's summary is what the stored figures say, losses among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import report_readme
+from benchmarks.report import stored_runs
+from benchmarks.report_readme import BEGIN, END, README, summary, write_readme
+from benchmarks.report_runtimes import runtimes_section
+
+
+def row(system: str, whole: float, **metrics: float) -> dict[str, Any]:
+    return {"model": "m", "family": "f", "system": system, "whole": whole} | metrics
+
+
+COMMONGEN = {
+    "rows": [
+        row("ours, 16 beams", 1.0, rouge_l=50.0, bleu_4=20.0, cider=10.0),
+        row("Outlines", 0.25, rouge_l=55.0, bleu_4=19.0, cider=10.0),
+        row("ours, 1 beam", 1.0, rouge_l=60.0, bleu_4=60.0, cider=60.0),
+    ]
+}
+RUNTIMES = {
+    "date": "d", "machine": "m", "threads": 1, "command": "c", "sets": 2, "max_tokens": 32, "growth": [],
+    "rows": [
+        {"method": "ours", "beams": 16, "seconds": [1.0, 3.0, 2.0]},
+        {"method": "HMM", "beams": 16, "seconds": [4.0, 4.0, 8.0]},
+    ],
+}  # fmt: skip
+
+
+def test_the_readme_says_what_the_stored_figures_say() -> None:
+    _, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    told, end, _ = rest.partition(END)
+    assert end and told.strip() == summary(stored_runs()).strip(), "python -m benchmarks.report"
+
+
+def test_only_what_stands_between_the_marks_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = tmp_path / "README.md"
+    monkeypatch.setattr(report_readme, "README", readme)
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    write_readme({"runtimes": RUNTIMES})
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n") and "old" not in text
+    assert "the built-in model: ours 2.00, HMM 4.00." in text
+    readme.write_text("no marks\n", encoding="utf-8")
+    write_readme({})
+    assert readme.read_text(encoding="utf-8") == "no marks\n"
+
+
+def test_shares_and_losses_are_named() -> None:
+    text = summary({"commongen": COMMONGEN})
+    assert "| **ours, 16 beams** | 100 % |" in text and "| Outlines | 25 % |" in text
+    assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % keep the constraint)" in text
+    assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
+
+
+def test_seconds_per_request_are_compared_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.report_runtimes.PLOT", tmp_path / "runtimes.svg")
+    text = runtimes_section(RUNTIMES)
+    assert "| ours | 2.00 (1.00-3.00) |" in text
+    assert "| ours / HMM | 0.25 |" in text  # of 0.25, 0.75 and 0.25
