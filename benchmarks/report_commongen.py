@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+from benchmarks.places import RESULTS_DIRECTORY, link
+from benchmarks.plots import drawn
 from benchmarks.report_tables import table
+
+PLOT = RESULTS_DIRECTORY / "commongen.svg"
 
 NOTES = """
 {sets} sets of concepts of CommonGen's validation split, spread evenly; every answer may have {max_tokens} tokens. In
@@ -19,6 +24,7 @@ median of the answer's own, ms. "failed": answers that did not come.
 CHECK = """
 The code that judges, on what other systems wrote for the whole split (outputs that were published with the data):
 """
+MARKS = "os^vDP*X<>"
 HEAD = (
     "system", "concepts", "sets", "ROUGE-L", "BLEU-4", "CIDEr", "nats", "words", "prepare", "answer", "failed",
 )  # fmt: skip
@@ -30,7 +36,7 @@ def commongen_section(run: dict[str, Any]) -> str:
     sets = sorted({row["sets"] for row in rows})
     notes = NOTES.format(sets=" or ".join(map(str, sets)), max_tokens=run["max_tokens"])
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
-    parts = ["## CommonGen", about, notes]
+    parts = ["## CommonGen", about, notes, _drawn(rows)]
     for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
         own = [row for row in rows if (row["model"], row["family"]) == (model, family)]
         parts += [f"### {family}, {model}", table(HEAD, [_cells(row) for row in own])]
@@ -40,7 +46,28 @@ def commongen_section(run: dict[str, Any]) -> str:
     figures = ("rouge_l", "bleu_4", "cider")
     check = [[row["system"], *(f"{row[name]:.1f}" for name in figures)] for row in run["stored"]]
     parts += [CHECK, table(("system", "ROUGE-L", "BLEU-4", "CIDEr"), check)]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _drawn(rows: list[dict[str, Any]]) -> str:
+    with contextlib.suppress(ImportError):
+        draw_plot(rows)
+    return f"![sets that are kept and CIDEr, a point for each system]({link(PLOT)})" if PLOT.exists() else ""
+
+
+def draw_plot(rows: list[dict[str, Any]]) -> None:
+    """For each model and task the share of sets that is kept and CIDEr, a mark for each system. Needs matplotlib."""
+    tasks = list(dict.fromkeys((row["model"], row["family"]) for row in rows))
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    with drawn(PLOT, (4.2 * len(tasks), 4.4), columns=len(tasks)) as panels:
+        for panel, (model, family) in zip(panels, tasks, strict=True):
+            for row in rows:
+                if (row["model"], row["family"]) == (model, family):
+                    at = systems.index(row["system"])
+                    x, y = [100 * row["whole"]], [row["cider"]]
+                    panel.plot(x, y, marker=MARKS[at % len(MARKS)], linestyle="", color=f"C{at}", label=row["system"])
+            panel.set(xlabel="sets of which all concepts occur, %", ylabel="CIDEr", title=f"{family}, {model}")
+        panels[0].legend(fontsize=7)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from typing import Any
 
+from benchmarks.places import RESULTS_DIRECTORY, link
+from benchmarks.plots import drawn
 from benchmarks.report_tables import table
+
+PLOT = RESULTS_DIRECTORY / "infilling.svg"
 
 NOTES = """
 {count} stories of the TinyStories corpus with gaps, a word, a run of words or a sentence each, by ILM's protocol
@@ -21,7 +26,7 @@ def infilling_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
     rows = run["rows"]
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
-    parts = ["## Text infilling", about, NOTES.format(count=rows[0]["stories"])]
+    parts = ["## Text infilling", about, NOTES.format(count=rows[0]["stories"]), _drawn(rows)]
     shares = sorted({row["share"] for row in rows})
     head = ["system", *(f"{what}, {share:.0%}" for share in shares for what in ("ROUGE-L", "BLEU-4", "whole"))]
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -31,7 +36,28 @@ def infilling_section(run: dict[str, Any]) -> str:
             cells = [cell for share in shares for cell in _cells(own.get(share))]
             body.append([system, *cells, *_times(list(own.values()))])
         parts += [f"### {model}", table([*head, "prepare", "answer"], body)]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _drawn(rows: list[dict[str, Any]]) -> str:
+    with contextlib.suppress(ImportError):
+        draw_plot(rows)
+    return f"![answers that are whole, and BLEU-4, by the share that is masked]({link(PLOT)})" if PLOT.exists() else ""
+
+
+def draw_plot(rows: list[dict[str, Any]]) -> None:
+    """Answers that match and BLEU-4 by the share that is masked, a line for each system. Needs matplotlib."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    figures = (("coverage", 100, "answers that match, %"), ("bleu_4", 1, "BLEU-4"))
+    with drawn(PLOT, (8, 3 * len(models)), rows=len(models), columns=len(figures)) as panels:
+        for place, panel in enumerate(panels):
+            model, (name, scale, label) = models[place // len(figures)], figures[place % len(figures)]
+            for system in dict.fromkeys(row["system"] for row in rows):
+                own = [row for row in rows if (row["model"], row["system"]) == (model, system)]
+                x, y = [100 * row["share"] for row in own], [scale * row[name] for row in own]
+                panel.plot(x, y, marker="o", label=system)
+            panel.set(xlabel="masked, %", ylabel=label, title=model)
+        panels[0].legend(fontsize=7)
 
 
 def _cells(row: dict[str, Any] | None) -> list[str]:

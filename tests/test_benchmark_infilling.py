@@ -48,7 +48,10 @@ def test_an_answer_counts_where_it_fits_and_is_judged_with_its_prompt() -> None:
     assert row_of({}, [story], found[:1])["bleu_4"] == pytest.approx(100.0)
 
 
-def test_the_report_has_a_line_for_each_system() -> None:
+def test_the_report_has_a_line_for_each_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.report_infilling.PLOT", tmp_path / "infilling.svg")
     row: dict[str, Any] = {
         "model": "m", "system": "s", "share": 0.1, "stories": 3, "rouge_l": 1.0, "bleu_4": 2.0, "coverage": 0.5,
         "errors": 1, "prepare_ms": 3.0, "answer_ms": 4.0,
