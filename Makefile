@@ -44,16 +44,16 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(call install,$(EXTRAS))
 	@touch $(SERVING) $@
 
-# Whoever only wants to see it waits for no more than it takes to serve: Python compiles what it imports, which is little
-# of what is fetched.
+# Whoever only wants to see it waits for no more than it takes to serve.
 $(SERVING): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time fetches PyTorch: a minute or two)"
-	$(call install,$(SERVED),--no-compile)
+	$(call install,$(SERVED))
 	@touch $@
 
+# Not compiled: Python compiles what it imports, which is little of what is fetched.
 define install
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(2) --editable '.[$(1)]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(1)]' --constraint constraints.txt
 endef
 
 # FAdo (GPL-3) judges our automata in the tests, and nothing else; what it declares would bring notebooks.
