@@ -98,15 +98,14 @@ reference: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks.systems.environments
 
-# The models that the HMM's look-ahead is distilled from, and after what; minutes each, made where one is missing. The
-# stories models are in the folder that ABS_SHARED names.
+# What the HMM's look-ahead is distilled from, and after what; minutes each, made where one is missing.
 HMM = .cache/systems/hmm
-STORIES = $(ABS_SHARED)/models
 hmm: reference
 	test -e $(HMM)/captions.npz || $(BIN)/python -m benchmarks.systems.hmm_model app/models/captions "sentence:"
+	stories=$$($(BIN)/python -c 'from benchmarks.compile import DEFAULT_SHARED as d; import os; print(os.environ.get("ABS_SHARED", d))')/models; \
 	for model in stories260k tinystories-656k; do \
-		if [ -d $(STORIES)/$$model ] && [ ! -e $(HMM)/$$model.npz ]; then \
-			$(BIN)/python -m benchmarks.systems.hmm_model $(STORIES)/$$model "One day, a girl saw" || exit 1; fi; done
+		if [ -d $$stories/$$model ] && [ ! -e $(HMM)/$$model.npz ]; then \
+			$(BIN)/python -m benchmarks.systems.hmm_model $$stories/$$model "One day, a girl saw" || exit 1; fi; done
 
 # A short form of all, with figures of its own; then the repository's tables anew from the files of the long form.
 bench: hmm

@@ -105,8 +105,8 @@ def row_of(
     return key | judged(asked, texts, ordered=ordered) | {
         "sets": len(asked),
         "log_prob": statistics.fmean(scores) if scores else None,
-        "prepare_ms": statistics.median(one.prepare_ms for one in found),
-        "answer_ms": statistics.median(one.answer_ms for one in found),
+        "prepare_ms": statistics.median([one.prepare_ms for one in found if not one.error] or [0.0]),
+        "answer_ms": statistics.median([one.answer_ms for one in found if not one.error] or [0.0]),
         "errors": len(errors), "error": errors[0] if errors else "",
         "texts": texts,
     }  # fmt: skip

@@ -65,17 +65,18 @@ def answers(
 
 def row_of(key: dict[str, Any], asked: Sequence[Story], found: Sequence[Answer]) -> dict[str, Any]:
     """The figures of one system, model and share. A completed story is judged with its prompt, against the original."""
-    whole = [story.prompt + one.text for story, one in zip(asked, found, strict=True)]
+    texts = [f" {one.text.removeprefix(' ')}" for one in found]  # some tokenizers take the space before a text away
+    whole = [story.prompt + text for story, text in zip(asked, texts, strict=True)]
     original = [[story.prompt + story.text] for story in asked]
     errors = [one.error for one in found if one.error]
     return key | {
         "stories": len(asked), "masked": statistics.fmean(story.masked for story in asked),
         "coverage": statistics.fmean(
-            re.fullmatch(story.pattern, one.text) is not None for story, one in zip(asked, found, strict=True)
+            re.fullmatch(story.pattern, text) is not None for story, text in zip(asked, texts, strict=True)
         ),
         "rouge_l": rouge_l(whole, original), "bleu_4": bleu_4(whole, original),
-        "prepare_ms": statistics.median(one.prepare_ms for one in found),
-        "answer_ms": statistics.median(one.answer_ms for one in found),
+        "prepare_ms": statistics.median([one.prepare_ms for one in found if not one.error] or [0.0]),
+        "answer_ms": statistics.median([one.answer_ms for one in found if not one.error] or [0.0]),
         "errors": len(errors), "error": errors[0] if errors else "", "example": whole[0], "pattern": asked[0].pattern,
     }  # fmt: skip
 

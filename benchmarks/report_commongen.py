@@ -19,7 +19,8 @@ lemma, or as one of the forms that come with the data; where the order counts, o
 the first), and of sets of which all do. ROUGE-L (best reference), BLEU-4, CIDEr: by rouge-score, sacrebleu and
 pycocoevalcap, on the same words. "nats": the mean log-prob of the text with its end after its prompt, spelled as the
 tokenizer spells it, under the model alone. "prepare": the median time until a constraint is ready, ms; "answer": the
-median of the answer's own, ms. "failed": answers that did not come.
+median of the answer's own, ms; of answers that came. "failed": those that did not. A line without figures: the system
+cannot say such a constraint.
 """
 CHECK = """
 The code that judges, on what other systems wrote for the whole split (outputs that were published with the data):
@@ -40,7 +41,7 @@ def commongen_section(run: dict[str, Any]) -> str:
     for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
         own = [row for row in rows if (row["model"], row["family"]) == (model, family)]
         parts += [f"### {family}, {model}", table(HEAD, [_cells(row) for row in own])]
-        if failed := [row for row in own if row["errors"]]:
+        if failed := [row for row in own if row["errors"] and not cannot_say(row)]:
             lines = [f"- {row['system']}: {row['errors']} times, first: {row['error']}" for row in failed]
             parts.append("\n".join(["What did not come:", "", *lines]))
     figures = ("rouge_l", "bleu_4", "cider")
@@ -62,7 +63,7 @@ def draw_plot(rows: list[dict[str, Any]]) -> None:
     with drawn(PLOT, (4.2 * len(tasks), 4.4), columns=len(tasks)) as panels:
         for panel, (model, family) in zip(panels, tasks, strict=True):
             for row in rows:
-                if (row["model"], row["family"]) == (model, family):
+                if (row["model"], row["family"]) == (model, family) and not cannot_say(row):
                     at = systems.index(row["system"])
                     x, y = [100 * row["whole"]], [row["cider"]]
                     panel.plot(x, y, marker=MARKS[at % len(MARKS)], linestyle="", color=f"C{at}", label=row["system"])
@@ -70,7 +71,14 @@ def draw_plot(rows: list[dict[str, Any]]) -> None:
         panels[0].legend(fontsize=7)
 
 
+def cannot_say(row: dict[str, Any]) -> bool:
+    """Whether the system has no way to say any of the constraints."""
+    return bool(row["errors"] == row["sets"] and row["error"].startswith("CannotSay"))
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
+    if cannot_say(row):
+        return [row["system"], *[""] * (len(HEAD) - 1)]
     log_prob = "" if row["log_prob"] is None else f"{row['log_prob']:.1f}"
     return [
         row["system"], f"{100 * row['coverage']:.1f} %", f"{100 * row['whole']:.0f} %", f"{row['rouge_l']:.1f}",

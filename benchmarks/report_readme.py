@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report_commongen import cannot_say
 from benchmarks.report_fashion import by_system
 from benchmarks.report_quality import ahead_and_asked, gaps_at
 from benchmarks.report_tables import table
@@ -46,7 +47,8 @@ def shares(runs: Mapping[str, Run]) -> str:
                 name = f"pattern, {one['times']:g} x the least budget"
                 columns.setdefault(name, {})[row["system"]] = one["satisfied"] / one["asked"]
     for row in runs.get("commongen", {}).get("rows", ()):
-        columns.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row["whole"]
+        if not cannot_say(row):
+            columns.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row["whole"]
     for row in runs.get("infilling", {}).get("rows", ()):
         columns.setdefault(f"{row['share']:.0%} masked, {row['model']}", {})[row["system"]] = row["coverage"]
     body = []

@@ -14,13 +14,15 @@ from benchmarks.report_runtimes import runtimes_section
 
 
 def row(system: str, whole: float, **metrics: float) -> dict[str, Any]:
-    return {"model": "m", "family": "f", "system": system, "whole": whole} | metrics
+    plain = {"sets": 4, "errors": 0, "error": ""}
+    return plain | {"model": "m", "family": "f", "system": system, "whole": whole} | metrics
 
 
 COMMONGEN = {
     "rows": [
         row("ours, 16 beams", 1.0, rouge_l=50.0, bleu_4=20.0, cider=10.0),
         row("Outlines", 0.25, rouge_l=55.0, bleu_4=19.0, cider=10.0),
+        row("XGrammar", 0.0, rouge_l=0.0, bleu_4=0.0, cider=0.0) | {"errors": 4, "error": "CannotSay: it"},
         row("ours, 1 beam", 1.0, rouge_l=60.0, bleu_4=60.0, cider=60.0),
     ]
 }
@@ -56,6 +58,7 @@ def test_shares_and_losses_are_named() -> None:
     text = summary({"commongen": COMMONGEN})
     assert "| **ours, 16 beams** | 100 % |" in text and "| Outlines | 25 % |" in text
     assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % keep the constraint)" in text
+    assert "XGrammar" not in text  # it was not asked for what it cannot say
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
 
 
