@@ -19,8 +19,8 @@ lemma, or as one of the forms that come with the data; where the order counts, o
 the first), and of sets of which all do. ROUGE-L (best reference), BLEU-4, CIDEr: by rouge-score, sacrebleu and
 pycocoevalcap, on the same words. "nats": the mean log-prob of the text with its end after its prompt, spelled as the
 tokenizer spells it, under the model alone. "prepare": the median time until a constraint is ready, ms; "answer": the
-median of the answer's own, ms; of answers that came. "failed": those that did not. A line without figures: the system
-cannot say such a constraint.
+median of the answer's own, ms; where every answer came. "failed": those that did not. A line without figures: the
+system cannot say such a constraint.
 """
 CHECK = """
 The code that judges, on what other systems wrote for the whole split (outputs that were published with the data):
@@ -82,6 +82,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     log_prob = "" if row["log_prob"] is None else f"{row['log_prob']:.1f}"
     return [
         row["system"], f"{100 * row['coverage']:.1f} %", f"{100 * row['whole']:.0f} %", f"{row['rouge_l']:.1f}",
-        f"{row['bleu_4']:.1f}", f"{row['cider']:.1f}", log_prob, f"{row['words']:.1f}", f"{row['prepare_ms']:.0f}",
-        f"{row['answer_ms']:.0f}", str(row["errors"]) if row["errors"] else "",
+        f"{row['bleu_4']:.1f}", f"{row['cider']:.1f}", log_prob, f"{row['words']:.1f}",
+        *("" if row["errors"] else f"{row[name]:.0f}" for name in ("prepare_ms", "answer_ms")),
+        str(row["errors"]) if row["errors"] else "",
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +110,29 @@ def _fashion(run: Run) -> str:
 
 
 def losses(runs: Mapping[str, Run]) -> str:
-    """Where another system of the same table is better than ours with 16 beams."""
-    found = []
-    rows = runs.get("commongen", {}).get("rows", ())
-    for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
-        own = {row["system"]: row for row in rows if (row["model"], row["family"]) == (model, family)}
-        others = [row for name, row in own.items() if not name.startswith("ours")]
-        if OURS not in own or not others:
-            continue
-        for metric, name in COMPARED.items():
-            best = max(others, key=lambda row: float(row[metric]))
-            if best[metric] > own[OURS][metric]:
-                found.append(
-                    f"{family}, {model}: {name} {own[OURS][metric]:.1f}, {best['system']} {best[metric]:.1f} "
-                    f"({100 * best['whole']:.0f} % keep the constraint)"
-                )
+    """Where another system of the same table is better than ours with 16 beams, by what the texts are judged by."""
+    tasks: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in runs.get("commongen", {}).get("rows", ()):
+        if not cannot_say(row):
+            tasks.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row | {"kept": row["whole"]}
+    for row in runs.get("infilling", {}).get("rows", ()):
+        task = f"{row['share']:.0%} masked, {row['model']}"
+        tasks.setdefault(task, {})[row["system"]] = row | {"kept": row["coverage"]}
+    found = [line for task, rows in tasks.items() for line in _better(task, rows)]
     if not found:
         return ""
     return "\n".join(["Where another is better than ours with 16 beams:", "", *(f"- {line}" for line in found)])
+
+
+def _better(task: str, rows: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    others = [row for name, row in rows.items() if not name.startswith("ours")]
+    if OURS not in rows or not others:
+        return
+    for metric, name in COMPARED.items():
+        if metric in rows[OURS]:
+            best = max(others, key=lambda row: float(row[metric]))
+            if best[metric] > rows[OURS][metric]:
+                yield (
+                    f"{task}: {name} {rows[OURS][metric]:.1f}, {best['system']} {best[metric]:.1f} "
+                    f"({100 * best['kept']:.0f} % keep the constraint)"
+                )
