@@ -25,7 +25,7 @@ system cannot say such a constraint.
 CHECK = """
 The code that judges, on what other systems wrote for the whole split (outputs that were published with the data):
 """
-MARKS = "os^vDP*X<>"
+MARKS = "os^vDP*X<>h"  # one more than there are colours, so that no two of many systems look alike
 HEAD = (
     "system", "concepts", "sets", "ROUGE-L", "BLEU-4", "CIDEr", "nats", "words", "prepare", "answer", "failed",
 )  # fmt: skip
