@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import pin_to_one_core
+from benchmarks.places import RESULTS_DIRECTORY
 from compiler.dfa import Dfa
 from compiler.limits import Limits, Meter
 from compiler.ltlf import formula_to_dfa
@@ -38,7 +39,7 @@ from compiler.mona_program import ltlf2dfa_program
 from tests.formula_suite import Case, larger, suite
 from tests.mona_oracle import mona_itself
 
-RESULT = Path(__file__).resolve().parent / "results" / "ltlf.json"
+RESULT = RESULTS_DIRECTORY / "ltlf.json"
 ROOMY = Limits(formula_chars_max=100_000, propositions_max=100, compile_s_max=60)
 WORST_SHOWN = 5
 
