@@ -1,4 +1,4 @@
-"""transformers' constrained beam search, in the last release that has it: beams that are to hold given phrases."""
+"""transformers' constrained beam search, from before it moved to a hub: beams that are to hold given phrases."""
 
 from __future__ import annotations
 
