@@ -11,32 +11,31 @@ up; --again measures them anew. Writes RESULTS.md.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from app.settings import BUILT_IN_MODEL
 from benchmarks.caption_scores import words
 from benchmarks.commongen_cases import FAMILIES, OTHER_PROMPT, PROMPTS, Case, cases
-from benchmarks.compile import DEFAULT_SHARED, machine
+from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
+from benchmarks.rows import Asking, Row, Rows, bars, timings
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.running import Answer, NotHere, running
+from benchmarks.systems.running import Answer
 from benchmarks.text_metrics import bleu_4, cider, covered, covered_in_order, rouge_l
 
 RESULT = RESULTS_DIRECTORY / "commongen.json"
 COMMAND = "python -m benchmarks.commongen"
 MAX_TOKENS = 32
-SECONDS_MAX = 20.0  # for one answer, its constraint's preparation among them
+SECONDS_MAX = 20.0
 OTHER = "other"
 USUAL = [name for name in SYSTEMS if name not in ("outlines-core", "LM Format Enforcer, 16 beams")]  # in another form
 STORED = {"UniLM": "unilm", "BART": "bart", "constrained Levenshtein Transformer": "const_levt"}
@@ -63,23 +62,6 @@ def log_probs(folder: str, prompts: Sequence[str], texts: Sequence[str]) -> list
     return found
 
 
-def answers(
-    system: str, folder: str, asked: Sequence[Case], threads: int, advance: Callable[[], None]
-) -> list[Answer] | None:
-    """A system's answers in order; None where it cannot be started here."""
-    found = []
-    try:
-        with running(SYSTEMS[system], folder, threads, SECONDS_MAX) as child:
-            child.ask(asked[0].wanted, asked[0].prompt, MAX_TOKENS)  # the first answer is slow for reasons of its own
-            for case in asked:
-                found.append(child.ask(case.wanted, case.prompt, MAX_TOKENS))
-                advance()
-    except NotHere as error:
-        print(f"{system}: {error}")
-        return None
-    return found
-
-
 def judged(asked: Sequence[Case], texts: Sequence[str], *, ordered: bool) -> dict[str, float]:
     """Shares of concepts and of whole sets, and how near the texts are to what people wrote."""
     count = covered_in_order if ordered else covered
@@ -99,15 +81,11 @@ def row_of(
 ) -> dict[str, Any]:
     """All figures of one system for one family and model."""
     texts = [one.text.strip() for one in found]
-    errors = [one.error for one in found if one.error]
     said = [(case.prompt, text) for case, text in zip(asked, texts, strict=True) if text]
     scores = log_probs(folder, *zip(*said, strict=True)) if said else []
-    return key | judged(asked, texts, ordered=ordered) | {
+    return key | judged(asked, texts, ordered=ordered) | timings(found) | {
         "sets": len(asked),
         "log_prob": statistics.fmean(scores) if scores else None,
-        "prepare_ms": statistics.median([one.prepare_ms for one in found if not one.error] or [0.0]),
-        "answer_ms": statistics.median([one.answer_ms for one in found if not one.error] or [0.0]),
-        "errors": len(errors), "error": errors[0] if errors else "",
         "texts": texts,
     }  # fmt: skip
 
@@ -131,28 +109,13 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def stored_run() -> dict[str, Any]:
-    """What is measured so far, by this run or another; two may measure different models side by side."""
-    found: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"rows": []}
-    return found
+def place(row: Row) -> tuple[int, str, int]:
+    """Where a row stands among all."""
+    return [*PROMPTS, OTHER].index(row["model"]), row["family"], list(SYSTEMS).index(row["system"])
 
 
-def is_of(row: dict[str, Any], key: dict[str, str]) -> bool:
-    return all(row[name] == value for name, value in key.items())
-
-
-def store(row: dict[str, Any], key: dict[str, str], args: argparse.Namespace) -> None:
-    run = stored_run()
-    rows = [*(other for other in run["rows"] if not is_of(other, key)), row]
-    models, systems = [*PROMPTS, OTHER], list(SYSTEMS)
-    rows.sort(key=lambda one: (models.index(one["model"]), one["family"], systems.index(one["system"])))
-    run |= {"date": datetime.date.today().isoformat(), "machine": machine(), "command": COMMAND}
-    run |= {"threads": args.threads, "max_tokens": MAX_TOKENS}
-    run |= {"stored": run.get("stored") or stored_outputs(args.shared), "rows": rows}
-    RESULT.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
-
-
-def run(args: argparse.Namespace, progress: Progress) -> None:
+def run(args: argparse.Namespace, asking: Asking) -> None:
+    rows = Rows(RESULT, COMMAND, place)
     for model in args.models:
         folder, prompt = folder_of(model, args.shared), args.prompt or PROMPTS.get(model, OTHER_PROMPT)
         for family in FAMILIES:
@@ -160,13 +123,15 @@ def run(args: argparse.Namespace, progress: Progress) -> None:
             asked = cases(args.shared / "data" / "commongen" / "dev.jsonl", prompt, args.sets, ordered=ordered)
             for system in args.systems:
                 key = {"model": model, "family": family, "system": system}
-                known = [row for row in stored_run()["rows"] if is_of(row, key) and row["sets"] == len(asked)]
-                if known and not args.again:
+                if rows.known(key, sets=len(asked)) and not args.again:
                     continue
-                bar = progress.add_task(f"{model}, {family}, {system}", total=len(asked))
-                found = answers(system, folder, asked, args.threads, lambda bar=bar: progress.advance(bar))  # type: ignore[misc]
+                questions = [(case.wanted, case.prompt, MAX_TOKENS) for case in asked]
+                twice = [questions[0], *questions]  # the first answer is slow for reasons of its own
+                found = asking.answers(f"{model}, {family}, {system}", system, folder, twice)
                 if found is not None:
-                    store(row_of(key, folder, asked, found, ordered=ordered), key, args)
+                    check = rows.run().get("stored") or stored_outputs(args.shared)
+                    row = row_of(key, folder, asked, found[1:], ordered=ordered)
+                    rows.store(row, key, threads=args.threads, max_tokens=MAX_TOKENS, stored=check)
 
 
 def main() -> None:
@@ -179,9 +144,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure rows anew")
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
     args = parser.parse_args()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        run(args, progress)
+    with bars() as progress:
+        run(args, Asking(args.threads, SECONDS_MAX, progress))
     write_report()
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from benchmarks.places import link
+
+
+def picture(path: Path, words: str, draw: Callable[[], None]) -> str:
+    """A figure as the report shows it: drawn anew where there is matplotlib, else as it lies there, if it does."""
+    with suppress(ImportError):
+        draw()
+    return f"![{words}]({link(path)})" if path.exists() else ""
 
 
 @contextmanager

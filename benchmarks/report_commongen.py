@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
-from benchmarks.places import RESULTS_DIRECTORY, link
-from benchmarks.plots import drawn
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.plots import drawn, picture
 from benchmarks.report_tables import table
 
 PLOT = RESULTS_DIRECTORY / "commongen.svg"
@@ -37,7 +36,8 @@ def commongen_section(run: dict[str, Any]) -> str:
     sets = sorted({row["sets"] for row in rows})
     notes = NOTES.format(sets=" or ".join(map(str, sets)), max_tokens=run["max_tokens"])
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
-    parts = ["## CommonGen", about, notes, _drawn(rows)]
+    plot = picture(PLOT, "sets that are kept and CIDEr, a point for each system", lambda: draw_plot(rows))
+    parts = ["## CommonGen", about, notes, plot]
     for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
         own = [row for row in rows if (row["model"], row["family"]) == (model, family)]
         parts += [f"### {family}, {model}", table(HEAD, [_cells(row) for row in own])]
@@ -48,12 +48,6 @@ def commongen_section(run: dict[str, Any]) -> str:
     check = [[row["system"], *(f"{row[name]:.1f}" for name in figures)] for row in run["stored"]]
     parts += [CHECK, table(("system", "ROUGE-L", "BLEU-4", "CIDEr"), check)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
-
-
-def _drawn(rows: list[dict[str, Any]]) -> str:
-    with contextlib.suppress(ImportError):
-        draw_plot(rows)
-    return f"![sets that are kept and CIDEr, a point for each system]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(rows: list[dict[str, Any]]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from typing import Any
 
-from benchmarks.places import RESULTS_DIRECTORY, link
-from benchmarks.plots import drawn
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.plots import drawn, picture
 from benchmarks.report_tables import table
 
 PLOT = RESULTS_DIRECTORY / "fashion.svg"
@@ -41,7 +40,7 @@ def fashion_section(run: dict[str, Any]) -> str:
     parts = [
         "## Ordered Fashion-MNIST", f"{run['date']}; {run['machine']}; `{run['command']}`", notes, table(head, body),
         f"The CNN on the whole test split: {100 * statistics.fmean(whole):.2f} % of the images. {_goals(found)}",
-        _drawn(found),
+        picture(PLOT, "accuracy by the number of beams", lambda: draw_plot(found)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
@@ -81,12 +80,6 @@ def _goals(found: dict[tuple[str, int], list[dict[str, Any]]]) -> str:
         wanted = f"{images:g}" + (f" / {sequences:g}" if sequences else "")
         said.append(f"{_name(system, beams)}, {wanted}: {'kept' if kept else 'missed'}")
     return f"Goals: {'; '.join(said)}."
-
-
-def _drawn(found: dict[tuple[str, int], list[dict[str, Any]]]) -> str:
-    with contextlib.suppress(ImportError):
-        draw_plot(found)
-    return f"![accuracy by the number of beams]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(found: dict[tuple[str, int], list[dict[str, Any]]]) -> None:

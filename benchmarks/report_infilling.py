@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from typing import Any
 
-from benchmarks.places import RESULTS_DIRECTORY, link
-from benchmarks.plots import drawn
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.plots import drawn, picture
 from benchmarks.report_tables import table
 
 PLOT = RESULTS_DIRECTORY / "infilling.svg"
@@ -26,7 +25,8 @@ def infilling_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
     rows = run["rows"]
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
-    parts = ["## Text infilling", about, NOTES.format(count=rows[0]["stories"]), _drawn(rows)]
+    plot = picture(PLOT, "answers that are whole, and BLEU-4, by the share that is masked", lambda: draw_plot(rows))
+    parts = ["## Text infilling", about, NOTES.format(count=rows[0]["stories"]), plot]
     shares = sorted({row["share"] for row in rows})
     head = ["system", *(f"{what}, {share:.0%}" for share in shares for what in ("ROUGE-L", "BLEU-4", "whole"))]
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -37,12 +37,6 @@ def infilling_section(run: dict[str, Any]) -> str:
             body.append([system, *cells, *_times(list(own.values()))])
         parts += [f"### {model}", table([*head, "prepare", "answer"], body)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
-
-
-def _drawn(rows: list[dict[str, Any]]) -> str:
-    with contextlib.suppress(ImportError):
-        draw_plot(rows)
-    return f"![answers that are whole, and BLEU-4, by the share that is masked]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(rows: list[dict[str, Any]]) -> None:

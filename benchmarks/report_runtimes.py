@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from typing import Any
 
-from benchmarks.places import RESULTS_DIRECTORY, link
-from benchmarks.plots import drawn
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.plots import drawn, picture
 from benchmarks.report_tables import shown, table
 
 PLOT = RESULTS_DIRECTORY / "runtimes.svg"
@@ -35,7 +34,8 @@ def runtimes_section(run: dict[str, Any]) -> str:
     notes = NOTES.format(sets=run["sets"], max_tokens=run["max_tokens"], repeats=len(rows[0]["seconds"]))
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
     head = ["method", *(f"{k} beams" for k in beams)]
-    parts = ["## Seconds per request", about, notes, table(head, body), _drawn(run)]
+    plot = picture(PLOT, "seconds per request of ours, along four axes", lambda: draw_plot(run["growth"]))
+    parts = ["## Seconds per request", about, notes, table(head, body), plot]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
@@ -45,12 +45,6 @@ def _spread(values: list[float]) -> str:
 
 def _ratio(ours: list[float], theirs: list[float]) -> str:
     return shown(statistics.median(one / other for one, other in zip(ours, theirs, strict=True)))
-
-
-def _drawn(run: dict[str, Any]) -> str:
-    with contextlib.suppress(ImportError):
-        draw_plot(run["growth"])
-    return f"![seconds per request of ours, along four axes]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(rows: list[dict[str, Any]]) -> None:

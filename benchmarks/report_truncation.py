@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from typing import Any
 
-from benchmarks.places import RESULTS_DIRECTORY, link
-from benchmarks.plots import drawn
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.plots import drawn, picture
 from benchmarks.report_tables import table
 
 PLOT = RESULTS_DIRECTORY / "truncation.svg"
@@ -34,7 +33,7 @@ def truncation_section(run: dict[str, Any]) -> str:
     about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
     parts = [
         "## When the budget runs out", about, notes, table(["decoder", *(f"{t:g} x" for t in times), "ms"], body),
-        _examples(rows), _drawn(rows),
+        _examples(rows), picture(PLOT, "share of answers that satisfy, by budget", lambda: draw_plot(rows)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
@@ -50,12 +49,6 @@ def _examples(rows: list[dict[str, Any]]) -> str:
             said = f"`{one['text']}`" if not one["error"] else f"nothing ({one['error']})"
             lines.append(f"- {row['system']}, `{one['pattern']}` within {one['budget']} tokens: {said}")
     return "\n".join(["What was answered instead:", "", *lines]) if lines else ""
-
-
-def _drawn(rows: list[dict[str, Any]]) -> str:
-    with contextlib.suppress(ImportError):
-        draw_plot(rows)
-    return f"![share of answers that satisfy, by budget]({link(PLOT)})" if PLOT.exists() else ""
 
 
 def draw_plot(rows: list[dict[str, Any]]) -> None:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from app.settings import BUILT_IN_MODEL
-from benchmarks.commongen_cases import PROMPTS, cases
+from benchmarks.commongen_cases import PROMPTS, Case, cases
 from benchmarks.compile import about, add_shared_argument
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
+from benchmarks.rows import bars
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS, Entry
 from benchmarks.systems.running import NotHere, running
@@ -64,7 +64,7 @@ def table_rows(args: argparse.Namespace, progress: Progress) -> Iterator[dict[st
         yield from ({"method": method, "beams": beams, "seconds": told} for method, told in seconds.items())
 
 
-def _mean_s(entry: Entry, folder: str, asked: Any, threads: int, max_tokens: int = MAX_TOKENS) -> float:
+def _mean_s(entry: Entry, folder: str, asked: Sequence[Case], threads: int, max_tokens: int = MAX_TOKENS) -> float:
     """Of the answers alone, their constraints prepared: what a request costs whose automaton is cached."""
     found = []
     with running(entry, folder, threads, seconds_max=300.0) as system:
@@ -77,20 +77,18 @@ def _mean_s(entry: Entry, folder: str, asked: Any, threads: int, max_tokens: int
     return statistics.fmean(found)
 
 
-class _Asked:
+def _asked(words: int) -> Case:
     """A request of the growth plots."""
-
-    def __init__(self, words: int) -> None:
-        self.prompt, self.wanted = "sentence:", Wanted(concepts=KEYWORDS[:words])
+    return Case("", "sentence:", (), Wanted(concepts=KEYWORDS[:words]), ())
 
 
 def growth_rows(args: argparse.Namespace, progress: Progress) -> Iterator[dict[str, Any]]:
     """Ours against one thing at a time."""
-    usual = [_Asked(3)] * args.sets
-    points: list[tuple[str, int, int, str, list[_Asked], int]] = [
+    usual = [_asked(3)] * args.sets
+    points: list[tuple[str, int, int, str, list[Case], int]] = [
         *(("beams", beams, beams, BUILT_IN_MODEL, usual, MAX_TOKENS) for beams in args.beams),
         *(("tokens", tokens, USUAL_BEAMS, BUILT_IN_MODEL, usual, tokens) for tokens in TOKENS),
-        *(("keywords", count, USUAL_BEAMS, BUILT_IN_MODEL, [_Asked(count)] * args.sets, MAX_TOKENS) for count in WORDS),
+        *(("keywords", count, USUAL_BEAMS, BUILT_IN_MODEL, [_asked(count)] * args.sets, MAX_TOKENS) for count in WORDS),
     ]
     for folder in (*(str(args.shared / "models" / name) for name in VOCABULARIES), BUILT_IN_MODEL):
         size = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))["vocab_size"]
@@ -112,9 +110,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = str(args.threads)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
+    with bars() as progress:
         run = about("benchmarks.runtimes") | {
             "threads": args.threads, "max_tokens": MAX_TOKENS, "sets": args.sets,
             "rows": list(table_rows(args, progress)), "growth": list(growth_rows(args, progress)),

@@ -15,13 +15,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from app.settings import BUILT_IN_MODEL
 from benchmarks.compile import machine
 from benchmarks.decode_peers import PEERS, PROMPT, least_tokens, satisfies
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
+from benchmarks.rows import bars
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.running import NotHere, running
@@ -74,8 +73,7 @@ def main() -> None:
     least = least_tokens(patterns()[:: max(1, 100 // args.patterns)])
     stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() and not args.again else {"rows": []}
     known = {row["system"] for row in stored["rows"] if row["by_times"][0]["asked"] == len(least)}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
+    with bars() as progress:
         for name in args.systems:
             if name in known:
                 continue
