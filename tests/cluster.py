@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +22,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from tests.app.redis_server import RedisServer, running_server
+from tests.app.redis_server import RedisServer, packaged_server_program, running_server
+from tests.clocks import Clocks
 from tests.containers import free_port
 from tests.local import short_folder, until
-from tests.nursery import Child, Nursery, nursery
+from tests.nursery import IMPORTED, Child, Nursery, nursery
 
 FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults as long, and callers as many, as was promised (make chaos)
 START_S_MAX = 180.0
@@ -38,9 +39,9 @@ COMMON = {
     "ABS_STORAGE_WAIT_S": "2", "ABS_STREAM_GRACE_S": "2", "ABS_DRAIN_S": "20", "ABS_COMPILE_S_MAX": "6",
     "OMP_NUM_THREADS": "1",
 }
-API = ("-m", "tests.clocked", "app.main", "serve")
+API = ("-m", "app.main", "serve")
 COMPILE = ("-m", "app.main", "worker", "compile")
-SCRIPTED = ("-m", "tests.clocked", "tests.scripted_worker")
+SCRIPTED = ("-m", "tests.scripted_worker")
 
 
 class Event(NamedTuple):
@@ -232,11 +233,23 @@ class Cluster:
             part.end()
 
 
+def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
+    """A server that goes by the clock that is called so."""
+    return running_server(program=packaged_server_program(), environment=clocks.of("server"))
+
+
 @contextlib.contextmanager
-def cluster(forked: bool = not FULL) -> Iterator[Cluster]:
-    """A server and nothing else yet. What it starts is forked from a nursery, or begins by itself."""
-    with short_folder() as folder, running_server() as server, nursery() if forked else nullcontext() as born:
-        running = Cluster(folder, server, born)
+def cluster(
+    forked: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
+) -> Iterator[Cluster]:
+    """A server and nothing else yet. What it starts begins by itself, or is forked from what has imported so much.
+
+    clocks  the server goes by the one that is called so; what is started may go by others
+    """
+    served = running_server() if clocks is None else clocked_server(clocks)
+    born = nursery(imported, clocks.of("nursery") if clocks is not None else {}) if forked else nullcontext()
+    with short_folder() as folder, served as server, born as parent:
+        running = Cluster(folder, server, parent)
         try:
             yield running
         finally:

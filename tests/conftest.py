@@ -16,10 +16,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
-    "app/test_up.py", "app/test_faults_api.py", "browser/test_shell.py", "browser/test_looks.py", "test_fuzz.py",
-    "app/test_openai_clients.py", "browser/test_shell_runs.py", "app/test_broker_pace.py", "app/test_cli.py",
-    "app/test_no_pickle.py", "app/test_generate.py", "app/test_ready.py", "app/test_bombs.py", "app/test_promise.py",
-    "app/test_abuse_live.py", "app/test_jobs_processes.py", "browser/test_views.py", "test_load.py",
+    "app/test_up.py", "docs/test_started_blocks.py", "app/test_faults_api.py", "browser/test_shell.py",
+    "browser/test_looks.py", "test_fuzz.py", "app/test_openai_clients.py", "browser/test_shell_runs.py",
+    "app/test_broker_pace.py", "app/test_cli.py", "app/test_no_pickle.py", "app/test_generate.py", "app/test_ready.py",
+    "app/test_bombs.py", "app/test_promise.py", "app/test_abuse_live.py", "app/test_jobs_processes.py",
+    "browser/test_views.py", "test_load.py", "app/test_up_chaos.py", "app/test_faults_chaos.py",
+    "app/test_faults_clocks.py", "test_compose.py", "app/test_faults_model.py", "compiler/test_json_suite.py",
 )  # fmt: skip
 
 

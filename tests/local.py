@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,17 @@ def until(holds: Callable[[], Any], what: str, s_max: float = WAIT_S_MAX, poll_s
         assert time.monotonic() < ends, f"not within {s_max:g} s: {what}"
         time.sleep(poll_s)
     return found
+
+
+def end_all(process: subprocess.Popen[Any], started: Collection[psutil.Process]) -> None:
+    """Kill a process, and what it has started, and wait until they are gone."""
+    if process.poll() is None:
+        process.kill()
+    for one in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.wait(STOP_S_MAX)
+    psutil.wait_procs(started, timeout=STOP_S_MAX)
 
 
 class Up:
@@ -122,14 +133,7 @@ class Up:
 
     def end(self) -> None:
         """Leave nothing behind, whatever happened."""
-        tree = self.tree()
-        if self.process.poll() is None:
-            self.process.kill()
-        for process in tree:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.process.wait(STOP_S_MAX)
-        psutil.wait_procs(tree, timeout=STOP_S_MAX)
+        end_all(self.process, self.tree())
         if self.process.stdout:
             self.process.stdout.close()
         self._words.close()

@@ -19,6 +19,12 @@ _NOW = """#!lua flags=allow-oom
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function whole(number) return string.format('%.0f', number) end
+-- What lasts until later than so many ms from now, for the clock was put back, lasts as long as that.
+local function no_later(zset, ms)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', zset, '(' .. whole(now + ms), '+inf')) do
+    redis.call('ZADD', zset, whole(now + ms), member)
+  end
+end
 """
 _ENTER = lua(_NOW + """
 -- KEYS: the window, the places. ARGV: what the window may hold, its ms, how many places there are, the lease in ms, who
@@ -28,16 +34,19 @@ local cap, span, most, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(AR
 local held, oldest = 0, false
 if cap > 0 then
   oldest = redis.call('LINDEX', window, 0)
-  while oldest and oldest + span <= now do
+  while oldest and (oldest + span <= now or tonumber(oldest) > now) do -- that is past, or the clock was put back
     redis.call('LPOP', window)
     oldest = redis.call('LINDEX', window, 0)
   end
   held = redis.call('LLEN', window)
-  if held >= cap then return {'requests', held, redis.call('LINDEX', window, held - cap) + span - now} end
+  if held >= cap then
+    return {'requests', held, math.min(span, redis.call('LINDEX', window, held - cap) + span - now)}
+  end
 end
 if most > 0 then
   for place = 6, #ARGV do redis.call('ZREM', places, ARGV[place]) end
   redis.call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
+  no_later(places, lease)
   if redis.call('ZCARD', places) >= most then return {'places', held, 0} end
   redis.call('ZADD', places, whole(now + lease), ARGV[5])
   redis.call('PEXPIRE', places, whole(lease))

@@ -37,7 +37,7 @@ while bytes > most and first < last do
     redis.call('HDEL', share, '@' .. name)
   end
   redis.call('HDEL', share, first)
-  bytes = redis.call('HINCRBY', share, 'bytes', -tonumber(its or '0'))
+  bytes = redis.call('HINCRBY', share, 'bytes', 0 - tonumber(its or '0')) -- Redis 7.0 has no number -0
   first = first + 1
 end
 redis.call('HSET', share, 'first', first)

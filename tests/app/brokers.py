@@ -21,6 +21,20 @@ REAL_S = 0.2  # what a second of a story takes on a real server, whose clock we 
 SLOTS = 16
 
 
+def tell(story: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker) -> None:
+    """A story of the brokers of an API and of a worker, on a real server; they are closed however it ends."""
+
+    async def whole() -> None:
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                await story(api, worker)
+        finally:
+            await api.close()
+            await worker.close()
+
+    asyncio.run(whole())
+
+
 class Time(Protocol):
     """The seconds of a story."""
 

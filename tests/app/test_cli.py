@@ -179,14 +179,6 @@ def test_a_running_service_is_asked_for_the_model_that_is_named(
         assert json.loads(capsys.readouterr().out)["code"] == "not_ready"
 
 
-def test_the_demo_answers_its_three_requests_and_stops() -> None:
-    ended = abs_command("demo")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("satisfied: yes") == 3
-    assert ended.stdout.count("distances:") == 3
-    assert "stopped" in ended.stdout
-
-
 def test_serve_says_what_is_wrong_before_it_takes_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"ABS_BROKER": "carrier-pigeon://", "ABS_STORE": "shoe-box", "ABS_MODEL": "/no/such/folder"}
     for variable, value in faults.items():

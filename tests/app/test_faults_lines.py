@@ -6,12 +6,14 @@ Generations are scripted (tests/scripted_worker.py). The table of all faults is 
 from __future__ import annotations
 
 import asyncio
-import re
 import resource
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,12 +21,11 @@ import pytest
 
 from tests.app import redis_server
 from tests.app.flaky_line import FlakyLine, flaky_line
-from tests.app.redis_server import running_server
-from tests.app.test_faults_server import run_command
 from tests.app.test_faults_workers import BODY, WORKERS, begin, ended, read_on, steps
 from tests.chaos import states_of_generations
 from tests.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
 from tests.local import until
+from tests.small_disk import NoDisk, SmallDisk, small_disk
 
 REQUESTS = 200 if FULL else 24
 AT_ONCE = 8
@@ -36,32 +37,50 @@ TRIES = {"ABS_JOB_TRIES_MAX": "1000"}  # to be cut off from the server for a lea
 
 @dataclass(frozen=True)
 class Lined:
-    """The service, which has its server at the end of a line."""
+    """The service, which has its server at the end of a line. `disk` is the server's, or why it has none of its own."""
 
     parts: Cluster
     line: FlakyLine
+    disk: SmallDisk | str
+
+    @property
+    def data(self) -> Path:
+        """Where the server's files are, as we see them."""
+        return self.disk.folder if isinstance(self.disk, SmallDisk) else self.parts.server.folder
 
     def add(self, name: str, *command: str) -> Part:
         """Start a part."""
         return self.parts.add(name, command, ABS_BROKER=self.line.url, ABS_STORE=self.line.url, **TRIES)
 
 
+def server_on(disk: SmallDisk | str, program: Path) -> None:
+    """Write a server that has its data on a disk, and is told of a write past its limit, not killed for it."""
+    words = shlex.join(disk.enter) if isinstance(disk, SmallDisk) else ""
+    at = f"--dir {shlex.quote(str(disk.inside))}" if isinstance(disk, SmallDisk) else ""
+    program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {words} {redis_server.server_program()} \"$@\" {at}\n")
+    program.chmod(0o755)
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
-    """All of the service's parts, and a server that is told of a write past its limit, not killed for it."""
+    """All of the service's parts, on a server with a disk of its own, where the system lets us have one."""
     program = tmp_path_factory.mktemp("server") / "server"
-    program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {redis_server.server_program()} \"$@\"\n")
-    program.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
+    disk: SmallDisk | str
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        try:
+            disk = stack.enter_context(small_disk(tmp_path_factory.mktemp("disk")))
+        except NoDisk as none:
+            disk = str(none)
+        server_on(disk, program)
         patch.setattr(redis_server, "server_program", lambda: str(program))
-        with cluster() as parts, flaky_line(parts.server.socket, flaky=False) as line:
-            running = Lined(parts, line)
-            try:
-                for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
-                    running.add(name, *command)
-                yield running
-            finally:
-                parts.end()
+        parts = stack.enter_context(cluster())
+        running = Lined(parts, stack.enter_context(flaky_line(parts.server.socket, flaky=False)), disk)
+        try:
+            for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
+                running.add(name, *command)
+            yield running
+        finally:
+            parts.end()
 
 
 @pytest.fixture
@@ -149,35 +168,48 @@ def test_a_worker_that_cannot_take_a_job_leaves_it_to_others(lined: Lined) -> No
         parts.whole()
 
 
-def test_a_full_disk_refuses_what_is_new_and_spoils_nothing(lined: Lined) -> None:
+@contextmanager
+def disk_filled(lined: Lined) -> Iterator[None]:
+    """Nothing is left of the server's disk."""
+    if not isinstance(lined.disk, SmallDisk):
+        pytest.skip(f"no disk of our own: {lined.disk}")
+    lined.disk.fill()
+    try:
+        yield
+    finally:
+        lined.disk.make_room()
+
+
+@contextmanager
+def log_limited(lined: Lined) -> Iterator[None]:
+    """The server may make no file longer than its log is by now."""
+    log = max(lined.data.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
+    pid, limit = lined.parts.server.pid, resource.RLIMIT_FSIZE
+    resource.prlimit(pid, limit, (log.stat().st_size + 2_000, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize("without_room", [disk_filled, log_limited])
+def test_a_full_disk_refuses_what_is_new_and_spoils_nothing(
+    lined: Lined, without_room: Callable[[Lined], AbstractContextManager[None]]
+) -> None:
     server = lined.parts.server
     with lined.parts.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(4)]
-        log = max(server.folder.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
-        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (log.stat().st_size + 2_000, resource.RLIM_INFINITY))
-        refused = httpx2.Response(202)
-        while refused.status_code == 202:
-            refused = http.post("/generate", json=BODY | {"prompt": "x"}, headers={"prefer": "respond-async"})
-            if refused.status_code == 202:
-                jobs.append(refused.json()["id"])
-        assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
-        assert "cannot be written to" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
-        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        with without_room(lined):
+            refused = httpx2.Response(202)
+            while refused.status_code == 202:
+                refused = http.post("/generate", json=BODY | {"prompt": "x"}, headers={"prefer": "respond-async"})
+                if refused.status_code == 202:
+                    jobs.append(refused.json()["id"])
+            assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
+            assert "cannot be written to" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
+            assert "aof_last_write_status:err" in server.ask("INFO", "persistence")
         until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "there is room again")
         server.kill()
         server.start()
+        assert "truncat" not in (server.folder / "log").read_text().lower(), "a write that failed half-way was left"
         assert {ended(http, job)["state"] for job in jobs} == {"done"}
-
-
-def test_a_server_that_says_it_is_old_is_refused_at_the_start() -> None:
-    """A new one, which says that it is old: what it says of itself is changed on its way."""
-    with running_server() as server, flaky_line(server.socket, flaky=False) as line:
-        line.alter = lambda piece: re.sub(rb"((?:redis|valkey)_version:)\d+", alike, piece)
-        said = run_command(("worker", "compile"), {"ABS_BROKER": line.url, "ABS_STORE": line.url})
-    assert said.returncode == 4 and "of version 6" in said.stderr, said.stderr
-    assert "7 or newer is needed" in " ".join(said.stderr.split())
-
-
-def alike(found: re.Match[bytes]) -> bytes:
-    """Version 6, in as many characters."""
-    return found[1] + b"6".rjust(len(found[0]) - len(found[1]), b"0")

@@ -9,7 +9,6 @@ import asyncio
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
 from compiler.vocabulary import byte_vocabulary
-from tests.app.redis_server import RedisServer, running_server
+from tests.app.redis_server import RedisServer, old_server_program, running_server
 from tests.app.test_faults_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
 from tests.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events
 from tests.local import until
@@ -212,6 +211,15 @@ def test_a_server_that_would_lose_jobs_is_refused_at_the_start(
         assert said.returncode == 4 and word in said.stderr, said.stderr
 
 
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "compile"), ("worker", "generate")])
+def test_a_server_that_is_too_old_is_refused_at_the_start(command: tuple[str, ...]) -> None:
+    with running_server(program=old_server_program()) as server:
+        said = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
+    assert said.returncode == 4, said.stderr
+    words = " ".join(said.stderr.split())
+    assert f"ABS_BROKER = {server.url}: the server is of version 6.2.5: 7 or newer is needed" in words
+
+
 def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The command `abs`, until it ends."""
     return subprocess.run(
@@ -236,24 +244,3 @@ def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes(whole: Cluster) ->
         assert server.ask("GET", "abs:last") == "$-1"
         assert {ended(http, job)["state"] for job in jobs} == {"done"}
         assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200
-
-
-def test_clocks_that_step_an_hour_while_jobs_run_change_nothing(whole: Cluster) -> None:
-    """The workers' on, the API's too, the workers' back, the API's too; a job runs all the while."""
-    api, workers = [whole.parts["api"]], [whole.parts[name] for name in WORKERS]
-    on, back = signal.SIGUSR1, signal.SIGUSR2
-    with whole.client() as http:
-        long = begin(http, "steps 600 0.1")
-        whole.busy(*WORKERS)
-        for parts, step in ((workers, on), (api, on), (workers, back), (api, back)):
-            for part in parts:
-                part.signal(step)
-            answer = http.post("/generate", json=BODY | {"prompt": "steps 2 0.1"})
-            assert answer.status_code == 200, answer.text
-            began = time.monotonic()
-            slow = http.post("/generate", json=BODY | {"prompt": "steps 600 0.1", "timeout_s": 1})
-            assert (slow.status_code, slow.json()["code"]) == (504, "deadline"), slow.text
-            assert 0.9 < time.monotonic() - began < 1 + SLACK_S
-        shown = http.get(f"/jobs/{long}").json()
-        assert (shown["state"], shown["attempt"]) == ("running", 1)
-        http.delete(f"/jobs/{long}")

@@ -24,6 +24,7 @@ from app.local.server import answers, find_server, server_conf
 from app.local.supervision import LocalFailed, Program, Supervisor
 from app.local.up import NICE
 from app.settings import environment_with
+from tests.app.redis_server import old_server_program
 from tests.local import Up, short_folder, until, up
 
 COMMAND_S_MAX = 120.0
@@ -47,9 +48,17 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
+def old_first() -> dict[str, str]:
+    """An environment with a server that is too old first on PATH, where the tests have one."""
+    try:
+        return {"PATH": f"{Path(old_server_program()).parent}:{os.environ['PATH']}"}
+    except pytest.skip.Exception:
+        return {}
+
+
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Up]:
-    with up(folder / "data") as cluster:
+    with up(folder / "data", environment=old_first()) as cluster:
         yield cluster
 
 
@@ -57,6 +66,13 @@ def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
     assert sorted(cluster.pids) == ["api", "compile-1", "generate-1", "server"]
     for _, body in REQUESTS:
         assert ask(cluster, body).json()["choices"][0]["text"]
+
+
+def test_an_old_server_on_path_is_passed_over(cluster: Up) -> None:
+    old = Path(old_server_program())
+    path = psutil.Process(cluster.process.pid).environ()["PATH"]
+    assert shutil.which("redis-server", path=path) == str(old)
+    assert Path(psutil.Process(cluster.pids["server"]).exe()) != old
 
 
 def test_what_computes_all_the_time_steps_back_for_what_answers(cluster: Up) -> None:
@@ -106,7 +122,7 @@ def test_a_port_that_is_taken_is_named(cluster: Up, folder: Path) -> None:
     assert said.returncode == 4 and f"port {port}" in said.stderr and "in use" in said.stderr
 
 
-@pytest.mark.parametrize("name", ["compile-1", "generate-1", "api", "server"])
+@pytest.mark.parametrize("name", ["compile-1", "api", "server"])  # test_up_chaos.py kills what generates, too
 def test_a_process_that_is_killed_comes_back(cluster: Up, name: str) -> None:
     cluster.wait_for_new(name, cluster.kill(name))
     until(lambda: _answered(cluster), f"an answer after {name} was killed", 120)
@@ -128,7 +144,7 @@ def test_a_kill_leaves_no_process_behind_and_what_was_compiled_is_there_next_tim
     os.kill(cluster.process.pid, signal.SIGKILL)
     _, left = psutil.wait_procs(tree, timeout=90)
     assert not left
-    with up(cluster.data) as again:
+    with up(cluster.data, environment=old_first()) as again:
         assert (again.data / "secret").read_text() == secret
         answer = httpx2.get(f"{again.url}/automata/{automaton}", timeout=30, trust_env=False)
         assert answer.status_code == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator
 
 from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Presence, Terms
@@ -123,7 +124,7 @@ class RedisBroker:
         desk, lease = held
         async with lease.writing:
             if not lease.over.is_set():
-                await self._records.finish(job_id, lease.fence, result, remember)
+                await self._records.finish(job_id, lease.fence, result, remember, time.monotonic() - lease.began)
         desk.end(lease)
 
     async def cancelled(self, job_id: str) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 class Lease:
     """A job in hand: what it says counts while `fence` is the job's newest.
 
+    began    when it was taken, by our clock, which nobody sets
     writing  held while something is said, so that it is said in order
     lost     another worker has the job now
     over     nothing more is done about it here
@@ -33,7 +34,7 @@ class Lease:
 
     def __init__(self, job_id: str, message: str, fence: str) -> None:
         self.job_id, self.message, self.fence = job_id, message, fence
-        self.events = 0
+        self.events, self.began = 0, time.monotonic()
         self.writing = asyncio.Lock()
         self.lost = asyncio.Event()
         self.over = asyncio.Event()
@@ -49,6 +50,7 @@ class Desk:
         self._takers: deque[asyncio.Future[Delivery]] = deque()
         self._coming: set[str] = set()
         self._stirred = asyncio.Event()
+        self._ahead_ms: float | None = None  # by how much the server's clock is ahead of ours, which nobody sets
         self.leases: dict[str, Lease] = {}
         self._tasks = [asyncio.create_task(work) for work in (self._run_forever(), self._hear(), self._sweep_forever())]
         self._giving_back: set[asyncio.Task[None]] = set()
@@ -104,7 +106,11 @@ class Desk:
         await self._records.refuse(job_id, self.queue, priority, message)
 
     async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
-        return await self._records.claim(self.queue, consumer, count, idle_ms)
+        asked_ms = time.monotonic() * 1000
+        expected_ms = None if self._ahead_ms is None else round(asked_ms + self._ahead_ms)
+        now_ms, claimed = await self._records.claim(self.queue, consumer, count, idle_ms, expected_ms)
+        self._ahead_ms = now_ms - asked_ms  # at the most: who was stopped meanwhile shall not think it put on
+        return claimed
 
     async def ticket(self, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
         return await self._records.ticket(self.queue, stream, consumer, message, job_id)

@@ -29,7 +29,7 @@ from app.redis.connection import PAUSE_S, PAUSE_S_MAX, is_away, open_pool
 PRIORITIES = ("interactive", "batch")  # from the highest
 TASK = "job"
 CONNECTIONS_MAX = 4
-GIVEN_BACK_MS = 3_600_000  # what was idle for so long was given back; see give_back.lua
+GIVEN_BACK_MS = 43_200_000  # what was idle for so long was given back (give_back.lua), whatever clocks were put on by
 _NOT_TEXT = b"\xff"  # begins every ticket, so that no client takes its signature for text
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -127,18 +127,29 @@ class Records:
         )
         return bool(said >= 0)
 
-    async def finish(self, job_id: str, fence: str, result: bytes, remember: bool) -> None:
-        await self._ask("finish", scripts.FINISH, job_id, fence, result, int(remember), *self._limits, patient=True)
+    async def finish(self, job_id: str, fence: str, result: bytes, remember: bool, ran_s: float) -> None:
+        await self._ask(
+            "finish", scripts.FINISH, job_id, fence, result, int(remember), _ms(ran_s), *self._limits, patient=True
+        )
 
     async def refuse(self, job_id: str, queue: str, priority: str, message: str) -> None:
         await self._ask(
             "refuse", scripts.REFUSE, job_id, queue, priority, message, self.forged, *self._limits, patient=True
         )
 
-    async def claim(self, queue: str, consumer: str, count: int, idle_ms: int) -> Claimed:
-        """The messages of a queue that this consumer has from now on; see engine.Desk."""
-        said = await self._ask("claim", scripts.CLAIM, queue, consumer, count, idle_ms, once=True)
-        return {
+    async def claim(
+        self, queue: str, consumer: str, count: int, idle_ms: int, expected_ms: int | None
+    ) -> tuple[int, Claimed]:
+        """What the server's clock says, and the messages that this consumer has from now on; see engine.Desk.
+
+        expected_ms  what it should say, if that is known. Where it is later by half a lease, which would end leases
+                     though they are renewed three times in each, it was put on: it goes on here as if it were not
+        """
+        expected, step_ms = "" if expected_ms is None else expected_ms, _ms(self.lease_s / 2)
+        now_ms, said = await self._ask(
+            "claim", scripts.CLAIM, queue, consumer, count, idle_ms, expected, step_ms, once=True
+        )
+        return int(now_ms), {
             stream.decode(): [(message.decode(), job_id.decode(), ms.decode()) for message, job_id, ms in messages]
             for stream, messages in said
         }

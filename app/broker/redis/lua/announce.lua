@@ -9,5 +9,6 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', base, '-inf', whole(now))) do
   redis.call('HDEL', base .. ':reasons', gone)
 end
 redis.call('ZADD', base, whole(now + number(ttl)), worker)
+no_later(base, number(ttl))
 redis.call('HSET', base .. ':reasons', worker, reason)
 return 1

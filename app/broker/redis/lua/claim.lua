@@ -1,7 +1,16 @@
--- queue consumer count idle_ms -> {stream, {id, task_id, enqueue_time}...}...
+-- queue consumer count idle_ms expected_ms step_ms -> now_ms {{stream, {id, task_id, enqueue_time}...}...}
+-- Where it is later by step_ms than is expected the clock was put on. What is expected, and said, is the time less all
+-- that it was put on by before, so that of those who find it out one alone makes up for it.
 -- First what was idle for so long, then what is new, of each priority in turn. Not XAUTOCLAIM: it looks at the first few
 -- messages only, which may all be in good hands.
 local queue, consumer, count, idle = ARGV[1], ARGV[2], number(ARGV[3]), ARGV[4]
+local now, put_on = now_ms(), number(redis.call('HGET', queue_key(queue), 'put_on'))
+local ahead = ARGV[5] == '' and 0 or now - put_on - number(ARGV[5])
+if ahead > number(ARGV[6]) then
+  was_put_on(queue, ahead)
+  put_on = put_on + ahead
+end
+
 local found = {}
 for _, priority in ipairs({'interactive', 'batch'}) do
   local stream, entries = streaq(queue, ':queues:' .. priority), {}
@@ -26,4 +35,4 @@ for _, priority in ipairs({'interactive', 'batch'}) do
   end
   if #entries > 0 then found[#found + 1] = {stream, entries} end
 end
-return found
+return {now - put_on, found}

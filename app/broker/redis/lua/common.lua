@@ -10,7 +10,8 @@
 -- abs:key:<sha256 of the key>      string  the id of the job that the key leads to    open; then remember_s
 -- abs:queue:<queue>                hash    the sums of weights of those that wait,    for ever
 --                                          outside, or run; batch_.. of the batch ones
---                                          among them; pace_.., how fast it moves
+--                                          among them; pace_.., how fast it moves;
+--                                          put_on, ms that the clock was put on by
 -- abs:queue:<queue>:waiting        zset    jobs that wait, in order                   for ever
 -- abs:queue:<queue>:outside        set     jobs that wait for others                  for ever
 -- abs:queue:<queue>:running        zset    jobs that were taken                       for ever
@@ -29,6 +30,7 @@
 local STREAQ_GROUP = 'workers'
 local BATCH_PLACE = 2 ^ 51
 local JOB_BYTES = 4096
+local GIVEN_BACK = 'given-back' -- the consumer whose messages no lease is on
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -61,6 +63,44 @@ local function listen(id, process)
   redis.call('SADD', job_key(id) .. ':ears', process)
 end
 
+-- Leases on a queue's messages count from now on: all, or those alone that seem to begin this very moment, for a clock
+-- that was put back says so of all that began before.
+local function lease_anew(queue, all)
+  for _, priority in ipairs({'interactive', 'batch'}) do
+    local stream = streaq(queue, ':queues:' .. priority)
+    local pending = redis.pcall('XPENDING', stream, STREAQ_GROUP, '-', '+', 10000) -- message, consumer, idle, deliveries
+    for _, one in ipairs(pending.err and {} or pending) do
+      if one[2] ~= GIVEN_BACK and (all or one[3] == 0) then
+        redis.call('XCLAIM', stream, STREAQ_GROUP, one[2], '0', one[1], 'JUSTID')
+      end
+    end
+  end
+end
+
+-- The clock was put on by so many ms. That ends no lease, and makes no job older that came before.
+local function was_put_on(queue, ms)
+  local base, before = queue_key(queue), now_ms() - ms
+  redis.call('HINCRBY', base, 'put_on', whole(ms))
+  lease_anew(queue, true)
+  for _, ids in ipairs({redis.call('ZRANGE', base .. ':waiting', 0, -1), redis.call('ZRANGE', base .. ':running', 0, -1),
+      redis.call('SMEMBERS', base .. ':outside')}) do
+    for _, id in ipairs(ids) do
+      local times = redis.call('HMGET', job_key(id), 'submitted', 'queued', 'ends')
+      for place, name in ipairs(number(times[1]) <= before and {'submitted', 'queued', 'ends'} or {}) do
+        if number(times[place]) > 0 then redis.call('HINCRBY', job_key(id), name, whole(ms)) end
+      end
+    end
+  end
+end
+
+-- What lasts until a time that is further off than `ms`, for the clock was put back, lasts so long from now.
+local function no_later(zset, ms)
+  local latest = whole(now_ms() + ms)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', zset, '(' .. latest, '+inf')) do
+    redis.call('ZADD', zset, latest, member)
+  end
+end
+
 -- How fast a queue moves: the work that was taken while more of it waited, and for how many ms something waited while
 -- something ran. Both fade; app/pace.py says how, and why. To be asked before a job comes to those that wait or run, or
 -- leaves them.
@@ -69,7 +109,8 @@ local function pace(queue)
   local field = redis.call('HMGET', base, 'pace_at', 'pace_work', 'pace_ms', 'pace_credit')
   local since = field[1] and math.max(0, now - number(field[1])) or 0
   local waits = redis.call('EXISTS', base .. ':waiting') == 1
-  local moves = waits and redis.call('EXISTS', base .. ':running') == 1
+  local stepped = since > PACE_IDLE_MEMORY_MS -- more likely the clock than the queue, and then nothing is known of it
+  local moves = waits and not stepped and redis.call('EXISTS', base .. ':running') == 1
   local kept = math.exp(-since / (moves and PACE_MEMORY_MS or PACE_IDLE_MEMORY_MS))
   local work, ms, credit = number(field[2]) * kept, number(field[3]) * kept, number(field[4]) * kept
   if moves then ms = ms + (1 - kept) * PACE_MEMORY_MS end

@@ -16,6 +16,6 @@ redis.call('HSET', job, 'state', 'waiting', 'attempt', whole(number(field[9]) - 
 redis.call('HINCRBY', job, 'fence', 1)
 redis.call('SREM', streaq(field[4], ':index:running'), id)
 -- A message that nobody has touched for a day is what streaQ delivers before all others.
-redis.call('XCLAIM', streaq(field[4], ':queues:' .. field[5]), STREAQ_GROUP, 'given-back', '0', field[6],
+redis.call('XCLAIM', streaq(field[4], ':queues:' .. field[5]), STREAQ_GROUP, GIVEN_BACK, '0', field[6],
   'IDLE', '86400000', 'JUSTID')
 redis.call('PUBLISH', 'abs:arrivals', field[4])

@@ -2,6 +2,7 @@
 local queue, again = ARGV[1], 0
 local base = queue_key(queue)
 forget_old(number(ARGV[2]))
+lease_anew(queue, false)
 for _, rest in ipairs({':waiting', ':running'}) do
   for _, id in ipairs(redis.call('ZRANGE', base .. rest, 0, 199)) do
     local field = redis.call('HMGET', job_key(id), 'state', 'weight')

@@ -6,7 +6,8 @@ local field = redis.call('HMGET', job, 'state', 'queue', 'weight', 'attempt', 'f
   'body', 'submitted', 'ends')
 local state, queue = field[1], field[2]
 if not state or is_over(state) then return nil end
-local waited, age = now_ms() - number(field[8]), now_ms() - number(field[10])
+local function since(time) return math.max(0, now_ms() - number(time)) end -- a clock that was put back says less than 0
+local waited, age = since(field[8]), since(field[10])
 if state == 'running' and field[7] == token then -- asked again by one who saw no reply
   return {field[9], whole(waited), field[4], field[5], whole(age)}
 end
@@ -28,7 +29,10 @@ end
 redis.call('ZADD', queue_key(queue) .. ':running', whole(now_ms()), id)
 weigh(queue, 'running_weight', '', field[3])
 local paced = state == 'waiting' and others
-if paced then redis.call('HINCRBYFLOAT', queue_key(queue), 'pace_work', whole(work_of(field[3]))) end
+if paced then
+  local work = number(redis.call('HGET', queue_key(queue), 'pace_work')) + work_of(field[3])
+  redis.call('HSET', queue_key(queue), 'pace_work', decimal(work))
+end
 redis.call('HSET', job, 'state', 'running', 'attempt', whole(attempt), 'fence', whole(fence), 'token', token,
   'paced', paced and '1' or '0')
 listen(id, process)
