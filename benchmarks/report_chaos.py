@@ -6,7 +6,8 @@ from typing import Any
 
 NOTES = """
 The service with the built-in model; some requests at a time, of four kinds of constraint. A worker, picked at random,
-is killed with -9 every second, unless none of its queue has yet done anything since the last kill; once the server is.
+is killed with -9 every second, whatever it does, be it loading; once the server is. A worker that dies is forked anew
+from a process that has imported everything and loaded the model.
 Each request is sent once more at the end, under its key. Every answer is judged by the definitions.
 """
 

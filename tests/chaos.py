@@ -1,9 +1,8 @@
-"""Requests while workers are killed and the server dies: python -m tests.chaos [--requests 500] [--workers 2]
+"""Requests while workers are killed and the server dies: python -m tests.chaos [--requests 500]
 
 Runs the service with the built-in model, and keeps some requests going at a time. All the while a worker, picked at
 random, is killed with -9 every second, in the middle of whatever it does, be it loading; and once, half-way, the
-server. The one exception, or a small machine would never get further: a worker that has come to the end of no job yet
-is left alone while no other of its queue has. Then it looks at what came of it:
+server. Then it looks at what came of it:
 
 - every request is answered, and every answer satisfies its constraint by the definitions, checked here without the
   service's code;
@@ -13,9 +12,10 @@ is left alone while no other of its queue has. Then it looks at what came of it:
 A job is given up after so many tries as `job_tries_max` says, since it may be what kills. Here it never is, a job may
 well be in the hands of more workers that die than the usual limit allows, and the limit is out of the way.
 
-What dies is brought back by `abs up`; with `--forked` by a process that has imported everything and forks (see
-tests/nursery.py). PyTorch's import takes six seconds of processor time, a death each second would have two cores do
-nothing else, and 500 requests take hours.
+What dies is brought back by a process that has imported everything, has loaded the model and forks (see
+tests/nursery.py); with `--supervised` by `abs up`. There each worker imports PyTorch, for six seconds of processor
+time: with a death each second two cores would do nothing else, and 500 requests take hours. So there a worker that has
+come to the end of no job yet is spared, while no other of its queue has.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from compiler.spec_json import spec_from_json
 from tests.cluster import API, Cluster, cluster, metric
 from tests.containers import free_port
 from tests.local import Up, short_folder, up
+from tests.nursery import GENERATING
 from tests.reference_text import satisfies
 
 WORDS = ("dog", "cat", "ball", "park", "boy", "girl", "street", "water", "red", "white", "table", "tree")
@@ -73,6 +74,10 @@ class Running(Protocol):
     def metrics(self) -> Mapping[str, str]:
         """Where each worker, by its name, tells its metrics."""
 
+    @property
+    def spares(self) -> bool:
+        """Whether a worker is left alone while none of its queue has come to the end of a job."""
+
     def alive(self, worker: str) -> bool: ...
 
     def kill(self, name: str) -> None: ...
@@ -82,6 +87,8 @@ class Running(Protocol):
 
 class Supervised:
     """`abs up`."""
+
+    spares = True
 
     def __init__(self, running: Up, ports: Mapping[str, int]) -> None:
         self._running = running
@@ -100,6 +107,8 @@ class Supervised:
 
 class Forked:
     """The same processes, forked."""
+
+    spares = False
 
     def __init__(self, running: Cluster, workers: tuple[str, ...]) -> None:
         self._running = running
@@ -232,7 +241,8 @@ class Chaos:
 
     def _kill(self) -> None:
         """A worker each second; the server once, when half of all is answered."""
-        while not self._over.wait(1.0):
+        second = time.monotonic()
+        while not self._over.wait(max(0.0, (second := second + 1.0) - time.monotonic())):
             story = self.story
             if story.server_too and len(story.answers) >= story.requests / 2 and not story.killed["server"]:
                 self._running.kill("server")
@@ -240,8 +250,10 @@ class Chaos:
                 continue
             names = self._running.metrics
             worked = {name for name in names if self._worked(name)}
-            queues = {queue_of(name) for name in worked}
-            workers = [name for name in names if queue_of(name) in queues and self._running.alive(name)]
+            workers = [name for name in names if self._running.alive(name)]
+            if self._running.spares:
+                queues = {queue_of(name) for name in worked}
+                workers = [name for name in workers if queue_of(name) in queues]
             if workers and story.killed.total() < self._kills_max:
                 name = self._rng.choice(workers)
                 self._running.kill(name)
@@ -336,7 +348,7 @@ def supervised(workers: Mapping[str, int]) -> Iterator[Running]:
 @contextlib.contextmanager
 def forked(workers: Mapping[str, int]) -> Iterator[Running]:
     """An API and so many workers of each queue, all of them forked."""
-    with cluster(forked=True) as running:
+    with cluster(forked=True, imported=GENERATING) as running:
         running.add("api", API, **SETTINGS)
         names = names_of(workers)
         for name in names:
@@ -362,13 +374,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
-    parser.add_argument("--workers", type=int, default=2, help="of each queue")
+    for queue, number in (("compile", 2), ("generate", 6)):
+        parser.add_argument(f"--{queue}", type=int, default=number, help="so many workers of this queue")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--forked", action="store_true", help="workers that start fast")
+    parser.add_argument("--supervised", action="store_true", help="by `abs up`, whose workers start slowly")
     parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/results")
     given = parser.parse_args()
-    opened = forked if given.forked else supervised
-    with opened(dict.fromkeys(QUEUES, given.workers)) as running:
+    opened = supervised if given.supervised else forked
+    with opened({queue: getattr(given, queue) for queue in QUEUES}) as running:
         story = chaos(running, given.requests, given.kills, seed=given.seed)
     print(story.report())
     if given.record:

@@ -22,12 +22,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 IMPORTED = (
-    "app.access.server", "app.broker.redis.broker", "app.handlers.compile", "app.main", "app.redis.checks",
+    "app.access.server", "app.broker.redis.broker", "app.cli", "app.handlers.compile", "app.main", "app.redis.checks",
     "app.serving", "app.store.redis", "app.working", "uvicorn",
 )
+GENERATING = (*IMPORTED, "tests.loaded")  # and what generates with the built-in model
 PARENT_DEATH_SIGNAL = 1
 
 
@@ -68,9 +70,10 @@ class Child:
 class Nursery:
     """The process that all others are forked from."""
 
-    def __init__(self) -> None:
+    def __init__(self, imported: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.nursery", *imported], env={**os.environ, **environment},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         self._children: dict[int, Child] = {}
         self._born = threading.Condition()
@@ -113,9 +116,11 @@ class Nursery:
 
 
 @contextlib.contextmanager
-def nursery() -> Iterator[Nursery]:
-    """A nursery that ends with the statement's body."""
-    running = Nursery()
+def nursery(
+    imported: Sequence[str] = IMPORTED, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Nursery]:
+    """A nursery that ends with the statement's body. `environment` is what its own has beside ours."""
+    running = Nursery(imported, environment)
     try:
         yield running
     finally:
@@ -173,7 +178,7 @@ def _live(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    for name in IMPORTED:
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     order = _bear()
     if order is not None:

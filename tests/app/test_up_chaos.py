@@ -1,4 +1,4 @@
-"""Workers of `abs up`, and its server, are killed under requests. Not in `make test`: each worker imports PyTorch."""
+"""Workers of `abs up`, and its server, are killed under requests; at length by `python -m tests.chaos --supervised`."""
 
 from __future__ import annotations
 

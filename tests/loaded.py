@@ -1,0 +1,23 @@
+"""The built-in model, loaded where this is imported, so that what is forked from there need not load it again.
+
+To load it takes a second or two of processor time, for it is tried out and asked for its prior; a worker that is killed
+within some seconds would do little else. A model of other settings is loaded as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from app.handlers import generate
+from app.model_digest import checked_model
+from app.settings import read_settings
+
+torch.set_num_threads(1)  # a thread of PyTorch's own would be missing after a fork
+_settings = read_settings({})
+_load = functools.cache(generate.HuggingFaceModel.load)
+_prior = functools.cache(generate.token_prior)
+setattr(generate.HuggingFaceModel, "load", staticmethod(_load))  # noqa: B010  # neither is a method, as types go
+setattr(generate, "token_prior", _prior)  # noqa: B010
+_prior(_load(checked_model(_settings), device=_settings.device, dtype=_settings.dtype))
