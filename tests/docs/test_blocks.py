@@ -1,4 +1,7 @@
-"""Every block of code in the pages runs, in the order of its page, against a real service, and says what is shown."""
+"""Every block of code in the pages runs, in the order of its page, against a real service, and says what is shown.
+
+Those that install or start something run in test_started_blocks, in a clone of this repository.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +22,18 @@ import pytest
 
 from docs.tools.pages import DOCS, Block, blocks, pages
 from tests.app.service_process import ServiceProcess
+from tests.docs.checkout import typed_in_a_checkout
 from tests.docs.shown import differs, same_output
 
 ROOT = DOCS.parent
 WRITTEN_URL = "http://127.0.0.1:8000"
 SHELL_S_MAX = 120
-NOT_RUN = {  # how a block begins, and why it is not run here
-    "git clone": "fetches this repository",
-    "make ": "installs, or stays running; the targets are run by the tests of the command line and of the demo",
-    ".venv/bin/abs up": "stays running; tests/app/test_up.py runs it",
-    "ABS_MODEL=": "loads another model, or stays running; tests/test_real_models.py does it with models at hand",
-    "python3 deploy/make_secrets.py": "there is no Docker here; tests/test_compose.py runs the services' commands",
-    ".venv/bin/abs doctor": "loads PyTorch once more; tests/app/test_doctor.py runs it",
-}
 PAGES = [page for page in pages() if any(block.language in ("sh", "python") for block in blocks(page))]
 
 
 @pytest.fixture
 def url(running_service: ServiceProcess) -> str:
     return running_service.url
-
-
-def reason_not_to_run(block: Block) -> str:
-    return next((why for start, why in NOT_RUN.items() if block.code.startswith(start)), "")
 
 
 def run_shell(code: str, folder: Path) -> str:
@@ -113,7 +105,7 @@ def run_page(page: Path, url: str, folder: Path, names: dict[str, Any]) -> None:
         if block.title in ("answer", "an answer"):
             assert ran is not None, f"{block.name} shows an answer to nothing"
             compare(block, said, ran)
-        elif block.language in ("sh", "python") and not reason_not_to_run(block):
+        elif block.language in ("sh", "python") and not typed_in_a_checkout(block):
             said = run_shell(code, folder) if block.language == "sh" else run_python(block, code, names)
             ran = block
 
@@ -123,9 +115,3 @@ def test_each_block_is_of_a_language_that_is_checked() -> None:
         for block in blocks(page):
             plain = block.language == "text" and block.title
             assert block.language in ("sh", "python", "json") or plain, f"{block.name}: ```{block.language}"
-
-
-def test_each_reason_not_to_run_is_needed() -> None:
-    shown = [block.code for page in pages() for block in blocks(page) if block.language == "sh"]
-    for start in NOT_RUN:
-        assert any(code.startswith(start) for code in shown), f"no page shows {start!r} any more"
