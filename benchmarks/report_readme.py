@@ -80,9 +80,10 @@ def sentences(runs: Mapping[str, Run]) -> list[str]:
     if run := runs.get("fashion"):
         said.append(f"Ordered Fashion-MNIST, images and sequences classified rightly: {_fashion(run)}.")
     if run := runs.get("page"):
-        seconds = run["seconds"]
-        said.append(f"From a clone to an answer in the page the machine takes {sum(seconds.values()):.0f} s, "
-                    f"{seconds['make demo']:.0f} of them `make demo`, which fetches PyTorch.")  # fmt: skip
+        seconds, typing = run["seconds"], sum(run["typing_seconds"].values())
+        said.append(f"From a clone to an answer in the page: {sum(seconds.values()) + typing:.0f} s, {typing:.0f} of "
+                    f"them typing at the speed of people of average skill, {seconds['make demo']:.0f} `make demo`, "
+                    "which fetches PyTorch.")  # fmt: skip
     return said
 
 
