@@ -14,7 +14,7 @@ from dataclasses import dataclass
 JOB, CANCEL = b"J", b"C"
 
 READY = b"redy"  # the server can take jobs
-STARTED = b"strt"  # number: the process id of the job, which is also the id of its session
+STARTED = b"strt"  # number: the id of the process that gets the job, and of its session; the last one said counts
 DONE = b"done"  # the answer is complete; its process is collected after this is said, for that takes a while
 EXITED = b"exit"  # ended before it was done; number: the exit status, one of those below
 SIGNALLED = b"sign"  # number: the signal

@@ -123,6 +123,7 @@ class _Server:
     def _hand_over(self, files: list[int]) -> None:
         """Give the job to the process that stands by; to another where that was killed before it could begin."""
         for last in (False, True):
+            self._control.sendall(Report(STARTED, self._next.pid).pack())  # first, lest we die before it is known
             self._next.give(files)
             if last or (self._next.spoke(self._budget.wall_s) and self._next.word() == STARTED):
                 break
@@ -130,7 +131,6 @@ class _Server:
             self._next = self._fork()
         for file in files:
             os.close(file)
-        self._control.sendall(Report(STARTED, self._next.pid).pack())
 
     def _wait(self) -> bytes:
         """Until the job is done, ends, is called off, or has used up its time."""
