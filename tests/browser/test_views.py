@@ -276,6 +276,27 @@ def test_the_automaton_that_was_asked_for_last_is_the_one_shown(page: Page) -> N
     assert edge_texts(page, 0, 1) == "x"
 
 
+def test_of_pictures_asked_for_while_one_is_laid_out_the_last_alone_is(page: Page) -> None:
+    show_automaton(page, COFFEE)
+    page.evaluate(
+        """() => {
+            const post = Worker.prototype.postMessage;
+            Worker.prototype.postMessage = function (sent) { calls.push(sent.id); post.call(this, sent); };
+        }"""
+    )
+    page.evaluate(
+        """async () => {
+            for (let i = 0; i < 20; i += 1) { view.draw(); await null; }
+            view.mark([2]);
+            await view.draw();
+        }"""
+    )
+    assert len(page.evaluate("calls")) == 2
+    expect(page.locator(".node.live")).to_have_id("state-2")
+    page.evaluate("async () => { view.clear(); await view.draw(); }")
+    expect(page.locator(".node")).to_have_count(0)
+
+
 def test_the_picture_moves_by_keys_buttons_and_the_wheel_but_does_not_take_the_page_s_scrolling(page: Page) -> None:
     show_automaton(page, COFFEE)
     width = "document.querySelector('.automaton-picture').viewBox.baseVal.width"

@@ -14,7 +14,8 @@ const REDRAW_MS = 700; // the least time between two pictures while a folded one
 export class AutomatonView {
   constructor(container) {
     this.container = container;
-    this.drawing = 0;
+    this.version = 0; // of what is to be seen
+    this.drawing = null;
     this.build();
     this.clear();
   }
@@ -42,7 +43,7 @@ export class AutomatonView {
   }
 
   clear() {
-    this.drawing += 1; // a picture under way is not shown any more
+    this.version += 1; // a picture under way is not shown any more
     this.automaton = null;
     this.live = new Set();
     this.way = [];
@@ -86,11 +87,26 @@ export class AutomatonView {
     return this.foldable && !this.unfold.checked;
   }
 
-  async draw() {
+  /** Draw what is to be seen now. While one picture is laid out no other is begun: after it, the last one asked for is. */
+  draw() {
+    this.version += 1;
+    this.drawing ??= Promise.resolve().then(() => this.drawLatest());
+    return this.drawing;
+  }
+
+  async drawLatest() {
+    try {
+      for (let drawn = null; drawn !== this.version && this.automaton;) {
+        drawn = this.version;
+        await this.drawVersion(drawn);
+      }
+    } finally {
+      this.drawing = null;
+    }
+  }
+
+  async drawVersion(mine) {
     const automaton = this.automaton;
-    if (!automaton) return;
-    this.drawing += 1;
-    const mine = this.drawing;
     const trail = this.way.length ? this.way : this.trail;
     const shown = shownStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
     const steps = this.folded ? stepsOf(shown, trail, this.way.length ? this.texts : []) : [];
@@ -99,12 +115,12 @@ export class AutomatonView {
     this.drawnAt = performance.now();
     try {
       const text = await layout(dot);
-      if (mine !== this.drawing) return;
+      if (mine !== this.version) return;
       this.drop();
       Object.assign(this, { shown, edges });
       this.insert(text);
     } catch (error) {
-      if (mine !== this.drawing) return;
+      if (mine !== this.version) return;
       this.drop();
       this.frame.prepend(el("p", { class: "view-note" }, `No picture: ${error.message}. The table below has all of it.`));
     }
