@@ -5,9 +5,13 @@ Only the dictionary is used, never the package's guesses about words it does not
 
 from __future__ import annotations
 
+import bisect
+import gzip
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 from compiler.errors import EngineFailure
 
@@ -20,17 +24,62 @@ _PARTICLES = frozenset(
         *("up", "upon", "with"),
     )
 )
-_loading = threading.Lock()  # the package fills its tables when first asked, with no guard of its own
+_loading = threading.Lock()  # the package opens what else it reads when first asked, with no guard of its own
+
+
+class _Entries:
+    """A table of the package, a word's lines parsed when it is asked for: all would take each process half a second.
+
+    path   a file of lines, in the order of their words, which stand before the first comma
+    parse  a line to what it adds to its word's entry
+    fixed  entries of words whose lines do not count
+    """
+
+    def __init__(self, path: str, parse: Callable[[str], dict[str, Any]], fixed: dict[str, dict[str, Any]]) -> None:
+        with gzip.open(path) as file:
+            self._lines = file.read().decode().splitlines()
+        self._parse, self._fixed = parse, fixed
+
+    def get(self, word: str, default: dict[str, Any]) -> dict[str, Any]:
+        """The entry of a word, as of a dict."""
+        if word in self._fixed:
+            return self._fixed[word]
+        found: dict[str, Any] = {}
+        first = bisect.bisect_left(self._lines, word, key=_word_of)
+        for place in range(first, len(self._lines)):
+            if _word_of(self._lines[place]) != word:
+                break
+            found.update(self._parse(self._lines[place]))
+        return found or default
+
+
+def _word_of(line: str) -> str:
+    return line.partition(",")[0]
 
 
 @lru_cache(maxsize=1)
 def _dictionary() -> ModuleType:
     try:
         import lemminflect  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        from lemminflect.codecs.InflectionLUCodec import InflectionLUCodec
+        from lemminflect.codecs.LemmaLUCodec import LemmaLUCodec
+        from lemminflect.core.LexicalUtils import categoryToUPos
     except ImportError:
         raise EngineFailure(
             "`inflect` needs the package lemminflect, which is not installed here: install it, or list the forms"
         ) from None
+
+    def lemmas(line: str) -> dict[str, Any]:
+        _, category, forms = LemmaLUCodec.fromString(line)
+        return {categoryToUPos(category): forms}
+
+    def forms(line: str) -> dict[str, Any]:
+        found: dict[str, Any] = InflectionLUCodec.fromString(line)[2]
+        return found
+
+    lemmatizer, inflector = lemminflect.Lemmatizer(), lemminflect.Inflections()
+    lemmatizer.lemma_dict = _Entries(lemmatizer.lemma_lu_fn, lemmas, {})
+    inflector.infl_dict = _Entries(inflector.infl_lu_fn, forms, InflectionLUCodec.updateForAuxMod({}))
     return lemminflect  # type: ignore[no-any-return,unused-ignore]
 
 

@@ -93,7 +93,8 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     engines = open_engines(*head["engines"])
     compiler = _Compiler(vocabulary, Limits(**head["limits"]), engines, bytes.fromhex(head["secret"]))
     for spec in _WARM_UP:
-        compiler.warm(spec)
+        compiler.warm(spec, "tokens")
+    compiler.warm(_WARM_UP[0], "bytes")  # all that is made for the others was made already
     return compiler.answer, Request("", _REHEARSAL, "tokens").pack()
 
 
@@ -114,14 +115,13 @@ class _Compiler:
         self._engines = engines
         self._secret = secret
 
-    def warm(self, spec: dict[str, object]) -> None:
+    def warm(self, spec: dict[str, object], over: Over) -> None:
         """Compile, encode and explain a constraint, and forget it, or that it is over a limit, or needs what is not
         there."""
-        for over in ("tokens", "bytes"):
-            with contextlib.suppress(CompileError):
-                _, stored = self._compile(Request("", spec, over))
-                if over == "tokens":
-                    self._explain("", stored)
+        with contextlib.suppress(CompileError):
+            _, stored = self._compile(Request("", spec, over))
+            if over == "tokens":
+                self._explain("", stored)
 
     def answer(self, request: bytes) -> bytes:
         """Compile or explain. Every error but the lack of memory, which the process itself reports, is an answer."""

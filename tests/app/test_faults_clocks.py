@@ -91,9 +91,12 @@ def test_the_job_of_a_dead_worker_is_found_though_the_server_s_clock_steps(
     parts, times = stepped
     with parts.client() as http:
         job = begin(http, "steps 600 0.1")
-        parts.busy(*WORKERS).kill()
+        dead = parts.busy(*WORKERS)
+        before = http.get(f"/jobs/{job}").json()["attempt"]
+        dead.kill()
         times.step(step, SERVER)
-        until(lambda: tries(http, [job]) == {("running", 2)}, "another has the job", 3 * LEASE_S + SLACK_S)
+        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] > before, "another has it", 3 * LEASE_S + SLACK_S)
+        assert tries(http, [job]) == {("running", before + 1)}
 
 
 def test_what_is_kept_for_less_than_the_server_s_clock_leaps_is_gone_and_nothing_is_done_twice(

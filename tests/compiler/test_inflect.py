@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import lemminflect
 import pytest
+from lemminflect.codecs.InflectionLUCodec import InflectionLUCodec
+from lemminflect.codecs.LemmaLUCodec import LemmaLUCodec
 
 from compiler import inflect
 from compiler.errors import EngineFailure
@@ -92,6 +95,19 @@ def test_nothing_is_loaded_before_a_word_is_asked_for() -> None:
     root = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
+
+
+def test_lines_parsed_when_asked_for_are_the_package_s_own_tables() -> None:
+    inflect._dictionary()
+    lemmatizer, inflector = lemminflect.Lemmatizer(), lemminflect.Inflections()
+    whole_lemmas = LemmaLUCodec.load(lemmatizer.lemma_lu_fn)
+    whole_forms = InflectionLUCodec.load(inflector.infl_lu_fn)
+    for ours, whole in ((lemmatizer.lemma_dict, whole_lemmas), (inflector.infl_dict, whole_forms)):
+        words = list(whole)
+        for word in (words[0], words[-1], "can", "be", "left", *words[::50]):
+            assert ours.get(word, {}) == whole.get(word, {})
+        for no_word in ("", "zorb", "dog,noun", "dog\ncat", ","):
+            assert ours.get(no_word, {}) == {}
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
