@@ -10,6 +10,7 @@ import pytest
 
 from app.settings import let_idle_threads_sleep
 from tests.app.service_process import ServiceProcess, serving
+from tests.mother import Mother
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +24,11 @@ LONG = (  # files, the longest first: one that began last would be waited for by
     "browser/test_views.py", "test_load.py", "app/test_up_chaos.py", "app/test_faults_chaos.py",
     "app/test_faults_clocks.py", "test_compose.py", "app/test_faults_model.py", "compiler/test_json_suite.py",
 )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.add_cleanup(Mother().end)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

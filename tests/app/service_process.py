@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import httpx2
 
 from app.demo import LISTENING
+from tests.nursery import Child, start_process
 
 START_S_MAX = 120.0
 
@@ -20,11 +20,10 @@ START_S_MAX = 120.0
 class ServiceProcess:
     """A process that serves, with its URL and what it has written to its log so far."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Child, log: Path, out: Path) -> None:
         self.process = process
         self._log = log
-        assert process.stdout is not None
-        line = process.stdout.readline()
+        line = first_line(process, out)
         assert LISTENING in line, f"it did not start: {line} {self.log}"
         self.url = line.partition(LISTENING)[2].strip()
         self.port = int(self.url.rpartition(":")[2])
@@ -51,16 +50,25 @@ class ServiceProcess:
             time.sleep(0.05)
 
 
+def first_line(process: subprocess.Popen[bytes] | Child, out: Path) -> str:
+    """The first line that a process writes to a file; less where it ends before, or time does."""
+    ends = time.monotonic() + START_S_MAX
+    while True:
+        over = process.poll() is not None or time.monotonic() > ends
+        said = out.read_text(encoding="utf-8") if out.exists() else ""
+        if "\n" in said or over:
+            return said.partition("\n")[0]
+        time.sleep(0.02)
+
+
 @contextlib.contextmanager
 def serving(folder: Path, *arguments: str, **settings: object) -> Iterator[ServiceProcess]:
     """A service with these settings, which ends with the body of the statement. The folder takes its log."""
     given = {name if name.isupper() else f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
-    command = [sys.executable, "-m", "app.main", "serve", "--port", "0", *arguments]
-    log = folder / "log"
-    with log.open("w", encoding="utf-8") as words:
-        process = subprocess.Popen(command, env=os.environ | given, stdout=subprocess.PIPE, stderr=words, text=True)
+    log, out = folder / "log", folder / "out"
+    process = start_process(["app.main", "serve", "--port", "0", *arguments], os.environ | given, log, out)
     try:
-        yield ServiceProcess(process, log)
+        yield ServiceProcess(process, log, out)
     finally:
         process.terminate()
         try:
@@ -68,5 +76,3 @@ def serving(folder: Path, *arguments: str, **settings: object) -> Iterator[Servi
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout:
-            process.stdout.close()

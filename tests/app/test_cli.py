@@ -13,14 +13,14 @@ import pytest
 from app.cli import run
 from app.main import create_app
 from tests.app.service_process import ServiceProcess
+from tests.nursery import run_process
 
 S_MAX = 120.0
 HASH = "0" * 64
 
 
-def abs_command(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=S_MAX)
+def abs_command(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return run_process(["app.main", *arguments], os.environ, S_MAX, stdin)
 
 
 def has_ipv6() -> bool:

@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from app.errors import SettingsInvalid
 from app.main import create_app
 from app.settings import Settings
 from tests.app.redis_server import running_server
+from tests.nursery import run_process
 
 RUN_S_MAX = 180.0
 
@@ -122,8 +122,7 @@ def test_a_server_is_told_and_a_policy_that_would_lose_jobs_fails(settings: Sett
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.main", "doctor", *arguments]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=RUN_S_MAX)
+    return run_process(["app.main", "doctor", *arguments], os.environ | environment, RUN_S_MAX)
 
 
 def test_the_command_goes_all_the_way_and_says_so_by_its_status(settings: Settings) -> None:

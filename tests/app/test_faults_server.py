@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -30,6 +29,7 @@ from tests.app.redis_server import RedisServer, old_server_program, running_serv
 from tests.app.test_faults_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
 from tests.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events
 from tests.local import until
+from tests.nursery import run_process
 
 AWAY_S = 60.0 if FULL else 4.0  # over twice as long as a caller waits, at least
 RECOVERY_S = 10.0
@@ -222,10 +222,7 @@ def test_a_server_that_is_too_old_is_refused_at_the_start(command: tuple[str, ..
 
 def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The command `abs`, until it ends."""
-    return subprocess.run(
-        [sys.executable, "-m", "app.main", *words],
-        env={**os.environ, **COMMON, **environment}, capture_output=True, text=True, timeout=COMMAND_S_MAX,
-    )
+    return run_process(["app.main", *words], {**os.environ, **COMMON, **environment}, COMMAND_S_MAX)
 
 
 def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes(whole: Cluster) -> None:

@@ -6,11 +6,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -18,13 +18,16 @@ import pytest
 
 from tests.app.processes import until
 from tests.app.redis_server import RedisServer, running_server
+from tests.app.service_process import first_line
 from tests.app.test_stream import Event, events
+from tests.nursery import Child, start_process
 
 S_MAX = 60.0
 BODY = {"prompt": "a", "constraint": {"keywords": ["dog"]}, "max_tokens": 60, "beams": 2}
+Process = subprocess.Popen[bytes] | Child
 LONG = BODY | {"prompt": "long", "max_tokens": 250}
 STREAM = BODY | {"stream": True}
-SLOW_WORKER = ("-m", "tests.app.slow_worker")
+SLOW_WORKER = ("tests.app.slow_worker",)
 
 
 @dataclass
@@ -32,24 +35,28 @@ class Cluster:
     """The processes of one service. Whatever is still alive in the end is killed."""
 
     server: RedisServer
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    folder: Path
+    started: list[Process] = field(default_factory=list)
 
-    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **settings: str) -> Process:
         own = {
             "ABS_BROKER": self.server.url, "ABS_STORE": self.server.url, "ABS_SECRET": "s" * 32,
             "ABS_EMBEDDED_WORKERS": "", "OMP_NUM_THREADS": "1", "ABS_LOG_LEVEL": "warning", "ABS_DRAIN_S": "10",
             **settings,
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
-        process = subprocess.Popen([sys.executable, *arguments], env=kept | own, stdout=subprocess.PIPE, text=True)
+        process = start_process(arguments, kept | own, self.folder / "log", self.said(len(self.started)))
         self.started.append(process)
         return process
 
-    def api(self, **settings: str) -> tuple[subprocess.Popen[str], str]:
+    def said(self, place: int) -> Path:
+        """Where the standard output of a process is."""
+        return self.folder / f"{place}.out"
+
+    def api(self, **settings: str) -> tuple[Process, str]:
         """An API process, and its URL once requests are served there."""
-        process = self.start("-m", "app.main", "serve", "--port", "0", **settings)
-        assert process.stdout is not None
-        url = process.stdout.readline().partition("listening on ")[2].strip()
+        process = self.start("app.main", "serve", "--port", "0", **settings)
+        url = first_line(process, self.said(len(self.started) - 1)).partition("listening on ")[2].strip()
         until(lambda: _answers(url))
         return process, url
 
@@ -69,8 +76,6 @@ class Cluster:
                 process.wait(10)
             process.kill()
             process.wait()
-            if process.stdout:
-                process.stdout.close()
 
 
 def _answers(url: str) -> bool:
@@ -80,12 +85,12 @@ def _answers(url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def base() -> Iterator[tuple[Cluster, str]]:
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, str]]:
     """A server, a compile worker, and an API that stays."""
     with running_server() as server:
-        cluster = Cluster(server)
+        cluster = Cluster(server, tmp_path_factory.mktemp("processes"))
         try:
-            cluster.start("-m", "app.main", "worker", "compile")
+            cluster.start("app.main", "worker", "compile")
             _, url = cluster.api()
             yield cluster, url
         finally:
@@ -93,9 +98,9 @@ def base() -> Iterator[tuple[Cluster, str]]:
 
 
 @pytest.fixture
-def cluster(base: tuple[Cluster, str]) -> Iterator[Cluster]:
+def cluster(base: tuple[Cluster, str], tmp_path: Path) -> Iterator[Cluster]:
     """The same, for processes that end with the test."""
-    own = Cluster(base[0].server)
+    own = Cluster(base[0].server, tmp_path)
     yield own
     own.end()
 

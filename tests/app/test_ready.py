@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -32,6 +31,7 @@ from tests.app.conftest import wait_for_compiler, wait_until_ready
 from tests.app.measured import Samples, scrape
 from tests.app.processes import children
 from tests.app.redis_server import RedisServer, running_server
+from tests.nursery import Child, start_process
 
 TURNS_S_MAX = 15.0
 STUCK_S = 1.0
@@ -189,15 +189,13 @@ def test_an_engine_whose_thread_died_is_stuck_for_ever(monkeypatch: pytest.Monke
 
 
 @contextlib.contextmanager
-def worker_process(server: RedisServer, port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def worker_process(server: RedisServer, port: int, log: Path) -> Iterator[subprocess.Popen[bytes] | Child]:
     """A compile worker of its own, which answers probes at a port and logs to a file."""
     settings = {
         "ABS_BROKER": server.url, "ABS_STORE": server.url, "ABS_SECRET": SECRET, "ABS_METRICS_PORT": str(port),
         "ABS_LOG_FORMAT": "json",
     }  # fmt: skip
-    command = [sys.executable, "-m", "app.main", "worker", "compile"]
-    with log.open("wb") as lines:
-        process = subprocess.Popen(command, env=os.environ | settings, stderr=lines)
+    process = start_process(["app.main", "worker", "compile"], os.environ | settings, log, log.with_suffix(".out"))
     try:
         yield process
     finally:

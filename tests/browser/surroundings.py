@@ -15,7 +15,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 
 Scheme = Literal["light", "dark"]
 WIDE, PHONE = (1440, 900), (390, 844)
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+# The first is the same browser without its own window, whose toolbars cost more than the page.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 ASKED_FOR = "Failed to load resource: the server responded with a status of 4"  # what a refusal of the API looks like
 SERIOUS = ("serious", "critical")
 _FAULTS_ALONE: dict[str, Any] = {"resultTypes": ["violations"]}  # to tell what is well takes long

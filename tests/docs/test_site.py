@@ -19,6 +19,7 @@ import pytest
 
 from docs.tools.pages import DOCS, pages
 from docs.tools.reference import CODES, reference
+from tests.browser.surroundings import chromium_path
 
 ROOT = DOCS.parent
 FETCHED = {  # the attributes by which a page has a browser fetch something at once
@@ -26,7 +27,7 @@ FETCHED = {  # the attributes by which a page has a browser fetch something at o
     "video": ("src", "poster"), "embed": ("src",), "object": ("data",), "link": ("href",), "use": ("href",),
 }
 NOT_FETCHED = {"canonical", "prev", "next", "alternate", "author", "license"}  # links that only tell
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = chromium_path()
 
 
 class Fetches(HTMLParser):
@@ -133,13 +134,13 @@ def served(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium on this machine: .ci/run installs one")
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: .ci/run installs one")
 def test_a_browser_finds_by_search_and_reaches_no_other_host(served: str) -> None:
     from playwright.sync_api import sync_playwright
 
     asked: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{served}/constraints/ltlf/")
