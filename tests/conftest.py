@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.settings import let_idle_threads_sleep
+from tests.ahead import compile_tests
 from tests.app.service_process import ServiceProcess, serving
 from tests.mother import Mother
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds of grammars for formats of jsonschema that we lack
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -29,6 +32,7 @@ LONG = (  # files, the longest first: one that began last would be waited for by
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.add_cleanup(Mother().end)
+        compile_tests(config, ROOT / "tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
