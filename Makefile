@@ -10,8 +10,8 @@ SERVING := $(VENV)/.serving
 INSTALLED := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 N ?= 2000
-SERVED := compile,inference
-EXTRAS := $(SERVED),redis,up,otel,dev
+OTHERS := compile,redis,up,otel,dev
+EXTRAS := $(OTHERS),inference
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -40,26 +40,32 @@ setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time fetches PyTorch: some minutes)"
-	$(call install,$(EXTRAS))
+	@$(call install,$(OTHERS))
 	@touch $(SERVING) $@
 
-# Whoever only wants to see it waits for no more than it takes to serve. Python compiles what it imports for the first
-# time, which is ten seconds for what generates: it does so while pip, which uses one core, brings the rest.
-IMPORTED := from transformers import AutoModelForCausalLM, LlamaForCausalLM
+# Whoever only wants to see it waits for no more than it takes to serve.
 $(SERVING): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time fetches PyTorch: about a minute)"
-	$(venv)
-	$(BIN)/python -m pip install --quiet --no-compile torch transformers --constraint constraints.txt
-	$(BIN)/python -c "$(IMPORTED)" & $(call pip,$(SERVED)); status=$$?; wait; exit $$status
+	@$(call install,compile)
 	@touch $@
 
-# Not compiled: Python compiles what it imports, which is little of what is fetched.
-venv = test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-pip = $(BIN)/python -m pip install --quiet --no-compile --editable '.[$(1)]' --constraint constraints.txt
-define install
-	$(venv)
-	$(call pip,$(1))
-endef
+# With two cores in mind: PyTorch, the largest by far, comes beside all else; then the environment's own pip, where Python
+# has one that can install for another. Python compiles what it imports for the first time, which for what generates is
+# ten seconds: it does so as soon as it can, whatever goes on. Nothing else is compiled, for little of what is fetched is
+# imported.
+GENERATING := torch transformers tokenizers
+IMPORTED := import torch; from transformers import AutoModelForCausalLM, LlamaForCausalLM
+ahead = $(BIN)/python -c "$(IMPORTED)" >/dev/null 2>&1
+install = set -e; \
+	if test -x $(BIN)/python; then pip="$(BIN)/python -m pip"; own=true; \
+	elif $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; then \
+		$(PYTHON) -m venv --without-pip $(VENV); \
+		pip="$(PYTHON) -m pip --python $(BIN)/python"; own="$(BIN)/python -m ensurepip"; \
+	else $(PYTHON) -m venv $(VENV); pip="$(BIN)/python -m pip"; own=true; fi; \
+	bring="$$pip install --quiet --no-compile --constraint constraints.txt"; \
+	{ $$bring --no-deps torch && { $(ahead) & } && { $$own >/dev/null || $$bring pip; }; } & torch=$$!; \
+	$$bring --no-warn-conflicts transformers tokenizers --editable '.[$(1)]'; wait $$torch; \
+	$$bring $(GENERATING); { $(ahead) & }
 
 # FAdo (GPL-3) judges our automata in the tests, and nothing else; what it declares would bring notebooks.
 $(ORACLES): $(INSTALLED) tests/requirements.txt tests/requirements-linux.txt

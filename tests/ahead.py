@@ -8,6 +8,7 @@ expected, nothing is done ahead.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from pathlib import Path
 
@@ -19,8 +20,7 @@ def compile_tests(config: pytest.Config, folder: Path) -> None:
     if sys.dont_write_bytecode:
         return
     with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):
-        from _pytest.assertion import rewrite
-
+        rewrite = importlib.import_module("_pytest.assertion.rewrite")
         state = config.stash[rewrite.assertstate_key]
         for file in (*folder.rglob("test_*.py"), *folder.rglob("conftest.py")):
             cache = rewrite.get_cache_dir(file)
