@@ -166,6 +166,10 @@ class Part:
             self.kill()
 
 
+def _running(part: Part) -> float:
+    return part.metric("abs_running_requests")
+
+
 class Cluster:
     """A server and the parts of the service that a test has started."""
 
@@ -202,6 +206,7 @@ class Cluster:
             with self.client() as http:
                 while self._begun:
                     http.delete(self._begun.pop())
+            until(lambda: not any(map(_running, self.parts.values())), "nothing of them runs any more")
 
     def client(self, name: str = "api") -> httpx2.Client:
         """A client of an API; its jobs are called off before the next test. (It reads no certificates: slow.)"""
