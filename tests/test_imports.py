@@ -203,6 +203,11 @@ def test_every_import_is_declared_and_every_declaration_imported() -> None:
     assert foreign(("benchmarks",)) - used - BY_HAND - of_other_systems() <= declared("reference")
 
 
+def test_what_is_brought_first_is_what_generating_takes() -> None:
+    said = re.search(r"^GENERATING := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert said and set(said[1].split()) == declared("inference") - declared()
+
+
 def of_other_systems() -> set[str]:
     """What the environments hold of the systems that are measured beside ours."""
     files = (ROOT / "benchmarks" / "systems" / "requirements").glob("*.txt")
