@@ -100,12 +100,12 @@ def test_the_limit_that_struck_is_named_and_the_next_job_works(sandbox: Sandbox,
 @pytest.mark.parametrize(
     "request_", [b"segfault", b"leave", b"raise_bug", b"recurse", b"write_a_large_file", b"abort_for_memory 8"]
 )
-def test_a_job_that_dies_of_anything_else_is_a_fault_of_ours(sandbox: Sandbox, request_: bytes) -> None:
-    server = sandbox.pid
+def test_a_job_that_dies_of_anything_else_is_a_fault_of_ours(patient: Sandbox, request_: bytes) -> None:
+    server = patient.pid
     with pytest.raises(InternalError):
-        sandbox.run(request_, never)
-    assert_works(sandbox)
-    assert sandbox.pid == server
+        patient.run(request_, never)
+    assert_works(patient)
+    assert patient.pid == server
 
 
 def test_a_job_that_is_called_off_is_killed(patient: Sandbox) -> None:

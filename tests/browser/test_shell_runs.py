@@ -86,7 +86,9 @@ def test_the_checker_marks_where_a_text_first_breaks_and_which_part_it_breaks(pa
 def test_a_sample_of_the_explanation_goes_into_the_checker(page: Page) -> None:
     visit(page)
     formula(page, FORMULA)
-    page.locator(".sample").first.click()
+    sample = page.locator(".sample").first
+    expect(sample).to_have_text("shortest dog")  # before that it is one of the constraint before
+    sample.click()
     expect(page.get_by_label("Text to check")).to_have_value("dog")
     expect(page.locator(".verdict")).to_contain_text("✓")
 
