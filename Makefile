@@ -64,7 +64,7 @@ install = set -e; \
 	else $(PYTHON) -m venv $(VENV); pip="$(BIN)/python -m pip"; own=true; fi; \
 	bring="$$pip install --quiet --no-compile --constraint constraints.txt"; \
 	{ $$bring --no-deps torch && { $(ahead) & } && { $$own >/dev/null || $$bring pip; }; } & torch=$$!; \
-	$$bring --no-warn-conflicts transformers tokenizers --editable '.[$(1)]'; wait $$torch; \
+	$$bring --no-warn-conflicts $(filter-out torch,$(GENERATING)) --editable '.[$(1)]'; wait $$torch; \
 	$$bring $(GENERATING); { $(ahead) & }
 
 # FAdo (GPL-3) judges our automata in the tests, and nothing else; what it declares would bring notebooks.

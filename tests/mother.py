@@ -8,7 +8,6 @@ asked for it, and ends with that.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
@@ -56,7 +55,7 @@ def _bear(folder: Path) -> list[str]:
             with line:
                 if os.fork():
                     continue
-                _die_with_parent()
+                nursery.die_with_parent()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for standard in (0, 1):
                     os.dup2(line.fileno(), standard)
@@ -66,13 +65,8 @@ def _bear(folder: Path) -> list[str]:
     return wanted
 
 
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(nursery.PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    _die_with_parent()
+    nursery.die_with_parent()
     for name in IMPORTED:
         importlib.import_module(name)
     for name in _bear(Path(sys.argv[1])):

@@ -249,10 +249,15 @@ def _reap() -> None:
             _say(event="ended", pid=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
 
 
-def _live(order: dict[str, Any]) -> None:
-    """What a process does that was just born."""
+def die_with_parent() -> None:
+    """Have the system kill this process when the one that started it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _live(order: dict[str, Any]) -> None:
+    """What a process does that was just born."""
+    die_with_parent()
     os.dup2(os.open(order["stdin"], os.O_RDONLY), 0)
     for name, standard in (("out", 1), ("log", 2)):
         os.dup2(os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), standard)
