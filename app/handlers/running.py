@@ -249,9 +249,14 @@ class _Context:
 
     def _publish(self, news: Progress | Step | CompileResult, passing: bool) -> None:
         if not self._called_off.is_set():
-            self.told = True
-            told = self._broker.publish(self._job_id, dump(news), passing=passing)
+            told = self._send(dump(news), passing)
             self._on_the_way.append(asyncio.run_coroutine_threadsafe(told, self._loop))
+
+    async def _send(self, news: bytes, passing: bool) -> None:
+        """In the event loop, where a job is given back, too: what comes to it after that is of a try that is void."""
+        if not self._called_off.is_set():
+            self.told = True
+            await self._broker.publish(self._job_id, news, passing=passing)
 
     async def sent(self) -> None:
         """Until all that was told is with the broker: after the result it would count no more."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from app.broker.base import Delivery
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, StorageDown
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, Result, Step, dump, load
+from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, Result, dump, load
 from app.pieces import GenerateOptions
 from app.settings import Settings
 from app.store.memory import MemoryStore
@@ -137,71 +136,6 @@ def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
             assert events == [Progress("compile"), Progress("decode", 1, 3)]
             assert isinstance(load(await broker.result(job_id)), GenerateResult)
             assert await store.get("left") == b"behind"
-
-    asyncio.run(story())
-
-
-def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
-    def open_hasty(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            for step in range(1, 2_001):
-                context.progress(Progress("decode", step, 2_000))
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
-
-    async def story() -> None:
-        async with worker(open_hasty) as (broker, _):
-            job_id = await broker.submit("q", "a", dump(job()))
-            events = [load(event.data) async for event in broker.events(job_id)]
-            assert events[0] == Progress("decode", 1, 2_000)
-            assert len(events) < 200
-
-    asyncio.run(story())
-
-
-def test_every_step_reaches_whoever_keeps_up() -> None:
-    seen = threading.Semaphore(0)
-
-    def open_telling(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            for number in range(1, 301):
-                context.tell(fake_handlers.step(number))
-                assert seen.acquire(timeout=S_MAX)
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
-
-    async def story() -> None:
-        async with worker(open_telling) as (broker, _):
-            numbers = []
-            async for event in broker.events(await broker.submit("q", "a", dump(job()))):
-                step = load(event.data)
-                assert isinstance(step, Step)
-                numbers.append(step.step)
-                seen.release()
-            assert numbers == list(range(1, 301))
-
-    asyncio.run(story())
-
-
-def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
-    def open_hasty(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            for number in range(1, 20_001):
-                context.tell(fake_handlers.step(number))
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
-
-    async def story() -> None:
-        async with worker(open_hasty) as (broker, _):
-            job_id = await broker.submit("q", "a", dump(job()))
-            await broker.result(job_id)
-            steps = [load(event.data) async for event in broker.events(job_id)]
-            numbers = [step.step for step in steps if isinstance(step, Step)]
-            assert numbers == sorted(set(numbers))
-            assert 1 < len(numbers) < 20_000
 
     asyncio.run(story())
 

@@ -1,0 +1,111 @@
+"""What a worker tells of its jobs while they run, and when it tells no more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from app.broker.memory import MemoryBroker
+from app.handlers.base import Context, Handler
+from app.handlers.running import Attempt, Bench
+from app.jobs import Job, Progress, Restart, Result, Step, dump, load
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from tests.app import fake_handlers
+from tests.app.test_worker import S_MAX, job, worker
+
+
+def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
+    def open_hasty(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            for step in range(1, 2_001):
+                context.progress(Progress("decode", step, 2_000))
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return Handler(handle)
+
+    async def story() -> None:
+        async with worker(open_hasty) as (broker, _):
+            job_id = await broker.submit("q", "a", dump(job()))
+            events = [load(event.data) async for event in broker.events(job_id)]
+            assert events[0] == Progress("decode", 1, 2_000)
+            assert len(events) < 200
+
+    asyncio.run(story())
+
+
+def test_every_step_reaches_whoever_keeps_up() -> None:
+    seen = threading.Semaphore(0)
+
+    def open_telling(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            for number in range(1, 301):
+                context.tell(fake_handlers.step(number))
+                assert seen.acquire(timeout=S_MAX)
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return Handler(handle)
+
+    async def story() -> None:
+        async with worker(open_telling) as (broker, _):
+            numbers = []
+            async for event in broker.events(await broker.submit("q", "a", dump(job()))):
+                step = load(event.data)
+                assert isinstance(step, Step)
+                numbers.append(step.step)
+                seen.release()
+            assert numbers == list(range(1, 301))
+
+    asyncio.run(story())
+
+
+def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
+    def open_hasty(settings: Settings) -> Handler:
+        def handle(job: Job, context: Context) -> Result:
+            for number in range(1, 20_001):
+                context.tell(fake_handlers.step(number))
+            return fake_handlers.open_quick(settings)(job, context)
+
+        return Handler(handle)
+
+    async def story() -> None:
+        async with worker(open_hasty) as (broker, _):
+            job_id = await broker.submit("q", "a", dump(job()))
+            await broker.result(job_id)
+            steps = [load(event.data) async for event in broker.events(job_id)]
+            numbers = [step.step for step in steps if isinstance(step, Step)]
+            assert numbers == sorted(set(numbers))
+            assert 1 < len(numbers) < 20_000
+
+    asyncio.run(story())
+
+
+def test_nothing_is_told_of_a_try_once_its_job_is_given_back() -> None:
+    """The handler says its last while the loop is busy, and the worker is told to stop before that is sent."""
+    begun, say, said = threading.Event(), threading.Event(), threading.Event()
+
+    def tell_twice(job: Job, context: Context) -> Result:
+        context.tell(fake_handlers.step(1))
+        begun.set()
+        assert say.wait(S_MAX)
+        context.tell(fake_handlers.step(2))
+        said.set()
+        return fake_handlers.open_quick(Settings())(job, context)
+
+    async def story() -> None:
+        broker = MemoryBroker(16)
+        job_id = await broker.submit("q", "a", dump(job()))
+        with ThreadPoolExecutor(1) as threads:
+            bench = Bench(Handler(tell_twice), threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
+            attempt = asyncio.create_task(Attempt(bench, await broker.take("q")).run())
+            assert await asyncio.to_thread(begun.wait, S_MAX)
+            say.set()
+            assert said.wait(S_MAX)  # on the loop, which can send nothing meanwhile
+            attempt.cancel()
+            await asyncio.wait({attempt})
+        await broker.finish((await broker.take("q")).job_id, b"done")
+        news = [load(event.data) async for event in broker.events(job_id)]
+        assert [one.step if isinstance(one, Step) else one for one in news] == [1, Restart(1)]
+
+    asyncio.run(story())
