@@ -5,7 +5,7 @@
 For every model, family of constraints, algorithm and number of beams one row: all cases answered one after another,
 T = 32. For some of the cases the best answers are sought by the default with 1,024 beams, and for the bigram model the
 exact optimum. Rows already in results/search_quality.json are not measured again, so that a run may be
-stopped and taken up; --again measures them anew.
+stopped and taken up; one of fewer cases is carried on by those that it lacks. --again measures all anew.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from decoding.texts import Texts
 RESULT = RESULTS_DIRECTORY / "search_quality.json"
 MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
 MAX_TOKENS = 32
-DEFAULT, REFERENCE_BEAMS = "banked", 1024
+DEFAULT, JUDGED_BEAMS, REFERENCE_BEAMS = "banked", 16, 1024
+MEANS = ("log_prob", "tokens", "words", "seconds")
 EXACT = "exact"
 
 
@@ -124,7 +125,7 @@ class Bench:
 
 
 def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[str, float]) -> dict[str, Any]:
-    """A row: means over the cases, and each case's log-prob and tokens."""
+    """A row: means over the cases, and each case's log-prob."""
     found = [bench.answer(case, setting, known.get(case.name, float("-inf"))) for case in cases]
     texts = [one.text for one in found]
     references = [case.references for case in cases]
@@ -142,14 +143,30 @@ def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[
     }
 
 
+def joined(row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """One row of two of a setting, over other cases each. Likeness to what people wrote is no mean: it has none."""
+    parts = (row, more)
+    cases = sum(one["cases"] for one in parts)
+    means = {name: sum(one[name] * one["cases"] for one in parts) / cases for name in MEANS}
+    both = {"cases": cases, "bleu_4": None, "cider": None, "log_probs": row["log_probs"] | more["log_probs"]}
+    return row | means | both
+
+
+def is_judged(setting: Setting) -> bool:
+    """Whether its texts are compared with people's: only where the model is told what to write of is that worth it."""
+    named = setting.model == "captions" and "prompt" in setting.family
+    return named and setting.algorithm == DEFAULT and setting.beams == JUDGED_BEAMS
+
+
 def settings(args: argparse.Namespace, model: str, family: str) -> Iterator[tuple[Setting, int | None]]:
     """What to measure of a family, in an order that lets the exact solver profit; with how many of the cases."""
     for beams in args.beams:
         for algorithm in args.algorithms:
             yield Setting(model, family, algorithm, beams), None
-    if model == "captions" and "prompt" in family:  # the one setting in which texts are worth comparing with people's
-        for penalty in args.length_penalties:
-            yield Setting(model, family, DEFAULT, 16, penalty), None
+    for penalty in args.length_penalties:
+        setting = Setting(model, family, DEFAULT, JUDGED_BEAMS, penalty)
+        if is_judged(setting):
+            yield setting, None
     if args.references:
         yield Setting(model, family, DEFAULT, REFERENCE_BEAMS), args.references
         if model == "bigram":
@@ -177,15 +194,27 @@ def run(args: argparse.Namespace) -> None:
             fitting = [case for case in cases if bench.fits(case)]
             for setting, some in settings(args, name, family):
                 chosen = fitting if some is None else fitting[:: max(1, len(fitting) // some)][:some]
-                rows = stored_rows()
-                old = next((row for row in rows if key(row) == setting), None)
-                if old is not None and old["cases"] == len(chosen) and not args.again:
+                row = carried_on(bench, setting, chosen, args.again)
+                if row is None:
                     continue
-                known = {one: value - 1e-3 for one, value in best_known(rows, name, family).items()}  # they are rounded
-                row = measured(bench, setting, chosen, known)
                 store(row, args)
                 about = f"{setting.algorithm:7} k={setting.beams:<5} p={setting.length_penalty:<4}"
                 print(f"{name:17} {family:34} {about} {row['log_prob']:9.2f}  {row['seconds']:.3f} s", flush=True)
+
+
+def carried_on(bench: Bench, setting: Setting, cases: Sequence[Case], again: bool) -> dict[str, Any] | None:
+    """The row of a setting over all these cases, with what is stored of it; None where that is all of it."""
+    rows = stored_rows()
+    old = None if again else next((row for row in rows if key(row) == setting), None)
+    lacking = [case for case in cases if old is None or case.name not in old["log_probs"]]
+    if not lacking:
+        return None
+    if old is None or is_judged(setting):
+        old, lacking = None, list(cases)
+    best = best_known(rows, setting.model, setting.family)
+    known = {name: log_prob - 1e-3 for name, log_prob in best.items()}  # they are rounded
+    row = measured(bench, setting, lacking, known)
+    return row if old is None else joined(old, row)
 
 
 def stored_rows() -> list[dict[str, Any]]:
@@ -215,7 +244,7 @@ def main() -> None:
     parser.add_argument("--beams", "--k", type=int, nargs="+", default=[1, 4, 8, 16, 64, 128])
     parser.add_argument("--algorithms", nargs="+", choices=["abs", "banked"], default=["abs", "banked"])
     parser.add_argument("--length-penalties", type=float, nargs="*", default=[0.5, 0.7, 1.0])
-    parser.add_argument("--references", type=int, default=40, help="cases of each family whose best answer is sought")
+    parser.add_argument("--references", type=int, default=20, help="cases of each family whose best answer is sought")
     parser.add_argument("--again", action="store_true", help="measure rows anew")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.model_files import open_model_files
+from benchmarks import search_quality
 from benchmarks.report_quality import gap, quality_section
-from benchmarks.search_quality_cases import PATTERNS, families
+from benchmarks.search_quality import Found, Setting
+from benchmarks.search_quality_cases import PATTERNS, Case, families
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 
@@ -62,6 +65,55 @@ def test_length_penalties_are_shown_where_texts_were_judged() -> None:
     assert "| m | f | 0.7 | 12.3 | 5.7 | 7.5 | -2.0 |" in section(plain, judged)
     assert "BLEU" not in section(plain | {"bleu_4": None}, judged)
     assert "BLEU" not in section(plain)
+
+
+def test_means_are_compared_over_the_same_cases() -> None:
+    text = section(row("banked", 8, -1.0, -2.0, -90.0), row("abs", 128, -2.0, -2.0))
+    assert "Algorithm 1's with 128: 1 of 1 families" in text
+
+
+class Answers:
+    """A bench whose answer to a case has its name for its log-prob."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def answer(self, case: Case, setting: Setting, known: float) -> Found:
+        self.asked.append(case.name)
+        return Found("a text", float(case.name), 3, 0.5)
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(search_quality, "RESULT", tmp_path / "rows.json")
+    return tmp_path / "rows.json"
+
+
+def cases(*log_probs: float) -> list[Case]:
+    return [Case(f"{log_prob}", "", {}, ("a text that people wrote",)) for log_prob in log_probs]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_row_is_carried_on_by_the_cases_that_it_lacks(again: bool, stored: Path) -> None:
+    bench, setting = Answers(), Setting("stories260k", "ordered", "banked", 16)
+    half = search_quality.measured(bench, setting, cases(-1.0, -2.0), {})  # type: ignore[arg-type]
+    stored.write_text(json.dumps({"rows": [half]}))
+    bench.asked.clear()
+    whole = search_quality.carried_on(bench, setting, cases(-1.0, -6.0, -2.0), again)  # type: ignore[arg-type]
+    assert bench.asked == (["-1.0", "-6.0", "-2.0"] if again else ["-6.0"])
+    assert whole is not None and (whole["cases"], whole["log_prob"], whole["tokens"]) == (3, -3.0, 3.0)
+    assert sorted(whole["log_probs"].values()) == [-6.0, -2.0, -1.0]
+    assert (whole["bleu_4"] is None) == (not again)  # of the half of the texts nothing is known any more
+    stored.write_text(json.dumps({"rows": [whole]}))
+    assert search_quality.carried_on(bench, setting, cases(-1.0, -6.0, -2.0), again=False) is None  # type: ignore[arg-type]
+
+
+def test_a_row_whose_texts_are_judged_is_measured_whole(stored: Path) -> None:
+    bench, setting = Answers(), Setting("captions", "ordered, concepts in the prompt", "banked", 16, 0.5)
+    half = search_quality.measured(bench, setting, cases(-1.0), {})  # type: ignore[arg-type]
+    stored.write_text(json.dumps({"rows": [half]}))
+    whole = search_quality.carried_on(bench, setting, cases(-1.0, -6.0), again=False)  # type: ignore[arg-type]
+    assert whole is not None and whole["bleu_4"] is not None and whole["log_prob"] == -3.5
 
 
 @pytest.mark.parametrize(("model", "concept_families"), [("captions", 4), ("bigram", 2)])
