@@ -11,6 +11,7 @@ up; --again measures them anew. Writes RESULTS.md.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -48,11 +49,16 @@ def folder_of(model: str, shared: Path) -> str:
     return BUILT_IN_MODEL if model == "captions" else str(shared / "models" / model)
 
 
+@functools.lru_cache(maxsize=1)
+def judge(folder: str) -> tuple[Any, Any]:
+    """A model and its tokenizer, for all rows of the model."""
+    return AutoModelForCausalLM.from_pretrained(folder).float().eval(), AutoTokenizer.from_pretrained(folder)
+
+
 @torch.inference_mode()
 def log_probs(folder: str, prompts: Sequence[str], texts: Sequence[str]) -> list[float]:
     """What the model gives each text with its end after its prompt, in nats; of whoever wrote it, as it spells it."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder).float().eval()
+    model, tokenizer = judge(folder)
     found = []
     for prompt, text in zip(prompts, texts, strict=True):
         before = len(tokenizer(prompt).input_ids)

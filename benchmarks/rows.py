@@ -43,7 +43,11 @@ class Rows:
 
     def known(self, key: Row, **size: int) -> bool:
         """Whether a row of this key and size has been measured."""
-        return any(_is_of(row, key | size) for row in self.run()["rows"])
+        return self.find(key | size) is not None
+
+    def find(self, key: Row) -> Row | None:
+        """The row of a key, if it has been measured."""
+        return next((row for row in self.run()["rows"] if _is_of(row, key)), None)
 
     def store(self, row: Row, key: Row, **about: Any) -> None:
         """Put a row in the place of the one of its key; `about` is said of the whole run."""

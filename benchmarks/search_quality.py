@@ -11,7 +11,6 @@ stopped and taken up; one of fewer cases is carried on by those that it lacks. -
 from __future__ import annotations
 
 import argparse
-import datetime
 import functools
 import gzip
 import json
@@ -30,9 +29,10 @@ from app.model_files import ModelFiles, open_model_files
 from app.settings import BUILT_IN_MODEL
 from benchmarks.bigram import BigramModel, most_probable
 from benchmarks.caption_scores import bleu_4, cider, words
-from benchmarks.compile import DEFAULT_SHARED, machine
+from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
+from benchmarks.rows import Row, Rows
 from benchmarks.search_quality_cases import PLAIN_PROMPTS, Case, families
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
@@ -47,6 +47,7 @@ from decoding.search import generate
 from decoding.texts import Texts
 
 RESULT = RESULTS_DIRECTORY / "search_quality.json"
+COMMAND = "python -m benchmarks.search_quality"
 MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
 MAX_TOKENS = 32
 DEFAULT, JUDGED_BEAMS, REFERENCE_BEAMS = "banked", 16, 1024
@@ -124,7 +125,7 @@ class Bench:
         return Found(answer_text(text, spelled.decode()), log_prob, len(tokens), seconds)
 
 
-def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[str, float]) -> dict[str, Any]:
+def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[str, float]) -> Row:
     """A row: means over the cases, and each case's log-prob."""
     found = [bench.answer(case, setting, known.get(case.name, float("-inf"))) for case in cases]
     texts = [one.text for one in found]
@@ -143,7 +144,7 @@ def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[
     }
 
 
-def joined(row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def joined(row: Row, more: Row) -> Row:
     """One row of two of a setting, over other cases each. Likeness to what people wrote is no mean: it has none."""
     parts = (row, more)
     cases = sum(one["cases"] for one in parts)
@@ -173,11 +174,7 @@ def settings(args: argparse.Namespace, model: str, family: str) -> Iterator[tupl
             yield Setting(model, family, EXACT, 0), args.references
 
 
-def key(row: dict[str, Any]) -> Setting:
-    return Setting(*(row[name] for name in Setting.__dataclass_fields__))
-
-
-def best_known(rows: Sequence[dict[str, Any]], model: str, family: str) -> dict[str, float]:
+def best_known(rows: Sequence[Row], model: str, family: str) -> dict[str, float]:
     """Each case's best log-prob in the rows measured so far."""
     best: dict[str, float] = {}
     for row in rows:
@@ -187,54 +184,39 @@ def best_known(rows: Sequence[dict[str, Any]], model: str, family: str) -> dict[
     return best
 
 
+def place(row: Row) -> tuple[int, str, str, int]:
+    """Where a row stands among all."""
+    return MODELS.index(row["model"]), row["family"], row["algorithm"], row["beams"]
+
+
 def run(args: argparse.Namespace) -> None:
+    rows = Rows(RESULT, COMMAND, place)
     for name in args.models:
         bench = Bench(name, args.shared)
         for family, cases in families(name, args.shared / "data" / "commongen" / "dev.jsonl", args.sets).items():
             fitting = [case for case in cases if bench.fits(case)]
             for setting, some in settings(args, name, family):
                 chosen = fitting if some is None else fitting[:: max(1, len(fitting) // some)][:some]
-                row = carried_on(bench, setting, chosen, args.again)
+                row = carried_on(bench, rows, setting, chosen, args.again)
                 if row is None:
                     continue
-                store(row, args)
+                rows.store(row, asdict(setting), threads=args.threads, max_tokens=MAX_TOKENS, sets=args.sets)
                 about = f"{setting.algorithm:7} k={setting.beams:<5} p={setting.length_penalty:<4}"
                 print(f"{name:17} {family:34} {about} {row['log_prob']:9.2f}  {row['seconds']:.3f} s", flush=True)
 
 
-def carried_on(bench: Bench, setting: Setting, cases: Sequence[Case], again: bool) -> dict[str, Any] | None:
+def carried_on(bench: Bench, rows: Rows, setting: Setting, cases: Sequence[Case], again: bool) -> Row | None:
     """The row of a setting over all these cases, with what is stored of it; None where that is all of it."""
-    rows = stored_rows()
-    old = None if again else next((row for row in rows if key(row) == setting), None)
+    old = None if again else rows.find(asdict(setting))
     lacking = [case for case in cases if old is None or case.name not in old["log_probs"]]
     if not lacking:
         return None
     if old is None or is_judged(setting):
         old, lacking = None, list(cases)
-    best = best_known(rows, setting.model, setting.family)
+    best = best_known(rows.run()["rows"], setting.model, setting.family)
     known = {name: log_prob - 1e-3 for name, log_prob in best.items()}  # they are rounded
     row = measured(bench, setting, lacking, known)
     return row if old is None else joined(old, row)
-
-
-def stored_rows() -> list[dict[str, Any]]:
-    """The rows measured so far, by this run or another; two may measure different models side by side."""
-    rows: list[dict[str, Any]] = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
-    return rows
-
-
-def store(row: dict[str, Any], args: argparse.Namespace) -> None:
-    rows = [*(other for other in stored_rows() if key(other) != key(row)), row]
-    about = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
-        "command": "python -m benchmarks.search_quality",
-        "threads": args.threads,
-        "max_tokens": MAX_TOKENS,
-        "sets": args.sets,
-    }
-    rows.sort(key=lambda one: (MODELS.index(one["model"]), one["family"], one["algorithm"], one["beams"]))
-    RESULT.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -10,42 +10,34 @@ a run may be stopped and taken up; the figure results/truncation.svg, and RESULT
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-from collections.abc import Callable
-from typing import Any
 
 from app.settings import BUILT_IN_MODEL
-from benchmarks.compile import machine
 from benchmarks.decode_peers import PEERS, PROMPT, least_tokens, satisfies
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from benchmarks.rows import bars
+from benchmarks.rows import Asking, Row, Rows, bars
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.running import NotHere, running
 from benchmarks.truncation_patterns import patterns
 
 RESULT = RESULTS_DIRECTORY / "truncation.json"
 COMMAND = "python -m benchmarks.truncation"
+SECONDS_MAX = 60.0
 TIMES = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0)  # so many times the least budget
 ASKED = (
     *PEERS, "LM Format Enforcer", "LM Format Enforcer, 16 beams", "no constraint, 1 beam", "no constraint, 16 beams",
 )  # fmt: skip
 
 
-def measured(name: str, least: dict[str, int], threads: int, advance: Callable[[], None]) -> dict[str, Any] | None:
+def measured(system: str, least: dict[str, int], asking: Asking) -> Row | None:
     """One decoder's row: by how many times the least budget, how many satisfied, failed, and took how long."""
     asked = [(pattern, max(tokens, int(tokens * times))) for times in TIMES for pattern, tokens in least.items()]
-    told = []
-    try:
-        with running(SYSTEMS[name], BUILT_IN_MODEL, threads) as system:
-            system.ask(Wanted(next(iter(least))), PROMPT, 40)  # the first answer is slow for reasons of its own
-            for pattern, budget in asked:
-                told.append(system.ask(Wanted(pattern), PROMPT, budget))
-                advance()
-    except NotHere:
+    first = (Wanted(next(iter(least))), PROMPT, 40)  # slow for reasons of its own
+    questions = [first, *((Wanted(pattern), PROMPT, budget) for pattern, budget in asked)]
+    told = asking.answers(system, system, BUILT_IN_MODEL, questions)
+    if told is None:
         return None
+    del told[0]
     by_times = []
     for place, times in enumerate(TIMES):
         own = slice(place * len(least), (place + 1) * len(least))
@@ -60,7 +52,18 @@ def measured(name: str, least: dict[str, int], threads: int, advance: Callable[[
         {"pattern": pattern, "budget": budget, "text": one.text, "error": one.error}
         for (pattern, budget), one in zip(asked, told, strict=True) if not satisfies(pattern, one.text)
     ]  # fmt: skip
-    return {"system": name, "by_times": by_times, "missed": missed[:3]}
+    return {"system": system, "patterns": len(least), "by_times": by_times, "missed": missed[:3]}
+
+
+def run(args: argparse.Namespace, asking: Asking) -> None:
+    rows = Rows(RESULT, COMMAND, lambda row: (list(SYSTEMS).index(row["system"]),))
+    least = least_tokens(patterns()[:: max(1, 100 // args.patterns)])
+    for system in args.systems:
+        if rows.known({"system": system}, patterns=len(least)) and not args.again:
+            continue
+        row = measured(system, least, asking)
+        if row is not None:
+            rows.store(row, {"system": system}, threads=args.threads, least=sorted(least.values()))
 
 
 def main() -> None:
@@ -68,24 +71,10 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=ASKED)
     parser.add_argument("--patterns", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="forget the rows that are stored")
+    parser.add_argument("--again", action="store_true", help="measure rows anew")
     args = parser.parse_args()
-    least = least_tokens(patterns()[:: max(1, 100 // args.patterns)])
-    stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() and not args.again else {"rows": []}
-    known = {row["system"] for row in stored["rows"] if row["by_times"][0]["asked"] == len(least)}
     with bars() as progress:
-        for name in args.systems:
-            if name in known:
-                continue
-            bar = progress.add_task(name, total=len(TIMES) * len(least))
-            row = measured(name, least, args.threads, lambda bar=bar: progress.advance(bar))  # type: ignore[misc]
-            if row is None:
-                progress.console.print(f"{name} cannot be started here: make reference")
-                continue
-            stored["rows"] = [one for one in stored["rows"] if one["system"] != name] + [row]
-            stored |= {"date": datetime.date.today().isoformat(), "machine": machine(), "command": COMMAND}
-            stored |= {"least": sorted(least.values()), "threads": args.threads}
-            RESULT.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+        run(args, Asking(args.threads, SECONDS_MAX, progress))
     write_report()
 
 

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
-from benchmarks import report_truncation, truncation
+from benchmarks import report_truncation, rows
 from benchmarks.decode_peers import satisfies
 from benchmarks.report_truncation import truncation_section
+from benchmarks.rows import Asking
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS, Entry
 from benchmarks.systems.running import Answer
@@ -41,10 +43,11 @@ class Told:
 
 
 def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(truncation, "running", lambda *_: contextlib.nullcontext(Told()))
-    asked: list[None] = []
-    row = measured("XGrammar", {"a?b": 2, "ab": 4}, 1, lambda: asked.append(None))
-    assert row is not None and len(asked) == 2 * len(TIMES)
+    monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(Told()))
+    progress = Progress(disable=True)
+    row = measured("XGrammar", {"a?b": 2, "ab": 4}, Asking(1, 1.0, progress))
+    assert row is not None and progress.finished
+    assert progress.tasks[0].total == 2 * len(TIMES) + 1  # and one before all others, which does not count
     found = [(one["satisfied"], one["failed"], one["ms"]) for one in row["by_times"]]
     assert found == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]
     assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
@@ -52,7 +55,7 @@ def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypa
 
 def test_a_decoder_that_is_not_there_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYSTEMS, "nobody", Entry("nowhere:Nobody", "an-environment-of-nobody"))
-    assert measured("nobody", {"a": 2}, 1, lambda: None) is None
+    assert measured("nobody", {"a": 2}, Asking(1, 1.0, Progress(disable=True))) is None
 
 
 def test_a_space_before_a_text_is_forgiven_and_nothing_else() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from app.model_files import open_model_files
 from benchmarks import search_quality
 from benchmarks.report_quality import gap, quality_section
+from benchmarks.rows import Rows
 from benchmarks.search_quality import Found, Setting
 from benchmarks.search_quality_cases import PATTERNS, Case, families
 from compiler.pipeline import compile_spec
@@ -84,9 +85,8 @@ class Answers:
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(search_quality, "RESULT", tmp_path / "rows.json")
-    return tmp_path / "rows.json"
+def rows(tmp_path: Path) -> Rows:
+    return Rows(tmp_path / "rows.json", "c", search_quality.place)
 
 
 def cases(*log_probs: float) -> list[Case]:
@@ -94,25 +94,25 @@ def cases(*log_probs: float) -> list[Case]:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_row_is_carried_on_by_the_cases_that_it_lacks(again: bool, stored: Path) -> None:
+def test_a_row_is_carried_on_by_the_cases_that_it_lacks(again: bool, rows: Rows) -> None:
     bench, setting = Answers(), Setting("stories260k", "ordered", "banked", 16)
-    half = search_quality.measured(bench, setting, cases(-1.0, -2.0), {})  # type: ignore[arg-type]
-    stored.write_text(json.dumps({"rows": [half]}))
+    half = search_quality.measured(bench, setting, cases(-1.0, -2.0), {})
+    rows.store(half, asdict(setting))
     bench.asked.clear()
-    whole = search_quality.carried_on(bench, setting, cases(-1.0, -6.0, -2.0), again)  # type: ignore[arg-type]
+    whole = search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0, -2.0), again)
     assert bench.asked == (["-1.0", "-6.0", "-2.0"] if again else ["-6.0"])
     assert whole is not None and (whole["cases"], whole["log_prob"], whole["tokens"]) == (3, -3.0, 3.0)
     assert sorted(whole["log_probs"].values()) == [-6.0, -2.0, -1.0]
     assert (whole["bleu_4"] is None) == (not again)  # of the half of the texts nothing is known any more
-    stored.write_text(json.dumps({"rows": [whole]}))
-    assert search_quality.carried_on(bench, setting, cases(-1.0, -6.0, -2.0), again=False) is None  # type: ignore[arg-type]
+    rows.store(whole, asdict(setting))
+    assert search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0, -2.0), again=False) is None
 
 
-def test_a_row_whose_texts_are_judged_is_measured_whole(stored: Path) -> None:
+def test_a_row_whose_texts_are_judged_is_measured_whole(rows: Rows) -> None:
     bench, setting = Answers(), Setting("captions", "ordered, concepts in the prompt", "banked", 16, 0.5)
-    half = search_quality.measured(bench, setting, cases(-1.0), {})  # type: ignore[arg-type]
-    stored.write_text(json.dumps({"rows": [half]}))
-    whole = search_quality.carried_on(bench, setting, cases(-1.0, -6.0), again=False)  # type: ignore[arg-type]
+    half = search_quality.measured(bench, setting, cases(-1.0), {})
+    rows.store(half, asdict(setting))
+    whole = search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0), again=False)
     assert whole is not None and whole["bleu_4"] is not None and whole["log_prob"] == -3.5
 
 
