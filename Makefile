@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up check test tests image-check chaos reference bench load abuse fuzz docs lock clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests image-check chaos reference bench load abuse fuzz docs lock clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -84,6 +84,9 @@ serve: $(SERVING)
 
 up: $(INSTALLED)
 	$(BIN)/abs up --host $(HOST) --port $(PORT)
+
+# All that lint, types and tests run in.
+environment: $(ORACLES)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
