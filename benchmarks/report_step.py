@@ -26,6 +26,6 @@ def step_section(run: dict[str, Any]) -> str:
     verdict = "kept" if widest["share"] <= SHARE_MAX else "missed"
     threads = "1 thread" if run["threads"] == 1 else f"{run['threads']} threads"
     about = f"{run['date']}; {run['machine']}; {threads}; `{run['command']}`"
-    parts = ["## The search beside the model", about, NOTES, table(head, body)]
+    parts = ["## The search beside the model", about, NOTES, *run.get("notes", ()), table(head, body)]
     parts.append(f"Goal: at most {100 * SHARE_MAX:.0f} % of the forward pass: {verdict}.")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
