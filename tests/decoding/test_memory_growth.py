@@ -18,7 +18,7 @@ from decoding.packed import rows_computed
 from tests.decoding.models import GROUPED, made
 
 ROWS_MAX = 256
-KEPT_MIB_MAX = 10.0  # a layer that kept something for each number would come to more than 50
+KEPT_MIB_MAX = 10.0  # a layer that kept something for each number would come to more than 150
 _S_MAX = 300
 
 
@@ -55,7 +55,7 @@ def _grown_mib() -> float:
     assert model.reads_together
     _read(model, sorted({rows_computed(number) for number in range(1, ROWS_MAX + 1)}))
     before = _in_use_mib()
-    _read(model, range(2, ROWS_MAX, 6))
+    _read(model, range(2, ROWS_MAX, 2))
     return _in_use_mib() - before
 
 
