@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Callable
 
 from app.automata import automaton_secret, summary
 from app.errors import JobCancelled
-from app.handlers.base import Context, Handler
+from app.handlers.base import Context, Handler, OpenHandler
 from app.jobs import CompileJob, CompileResult, GenerateJob, GenerateResult, Job, Progress, Result, Step
 from app.keys import automaton_key
 from app.model_files import open_model_files
@@ -121,6 +122,16 @@ def open_compiling(settings: Settings) -> Handler:
 def open_quick(settings: Settings) -> Handler:
     """Answers at once."""
     return Handler(_quick)
+
+
+def open_after(work: Callable[[Context], None]) -> OpenHandler:
+    """Has that done first, and then answers at once."""
+
+    def handle(job: Job, context: Context) -> Result:
+        work(context)
+        return _quick(job, context)
+
+    return lambda settings: Handler(handle)
 
 
 def open_broken(settings: Settings) -> Handler:

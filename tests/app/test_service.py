@@ -204,16 +204,12 @@ def test_without_workers_every_request_says_what_is_missing(captions_dir: Path) 
 
 
 def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
-    def open_telling(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            context.progress(Progress("decode", 1, 8))
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
+    def tell(context: Context) -> None:
+        context.progress(Progress("decode", 1, 8))
 
     async def story() -> None:
         seen: list[Progress] = []
-        workers = {"compile": compile_handler.open_handler, "generate": open_telling}
+        workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_after(tell)}
         async with running(captions_dir, workers) as (service, _):
             service.observer = seen.append
             answer = await generate(service, order())

@@ -12,7 +12,7 @@ from app.broker.base import Delivery
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, StorageDown
 from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, Result, dump, load
+from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, dump, load
 from app.pieces import GenerateOptions
 from app.settings import Settings
 from app.store.memory import MemoryStore
@@ -115,22 +115,18 @@ def test_a_handler_that_cannot_be_opened_is_reported_and_takes_no_jobs() -> None
 
 
 def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
-    def open_busy(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            assert context.load("k") is None
-            context.save("k", b"v", 10)
-            assert context.load("k") == b"v"
-            context.discard("k", b"v")
-            assert context.load("k") is None
-            context.save("left", b"behind", 10)
-            context.progress(Progress("compile"))
-            context.progress(Progress("decode", 1, 3))
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
+    def reach_and_tell(context: Context) -> None:
+        assert context.load("k") is None
+        context.save("k", b"v", 10)
+        assert context.load("k") == b"v"
+        context.discard("k", b"v")
+        assert context.load("k") is None
+        context.save("left", b"behind", 10)
+        context.progress(Progress("compile"))
+        context.progress(Progress("decode", 1, 3))
 
     async def story() -> None:
-        async with worker(open_busy) as (broker, store):
+        async with worker(fake_handlers.open_after(reach_and_tell)) as (broker, store):
             job_id = await broker.submit("q", "a", dump(job()))
             events = [load(event.data) async for event in broker.events(job_id)]
             assert events == [Progress("compile"), Progress("decode", 1, 3)]
@@ -300,15 +296,11 @@ def test_a_store_that_is_away_for_a_while_costs_no_job(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(MemoryStore, "get", get)
 
-    def open_loading(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            assert context.load("k") == b"value"
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
+    def load_it(context: Context) -> None:
+        assert context.load("k") == b"value"
 
     async def story() -> None:
-        async with worker(open_loading) as (broker, _):
+        async with worker(fake_handlers.open_after(load_it)) as (broker, _):
             assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateResult)
             away.extend([True] * 1_000_000)
             failure = load(await broker.result(await broker.submit("q", "b", dump(job(deadline_in_s=0.3)))))

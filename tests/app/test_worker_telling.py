@@ -7,9 +7,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from app.broker.memory import MemoryBroker
-from app.handlers.base import Context, Handler
+from app.handlers.base import Context
 from app.handlers.running import Attempt, Bench
-from app.jobs import Job, Progress, Restart, Result, Step, dump, load
+from app.jobs import Progress, Restart, Step, dump, load
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from tests.app import fake_handlers
@@ -17,16 +17,12 @@ from tests.app.test_worker import S_MAX, job, worker
 
 
 def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
-    def open_hasty(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            for step in range(1, 2_001):
-                context.progress(Progress("decode", step, 2_000))
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
+    def tell(context: Context) -> None:
+        for step in range(1, 2_001):
+            context.progress(Progress("decode", step, 2_000))
 
     async def story() -> None:
-        async with worker(open_hasty) as (broker, _):
+        async with worker(fake_handlers.open_after(tell)) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
             events = [load(event.data) async for event in broker.events(job_id)]
             assert events[0] == Progress("decode", 1, 2_000)
@@ -38,17 +34,13 @@ def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
 def test_every_step_reaches_whoever_keeps_up() -> None:
     seen = threading.Semaphore(0)
 
-    def open_telling(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            for number in range(1, 301):
-                context.tell(fake_handlers.step(number))
-                assert seen.acquire(timeout=S_MAX)
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
+    def tell(context: Context) -> None:
+        for number in range(1, 301):
+            context.tell(fake_handlers.step(number))
+            assert seen.acquire(timeout=S_MAX)
 
     async def story() -> None:
-        async with worker(open_telling) as (broker, _):
+        async with worker(fake_handlers.open_after(tell)) as (broker, _):
             numbers = []
             async for event in broker.events(await broker.submit("q", "a", dump(job()))):
                 step = load(event.data)
@@ -61,16 +53,12 @@ def test_every_step_reaches_whoever_keeps_up() -> None:
 
 
 def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
-    def open_hasty(settings: Settings) -> Handler:
-        def handle(job: Job, context: Context) -> Result:
-            for number in range(1, 20_001):
-                context.tell(fake_handlers.step(number))
-            return fake_handlers.open_quick(settings)(job, context)
-
-        return Handler(handle)
+    def tell(context: Context) -> None:
+        for number in range(1, 20_001):
+            context.tell(fake_handlers.step(number))
 
     async def story() -> None:
-        async with worker(open_hasty) as (broker, _):
+        async with worker(fake_handlers.open_after(tell)) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
             await broker.result(job_id)
             steps = [load(event.data) async for event in broker.events(job_id)]
@@ -85,19 +73,18 @@ def test_nothing_is_told_of_a_try_once_its_job_is_given_back() -> None:
     """The handler says its last while the loop is busy, and the worker is told to stop before that is sent."""
     begun, say, said = threading.Event(), threading.Event(), threading.Event()
 
-    def tell_twice(job: Job, context: Context) -> Result:
+    def tell_twice(context: Context) -> None:
         context.tell(fake_handlers.step(1))
         begun.set()
         assert say.wait(S_MAX)
         context.tell(fake_handlers.step(2))
         said.set()
-        return fake_handlers.open_quick(Settings())(job, context)
 
     async def story() -> None:
-        broker = MemoryBroker(16)
+        broker, handler = MemoryBroker(16), fake_handlers.open_after(tell_twice)(Settings())
         job_id = await broker.submit("q", "a", dump(job()))
         with ThreadPoolExecutor(1) as threads:
-            bench = Bench(Handler(tell_twice), threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
+            bench = Bench(handler, threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
             attempt = asyncio.create_task(Attempt(bench, await broker.take("q")).run())
             assert await asyncio.to_thread(begun.wait, S_MAX)
             say.set()
