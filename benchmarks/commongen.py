@@ -132,11 +132,11 @@ def run(args: argparse.Namespace, asking: Asking) -> None:
                 if rows.known(key, sets=len(asked)) and not args.again:
                     continue
                 questions = [(case.wanted, case.prompt, MAX_TOKENS) for case in asked]
-                twice = [questions[0], *questions]  # the first answer is slow for reasons of its own
-                found = asking.answers(f"{model}, {family}, {system}", system, folder, twice)
+                title = f"{model}, {family}, {system}"
+                found = asking.answers(title, system, folder, questions, first=questions[0])
                 if found is not None:
                     check = rows.run().get("stored") or stored_outputs(args.shared)
-                    row = row_of(key, folder, asked, found[1:], ordered=ordered)
+                    row = row_of(key, folder, asked, found, ordered=ordered)
                     rows.store(row, key, threads=args.threads, max_tokens=MAX_TOKENS, stored=check)
 
 

@@ -72,12 +72,19 @@ class Asking:
     seconds_max: float  # for one answer, its constraint's preparation among them
     progress: Progress
 
-    def answers(self, title: str, system: str, folder: str, questions: Sequence[Question]) -> list[Answer] | None:
-        """What a system says to each question, in order; None where it cannot be started here."""
+    def answers(
+        self, title: str, system: str, folder: str, questions: Sequence[Question], first: Question | None = None
+    ) -> list[Answer] | None:
+        """What a system says to each question, in order; None where it cannot be started here.
+
+        first  asked before all others, and not told: a first answer is slow for reasons of its own
+        """
         bar = self.progress.add_task(title, total=len(questions))
         found = []
         try:
             with running(SYSTEMS[system], folder, self.threads, self.seconds_max) as child:
+                if first is not None:
+                    child.ask(*first)
                 for question in questions:
                     found.append(child.ask(*question))
                     self.progress.advance(bar)

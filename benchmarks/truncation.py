@@ -32,12 +32,11 @@ ASKED = (
 def measured(system: str, least: dict[str, int], asking: Asking) -> Row | None:
     """One decoder's row: by how many times the least budget, how many satisfied, failed, and took how long."""
     asked = [(pattern, max(tokens, int(tokens * times))) for times in TIMES for pattern, tokens in least.items()]
-    first = (Wanted(next(iter(least))), PROMPT, 40)  # slow for reasons of its own
-    questions = [first, *((Wanted(pattern), PROMPT, budget) for pattern, budget in asked)]
-    told = asking.answers(system, system, BUILT_IN_MODEL, questions)
+    questions = [(Wanted(pattern), PROMPT, budget) for pattern, budget in asked]
+    first = (Wanted(next(iter(least))), PROMPT, 40)
+    told = asking.answers(system, system, BUILT_IN_MODEL, questions, first)
     if told is None:
         return None
-    del told[0]
     by_times = []
     for place, times in enumerate(TIMES):
         own = slice(place * len(least), (place + 1) * len(least))

@@ -38,16 +38,22 @@ def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
 class Told:
     """A decoder that has learned two answers, and fails with a large budget."""
 
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
     def ask(self, wanted: Wanted, prompt: str, max_tokens: int) -> Answer:
+        self.asked.append(max_tokens)
         return Answer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
 
 
 def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(Told()))
+    decoder = Told()
+    monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(decoder))
     progress = Progress(disable=True)
     row = measured("XGrammar", {"a?b": 2, "ab": 4}, Asking(1, 1.0, progress))
     assert row is not None and progress.finished
-    assert progress.tasks[0].total == 2 * len(TIMES) + 1  # and one before all others, which does not count
+    assert progress.tasks[0].total == 2 * len(TIMES)
+    assert decoder.asked == [40, 2, 4, 2, 5, 3, 6, 4, 8, 6, 12, 8, 16]  # the first of all counts for nothing
     found = [(one["satisfied"], one["failed"], one["ms"]) for one in row["by_times"]]
     assert found == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]
     assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
