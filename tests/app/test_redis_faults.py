@@ -99,7 +99,7 @@ def test_a_stopped_worker_that_goes_on_says_nothing_more_about_its_job(redis_ser
                 process.end()
         after = await broker.submit("q", "after", b"answer yes")
         assert await broker.result(after) == b"yes"
-        assert holder(processes, after) is zombie
+        assert await taken(processes, after) is zombie
 
     with workers(redis_server.url, 2, LEASE_S) as processes:
         run(redis_server.url, story)
