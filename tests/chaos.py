@@ -82,6 +82,9 @@ class Running(Protocol):
 
     def kill(self, name: str) -> None: ...
 
+    def logs(self) -> str:
+        """The ends of what the processes have logged."""
+
     def end(self) -> None: ...
 
 
@@ -100,6 +103,9 @@ class Supervised:
 
     def kill(self, name: str) -> None:
         self._running.kill(name)
+
+    def logs(self) -> str:
+        return self._running.logs()
 
     def end(self) -> None:
         self._running.end()
@@ -124,6 +130,9 @@ class Forked:
             self._running.server.start()
         else:
             self._running.parts[name].kill()
+
+    def logs(self) -> str:
+        return "\n".join(f"== {name}\n{part.log()[-1_500:]}" for name, part in self._running.parts.items())
 
     def end(self) -> None:
         self._running.end()
@@ -152,6 +161,7 @@ class Story:
     again: Counter[str] = field(default_factory=Counter)  # why requests were sent again
     killed: Counter[str] = field(default_factory=Counter)  # with " (loading)" those that had done nothing yet
     took_s: float = 0.0
+    logs: str = ""  # of what went wrong
 
     def changed(self) -> list[str]:
         """The keys whose second answer is not the first, or is none."""
@@ -165,7 +175,7 @@ class Story:
             f"{len(self.wrong)} that do not satisfy, {len(self.failed)} failed",
             f"jobs on the server that generate: {dict(self.states)}; by tries: {dict(sorted(self.attempts.items()))}",
             f"killed: {dict(self.killed)}; requests sent again: {dict(self.again)}",
-            *self.wrong[:5], *self.failed[:5], *self.changed()[:5],
+            *self.wrong[:5], *self.failed[:5], *self.changed()[:5], self.logs,
         ])
 
     def figures(self) -> dict[str, Any]:
@@ -228,6 +238,7 @@ class Chaos:
         self.story.took_s = time.monotonic() - began
         self._ask_all({key: requests[key] for key in self.story.answers}, self._note_replay)
         self.story.states = asyncio.run(states_of_generations(self._running.server))
+        self.story.logs = "" if self.story.good() else self._running.logs()
         return self.story
 
     def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note) -> None:

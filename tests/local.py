@@ -115,7 +115,7 @@ class Up:
     def logs(self) -> str:
         """The ends of all logs."""
         files = sorted((self.data / "logs").glob("*.log"))
-        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-1_500:]}" for file in files)
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-4_000:]}" for file in files)
 
     def tree(self) -> list[psutil.Process]:
         """All processes below `abs up`, itself aside."""
