@@ -220,7 +220,7 @@ class Chaos:
     def __init__(self, running: Running, requests: int, kills_max: int, server_too: bool, seed: int) -> None:
         self._running, self._kills_max = running, kills_max
         self._rng = random.Random(seed)
-        self._over = threading.Event()
+        self._over, self._server_killed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self.story = Story(requests, server_too)
 
@@ -231,7 +231,7 @@ class Chaos:
         began = time.monotonic()
         killer.start()
         try:
-            self._ask_all(requests, self._note)
+            self._ask_all(requests, self._note, last=f"chaos-{self.story.requests - 1}")
         finally:
             self._over.set()
             killer.join()
@@ -241,12 +241,20 @@ class Chaos:
         self.story.logs = "" if self.story.good() else self._running.logs()
         return self.story
 
-    def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note) -> None:
+    def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note, last: str = "") -> None:
+        """All of them; the one named `last` not before the server was killed, if it is to be: few are soon answered."""
+
+        def ask(key: str) -> None:
+            if key == last and self.story.server_too:
+                self._server_killed.wait(REQUEST_S_MAX)
+            self._ask(key, requests[key], note)
+
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                list(pool.map(lambda key: self._ask(key, requests[key], note), requests))
+                list(pool.map(ask, requests))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                self._server_killed.set()
                 self._running.end()  # or what was begun would be waited for
                 raise
 
@@ -258,6 +266,7 @@ class Chaos:
             if story.server_too and len(story.answers) >= story.requests / 2 and not story.killed["server"]:
                 self._running.kill("server")
                 story.killed["server"] += 1
+                self._server_killed.set()
                 continue
             names = self._running.metrics
             worked = {name for name in names if self._worked(name)}
