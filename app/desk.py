@@ -159,8 +159,15 @@ class Desk:
         return result
 
     async def result(self, job_id: str) -> Result:
-        """Waits for the result. Raises JobFailed where it is a failure, JobCancelled, JobUnknown."""
-        result = await self.outcome(job_id)
+        """Waits for the result of a job that was submitted. Raises JobFailed where it is a failure, JobCancelled.
+
+        Where nobody knows the job any more the server has lost it, and whoever asked may ask again: StorageDown. One
+        that is killed while its disk is slow loses up to two seconds of what it has acknowledged.
+        """
+        try:
+            result = await self.outcome(job_id)
+        except JobUnknown:
+            raise StorageDown("has lost the job") from None
         if isinstance(result, Failure):
             raise JobFailed(result.error, result.detail, result.fields)
         return result

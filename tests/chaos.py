@@ -22,21 +22,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import random
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
-import psutil
 from coredis import Redis
 
 from app.settings import QUEUES
@@ -44,98 +42,16 @@ from benchmarks.compile import about
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
 from compiler.spec_json import spec_from_json
-from tests.cluster import API, Cluster, cluster, metric
-from tests.containers import free_port
-from tests.local import Up, short_folder, up
-from tests.nursery import GENERATING
+from tests.cluster import metric
+from tests.killable import Running, forked, queue_of, supervised
 from tests.reference_text import satisfies
 
 WORDS = ("dog", "cat", "ball", "park", "boy", "girl", "street", "water", "red", "white", "table", "tree")
-LEASE_S = 5.0
-SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_TRIES_MAX": "1000", "OMP_NUM_THREADS": "1"}
 REQUEST_S_MAX = 300.0
 RETRY_S = 0.5
 AT_ONCE = 6
 
 Note = Callable[[httpx2.Client, str, dict[str, Any], dict[str, Any]], None]
-
-
-class Running(Protocol):
-    """The service, whose processes are brought back when they die."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def server(self) -> Path:
-        """The server's socket."""
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Where each worker, by its name, tells its metrics."""
-
-    @property
-    def spares(self) -> bool:
-        """Whether a worker is left alone while none of its queue has come to the end of a job."""
-
-    def alive(self, worker: str) -> bool: ...
-
-    def kill(self, name: str) -> None: ...
-
-    def logs(self) -> str:
-        """The ends of what the processes have logged."""
-
-    def end(self) -> None: ...
-
-
-class Supervised:
-    """`abs up`."""
-
-    spares = True
-
-    def __init__(self, running: Up, ports: Mapping[str, int]) -> None:
-        self._running = running
-        self.url, self.server = running.url, running.data / "server.sock"
-        self.metrics = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-
-    def alive(self, worker: str) -> bool:
-        return psutil.pid_exists(self._running.pids[worker])
-
-    def kill(self, name: str) -> None:
-        self._running.kill(name)
-
-    def logs(self) -> str:
-        return self._running.logs()
-
-    def end(self) -> None:
-        self._running.end()
-
-
-class Forked:
-    """The same processes, forked."""
-
-    spares = False
-
-    def __init__(self, running: Cluster, workers: tuple[str, ...]) -> None:
-        self._running = running
-        self.url, self.server = running.parts["api"].url, running.server.socket
-        self.metrics = {name: running.parts[name].url for name in workers}
-
-    def alive(self, worker: str) -> bool:
-        return self._running.parts[worker].alive
-
-    def kill(self, name: str) -> None:
-        if name == "server":
-            self._running.server.kill()
-            self._running.server.start()
-        else:
-            self._running.parts[name].kill()
-
-    def logs(self) -> str:
-        return "\n".join(f"== {name}\n{part.log()[-1_500:]}" for name, part in self._running.parts.items())
-
-    def end(self) -> None:
-        self._running.end()
 
 
 @dataclass(frozen=True)
@@ -336,11 +252,6 @@ def answered(answer: dict[str, Any]) -> Answered:
     return Answered(answer["id"], tuple(choice["text"] for choice in answer["choices"]))
 
 
-def queue_of(worker: str) -> str:
-    """The queue that a worker serves, by its name: generate-2."""
-    return worker.partition("-")[0]
-
-
 async def states_of_generations(server: Path) -> Counter[str]:
     """How many jobs that generate a server holds, by their states."""
     states: Counter[str] = Counter()
@@ -350,38 +261,6 @@ async def states_of_generations(server: Path) -> Counter[str]:
                 kind, state = await client.hmget(key, ["kind", "state"])
                 states[str(state)] += kind == "generate"
     return +states
-
-
-@contextlib.contextmanager
-def supervised(workers: Mapping[str, int]) -> Iterator[Running]:
-    """`abs up` with so many workers of each queue."""
-    port = free_port()
-    ports = {name: port + place for place, name in enumerate(names_of(workers), 1)}
-    options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
-    with (
-        short_folder() as folder,
-        up(folder / "data", *options, environment=SETTINGS | {"ABS_METRICS_PORT": str(port)}) as running,
-    ):
-        yield Supervised(running, ports)
-
-
-@contextlib.contextmanager
-def forked(workers: Mapping[str, int]) -> Iterator[Running]:
-    """An API and so many workers of each queue, all of them forked."""
-    with cluster(forked=True, imported=GENERATING) as running:
-        running.add("api", API, **SETTINGS)
-        names = names_of(workers)
-        for name in names:
-            running.add(name, ("-m", "app.main", "worker", queue_of(name)), **SETTINGS)
-        running.whole()
-        for part in running.parts.values():
-            part.kept = True
-        yield Forked(running, names)
-
-
-def names_of(workers: Mapping[str, int]) -> tuple[str, ...]:
-    """The workers' names, as `abs up` calls them."""
-    return tuple(f"{queue}-{number}" for queue in QUEUES for number in range(1, workers[queue] + 1))
 
 
 def chaos(running: Running, requests: int, kills_max: int, server_too: bool = True, seed: int = 1) -> Story:

@@ -39,6 +39,7 @@ _INVALID = Row(422, "invalid_request", "The request is not what this path takes"
 _OVER_LIMIT = Row(422, "invalid_request", "A field is over a limit", ("path", "limit", "cap"))
 _INTERNAL = Row(500, "internal", "Internal error", private=True)
 _CANCELLED = Row(503, "cancelled", "The request was called off", ("retry_after_s",), retry_after_s=1)
+_STORAGE_DOWN = Row(503, "storage_down", "Jobs and automata cannot be reached", ("retry_after_s",), retry_after_s=5)
 _DEADLINE = Row(504, "deadline", "The request's time ran out", ("timeout_s",))
 _NO_AUTOMATON = Row(404, "unknown_automaton", "No stored constraint has this hash")
 _UNSATISFIABLE = "The constraint cannot be met"
@@ -101,9 +102,7 @@ ERRORS: Mapping[str, Row] = {
     ),
     "NotReady": _NOT_READY,
     "Draining": Row(503, "draining", "The service is about to stop", ("retry_after_s",), retry_after_s=1),
-    "StorageDown": Row(
-        503, "storage_down", "Jobs and automata cannot be reached", ("retry_after_s",), retry_after_s=5
-    ),
+    "StorageDown": _STORAGE_DOWN,
     "DeadlineExceeded": _DEADLINE,
     "JobCancelled": _CANCELLED,
     "Cancelled": _CANCELLED,
@@ -122,7 +121,7 @@ ERRORS: Mapping[str, Row] = {
     # us
     "WorkerLost": Row(500, "worker_lost", "Every worker that took the job was lost", ("attempts",)),
     "JobFailed": _INTERNAL,
-    "JobUnknown": _INTERNAL,
+    "JobUnknown": _STORAGE_DOWN,  # of a job that was submitted: it was lost
     "MessageInvalid": _INTERNAL,
     "InternalError": _INTERNAL,
     "SettingsInvalid": _INTERNAL,

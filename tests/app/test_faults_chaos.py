@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from benchmarks.report_chaos import chaos_section
-from tests.chaos import Answered, Story, chaos, forked
+from tests.chaos import Answered, Story, chaos
 from tests.cluster import FULL
+from tests.killable import forked
 
 REQUESTS = 12
 KILLS_MAX = 3

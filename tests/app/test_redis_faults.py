@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from app.api.refusals import refusal
 from app.broker.base import Terms
 from app.broker.redis.broker import RedisBroker
+from app.desk import Desk
 from app.errors import StorageDown
 from app.jobs import Failure, load
 from tests.app.brokers import all_events
@@ -122,6 +124,24 @@ def test_a_killed_and_restarted_server_loses_nothing_of_a_running_stream(own_red
 
     with workers(own_redis_server.url, 1, LEASE_S):
         run(own_redis_server.url, story)
+
+
+def test_who_waits_for_a_job_that_the_server_has_lost_is_told_to_ask_again(redis_server: RedisServer) -> None:
+    """A server that is killed while its disk is slow comes back without what it acknowledged last."""
+
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"hold answer")
+        waiting = asyncio.create_task(Desk(settings(LEASE_S), broker).result(job_id))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        redis_server.flush()
+        with pytest.raises(StorageDown, match="has lost the job") as told:
+            await waiting
+        problem = refusal(told.value, "request")
+        assert (problem.status, b"has lost the job" in problem.body) == (503, True)
+        assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
+
+    run(redis_server.url, story)
 
 
 @contextlib.contextmanager

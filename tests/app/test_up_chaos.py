@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.chaos import chaos, supervised
+from tests.chaos import chaos
+from tests.killable import supervised
 
 
 def test_what_is_killed_under_requests_is_brought_back_and_every_request_is_answered_once() -> None:
