@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from decoding.arrays import Array, library, take
+import numpy as np
+
+from decoding.arrays import Array, count_up, library, take, take_columns
 from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.forced import FREE
+from decoding.moves import Moves, floored
 from decoding.plan import POOL, Plan
-from decoding.ranking import place_in_group, repeats
+from decoding.ranking import place_in_group, repeats, top_in_order
 
 
 def pool_size(plan: Plan) -> int:
@@ -20,16 +24,54 @@ def pool_size(plan: Plan) -> int:
     return POOL * plan.beam_count
 
 
-def ends_told(pool: Beams, tables: Tables, plan: Plan) -> Beams:
+def with_ends(pool: Beams, moves: Moves, tables: Tables, plan: Plan, budget_after: int) -> Beams:
+    """The pool, and after it the best candidates by which a text nears its end sooner than the estimate knows.
+
+    A full stop may be many nats behind what else could follow, and yet lead to EOS at less than it costs anywhere else.
+    DEAD_SCORE on those that are in the pool already. `budget_after` as in `Endings.nats`.
+    """
+    ways = plan.endings
+    if ways is None or not len(ways.first):
+        return pool
+    xp, rows, width = library(pool.score), len(moves.number), len(ways.first)
+    kind = take(tables.token_class, ways.first)
+    state, push = take_columns(moves.successor, kind), take_columns(moves.push, kind)  # [R, F]
+    if moves.only is not None:
+        push = xp.where((moves.only != FREE)[:, None] & (moves.only[:, None] != ways.first), DEAD_SCORE, push)
+    own = floored(take_columns(moves.log_probs, ways.first))
+    keys = [key.reshape(-1) for key in moves.keys(own, slice(None), push, None)]
+    line, column = count_up(state, rows * width) // width, count_up(state, rows * width) % width
+    token, state = take(ways.first, column), state.reshape(-1)
+    known = plan.weight * ways.nats(take(moves.rows.token, line), token, state, tables, budget_after)
+    sooner = (take(tables.distance, state) == 1) & (known < plan.cost_of(state)) & (keys[0] != DEAD_SCORE)
+    if xp is np and not sooner.any():
+        return pool
+    rank = token * rows + line
+    chosen = top_in_order(
+        [xp.where(sooner, keys[1] - known, DEAD_SCORE), *keys[1:]], rank.__getitem__, min(plan.beam_count, len(rank))
+    )
+    line, token, parent = line[chosen], token[chosen], moves.number[line[chosen]]
+    size = len(tables.token_class)
+    none = ~sooner[chosen] | xp.isin(parent * size + token, pool.parent * size + pool.token)
+    score = xp.where(none, DEAD_SCORE, keys[0][chosen])
+    before, text_hash = take(moves.rows.token, line), take(moves.rows.text_hash, line)
+    return pool.followed_by(Beams(token, before, parent, state[chosen], score, keys[1][chosen], text_hash))
+
+
+def ends_told(pool: Beams, tables: Tables, plan: Plan, budget_after: int) -> Beams:
     """The pool, best first again, where rows that lack but EOS owe what it costs after their last token, if less.
 
     The estimate knows states, not tokens: after "." a text ends of itself, after "are" it does not, and both may be
-    the same to the constraint.
+    the same to the constraint. `budget_after` as in `Endings.nats`.
     """
     if plan.end_cost is None:
         return pool
     xp = library(pool.score)
-    owed, known = plan.cost_of(pool.state), plan.weight * take(plan.end_cost, pool.token)
+    owed, nats = plan.cost_of(pool.state), take(plan.end_cost, pool.token)
+    if plan.endings is not None:
+        way = plan.endings.nats(pool.before, pool.token, pool.state, tables, budget_after)
+        nats = xp.where(way < nats, way, nats)
+    known = plan.weight * nats
     told = (take(tables.distance, pool.state) == 1) & (known < owed)
     score = xp.where(told, pool.log_prob - known, pool.score)
     score = xp.where(pool.score == DEAD_SCORE, DEAD_SCORE, score)
@@ -39,7 +81,7 @@ def ends_told(pool: Beams, tables: Tables, plan: Plan) -> Beams:
 def share_out(pool: Beams, before: Array, gains: Array, tables: Tables, plan: Plan) -> Beams:
     """At most k of the pool, best first.
 
-    pool    candidates, best first, at most `pool_size` and twice the reserve; DEAD_SCORE where one is none
+    pool    candidates, best first, at most `pool_size`, twice the reserve and k; DEAD_SCORE where one is none
     before  int64 [N]  the last token but two of each
     gains   bool  [N]  it is closer to acceptance than its parent
 

@@ -172,6 +172,19 @@ class Tables:
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)
 
+    def after(self, state: Array, token: Array) -> Array:
+        """The state after one token, int64 [N], from each of as many states: int64 [N]."""
+        xp = library(state)
+        labeller, letter = state // self.letter_states, state % self.letter_states
+        between, columns = self.edge_outer.shape
+        kind = take(self.token_class, token)
+        inside = labeller >= between
+        outer = xp.where(inside | (kind >= columns), 0, labeller * columns + kind)
+        inner_columns = max(1, self.edge_inner.shape[1])
+        inner = xp.where(inside & (kind >= columns), (labeller - between + 1) * inner_columns + kind - columns, 0)
+        edge = take(self.edge_outer, outer) + (take(self.edge_inner, inner) if self.edge_inner.shape[1] else 0)
+        return take(self.function, take(self.edge_function, edge) + letter) + take(self.edge_target, edge)
+
     def best_of_chunks(self, log_probs: Tensor) -> Array:
         """The best log-prob of each chunk, for each row of [R, V]: [R, M]. NaN anywhere in a chunk is NaN here."""
         rows = max(1, _LAID_MAX // len(self.slot_id))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
 from decoding.beams import Tables
+from decoding.endings import Endings
 from decoding.estimate import Prior, Reals, class_costs, cost_to_go
 from decoding.forced import Forced, Pieces
 from decoding.texts import Texts
@@ -23,6 +24,7 @@ class Constraint:
     class_cost  float64 [C] on the host, what each class of tokens costs under that prior; with both, and where the
               automaton is not too large, a search learns on its way what they cost in their places
     end_cost  float64 [V], as in the prior; with it, and an estimate, rows are told apart by how soon they may end
+    endings   as in the prior; what is known of the ways to the end tells them apart, too
     texts     of the vocabulary, on the device; with them, of the rows that say the same only the best is kept
     forced    what each state dictates; without it nothing is taken for dictated
     """
@@ -34,6 +36,7 @@ class Constraint:
     end_cost: Tensor | None = None
     texts: Texts | None = None
     forced: Forced | None = None
+    endings: Endings | None = None
 
     @classmethod
     def prepare(
@@ -50,4 +53,6 @@ class Constraint:
         if prior is None or estimate is None:
             return cls(automaton, tables, texts=texts, forced=forced)
         class_cost = class_costs(automaton, prior.log_prob)
-        return cls(automaton, tables, estimate.to(device), class_cost, prior.end_cost.to(device), texts, forced)
+        end_cost = prior.end_cost.to(device)
+        endings = None if prior.endings is None else prior.endings.beside(tables.distance)
+        return cls(automaton, tables, estimate.to(device), class_cost, end_cost, texts, forced, endings)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from decoding.endings import Endings
+from decoding.endings_found import endings_found
 from decoding.errors import PromptEmpty
 from decoding.language_model import Feed, LanguageModel
 
@@ -25,6 +27,7 @@ LEAST_PRIOR = -20.0
 
 _TEXTS, _TOKENS = 64, 24  # so many texts are drawn, of so many tokens
 _SEED = 20_250
+_LONG_SHARE = 0.75  # of the texts: where more of them have not ended, how they would is asked for
 _CELLS = 1 << 16  # of rows under work at once: what stays in the processor's cache, and weighs little beside a step
 _EDGE_CELLS_MAX = 1 << 23  # of the automaton's table; larger ones get no estimate
 _WORK_MAX = 1 << 26  # cells looked at before the rest is left unknown; about a second
@@ -40,10 +43,12 @@ class Prior:
 
     log_prob  float64 [V]  of each id wherever it stands, none below LEAST_PRIOR
     end_cost  float64 [V]  nats that the text's end costs right after each id, inf where that has not been seen
+    endings   how its texts end, where few of them did in what was drawn
     """
 
     log_prob: Tensor
     end_cost: Tensor
+    endings: Endings | None = None
 
     @classmethod
     def of_tokens(cls, log_prob: Tensor) -> Prior:
@@ -56,19 +61,23 @@ def token_prior(model: LanguageModel[Any]) -> Prior:
     """What is known of a model before it is asked for anything.
 
     The mean of the model's distributions over texts that it writes by itself, drawn with a fixed seed; so one that has
-    seen texts of one kind only has a prior of that kind. Takes as long as a request of _TEXTS beams and _TOKENS tokens.
+    seen texts of one kind only has a prior of that kind. Takes as long as a request of _TEXTS beams and _TOKENS tokens;
+    where these texts do not end, at most three times as long.
     """
     random = torch.Generator().manual_seed(_SEED)
+    begin: tuple[int, ...] = ()
     try:
         session, first = model.prefill(())
     except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
-        session, first = model.prefill(model.eos_ids[:1])
+        begin = model.eos_ids[:1]
+        session, first = model.prefill(begin)
     room = _TOKENS if model.context_length is None else min(_TOKENS, model.context_length - 1)
     total, count = first.double().exp().cpu(), 1
     seen, end_cost = torch.zeros_like(total), torch.zeros_like(total)
     drawn = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
     parents = torch.zeros(_TEXTS, dtype=torch.int64)
     ends = torch.tensor(model.eos_ids)
+    texts = [[*begin, one] for one in drawn.tolist()]
     for _ in range(room):
         going = (~torch.isin(drawn, ends)).nonzero()[:, 0]
         if not len(going):
@@ -83,8 +92,12 @@ def token_prior(model: LanguageModel[Any]) -> Prior:
         count += len(probs)
         drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
         parents = torch.arange(len(drawn))
+        texts = [[*texts[text], one] for text, one in zip(going.tolist(), drawn.tolist(), strict=True)]
+    log_prob = (total / count).log().clamp(min=LEAST_PRIOR)
     unseen = torch.full_like(total, float("inf"))
-    return Prior((total / count).log().clamp(min=LEAST_PRIOR), torch.where(seen > 0, end_cost / seen, unseen))
+    long = [text for text, one in zip(texts, drawn.tolist(), strict=True) if one not in model.eos_ids]
+    endings = endings_found(model, long, log_prob) if len(long) > _LONG_SHARE * _TEXTS else None
+    return Prior(log_prob, torch.where(seen > 0, end_cost / seen, unseen), endings)
 
 
 def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decoding.arrays import Array, like, real, take
 from decoding.beams import Tables
+from decoding.endings import Endings
 from decoding.options import SearchOptions
 from decoding.ramp import push_up_table
 from decoding.texts import Texts
@@ -39,6 +40,7 @@ class Plan:
     estimate    float64 [S]         nats to acceptance; None takes NATS_A_TOKEN for each token of the distance
     weight      how far they are believed
     end_cost    float64 [V]         nats that EOS costs after each token, inf where it is not known; None: nowhere
+    endings     the ways to EOS that take more than one token, as far as any are known
     distance    int [S]             as in `Tables`
     fall        float64 [F]         what the place within its group costs a candidate, for the widest of pools
     texts       with them "banked" keeps only the best of the rows that say the same
@@ -53,17 +55,18 @@ class Plan:
     distance: Array
     fall: Array
     texts: Texts | None
+    endings: Endings | None = None
 
     @classmethod
     def prepare(
         cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions,
-        end_cost: Tensor | None = None, tight: bool = False,
+        end_cost: Tensor | None = None, tight: bool = False, endings: Endings | None = None,
     ) -> Plan:
         """From a request's options.
 
         estimate  float [S]: nats that acceptance will cost from each state, 0 where it is reached; None takes
                   NATS_A_TOKEN for each token of the distance
-        end_cost  float [V]: as in `estimate.Prior`
+        end_cost  float [V]: as in `estimate.Prior`, and `endings`, too
         tight     as in `widths`
         """
         distance, alpha = tables.distance, None
@@ -73,14 +76,15 @@ class Plan:
             alpha = like(distance, np.array(table))
         weight = ESTIMATE_WEIGHT + ESTIMATE_WEIGHT_ALONE / sqrt(options.beams)
         widest = options.beams if alpha is not None else rows_after(1, options.beams, options.max_tokens, tight)
-        places = POOL * widest + 2 * _reserve(widest)
+        places = (POOL + 1) * widest + 2 * _reserve(widest)
         fall = np.array([GROUP_COST * log(place) for place in range(1, places + 1)])
         if texts is not None:
             texts = replace(texts, addend=like(distance, texts.addend), factor=like(distance, texts.factor))
         nats = None if estimate is None else like(distance, estimate.double())
         ends = None if end_cost is None else like(distance, end_cost.double())
         reserve, places = _reserve(options.beams), like(distance, fall)
-        return cls(options.beams, reserve, alpha, nats, weight, ends, distance, places, texts)
+        ways = None if endings is None else endings.beside(distance)
+        return cls(options.beams, reserve, alpha, nats, weight, ends, distance, places, texts, ways)
 
     def estimates(self) -> NDArray[np.float64]:
         """The estimate of all states, on the host: float64 [S]. Only where there is one."""

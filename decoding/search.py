@@ -127,7 +127,8 @@ class BeamSearch:
         texts, estimate = constraint.texts, constraint.estimate
         start = constraint.automaton.start if start is None else start
         self._tight = is_tight(int(constraint.automaton.distance[start]), options.max_tokens)
-        self._plan = Plan.prepare(self._tables, texts, estimate, options, constraint.end_cost, self._tight)
+        end_cost, endings = constraint.end_cost, constraint.endings
+        self._plan = Plan.prepare(self._tables, texts, estimate, options, end_cost, self._tight, endings)
         self._paper = options.algorithm == "abs"
         self._lessons = self._new_lessons(constraint)
         self._forced = None if self._paper else constraint.forced  # the paper tries every spelling

@@ -23,7 +23,7 @@ import numpy as np
 from torch import Tensor
 
 from decoding.arrays import Array, count_up, library, like, take, take_columns
-from decoding.banked import dead_last, ends_told, pool_size, share_out
+from decoding.banked import dead_last, ends_told, pool_size, share_out, with_ends
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.moves import NO_FLOOR, Moves, floored, moves_of
@@ -61,7 +61,8 @@ def step(
         pool = _best_tokens(moves, row, chunk, tables, pool_size(plan), None)
         if plan.reserve:
             pool = _with_reserve(pool, moves, leader, beams, tables, plan)
-        after = _shared_out(pool, moves.endings(tables), beams, tables, plan)
+        pool = with_ends(pool, moves, tables, plan, budget_before - 1)
+        after = _shared_out(pool, moves.endings(tables), beams, tables, plan, budget_before - 1)
     return _told_of(peak, after)
 
 
@@ -100,7 +101,7 @@ def forced_step(
     taken = replace(taken, score=xp.where((to_go == 0) | (log_prob <= floor), DEAD_SCORE, score))
     rank = tokens * len(live) + live
     best = top_in_order([taken.score, log_prob, exact], rank.__getitem__, min(pool_size(plan), len(live)))
-    return _told_of(peak, _shared_out(taken.select(best), ended, beams, tables, plan))
+    return _told_of(peak, _shared_out(taken.select(best), ended, beams, tables, plan, budget_before - 1))
 
 
 def _told_of(peak: Array, after: Beams) -> Beams:
@@ -226,7 +227,9 @@ def _gains(rows: Beams, beams: Beams, tables: Tables) -> Array:
     return take(tables.distance, rows.state) < take(tables.distance, take(beams.state, rows.parent))
 
 
-def _shared_out(pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan: Plan) -> Beams:
+def _shared_out(
+    pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan: Plan, budget_after: int
+) -> Beams:
     """The live rows of the next beam, and then those that finish.
 
     pool     live candidates, best first, as `banked.share_out` takes them; text hashes still those of the parents
@@ -235,6 +238,6 @@ def _shared_out(pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan:
     """
     if plan.texts is not None:
         pool = replace(pool, text_hash=plan.texts.extend(pool.text_hash, pool.token))
-    pool = ends_told(pool, tables, plan)
+    pool = ends_told(pool, tables, plan, budget_after)
     live = share_out(pool, take(beams.before, pool.parent), _gains(pool, beams, tables), tables, plan)
     return dead_last(live.followed_by(endings))

@@ -16,6 +16,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from compiler.token_automaton import TokenAutomaton
 from compiler.vocabulary import Vocabulary
 from decoding.constraint import Constraint
+from decoding.endings import LONGEST, Endings
 from decoding.engine import Engine
 from decoding.estimate import Prior
 from decoding.forced import Pieces
@@ -81,8 +82,26 @@ def constraint_of(case: Case, draw: random.Random) -> Constraint:
     if draw.random() < 0.7:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
         ends = [draw.choice((0.1, 2.0, float("inf"))) for _ in costs]
-        prior = Prior(-torch.tensor(costs, dtype=torch.float64), torch.tensor(ends, dtype=torch.float64))
+        ways = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
+        prior = Prior(-torch.tensor(costs, dtype=torch.float64), torch.tensor(ends, dtype=torch.float64), ways)
     return Constraint.prepare(case.automaton, CPU, prior=prior, texts=texts, pieces=pieces)
+
+
+def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings:
+    """Ways to the end that lead there seldom."""
+    size, steps = automaton.vocabulary_size, LONGEST + 1
+
+    def nats(columns: int) -> torch.Tensor:
+        return torch.tensor([[draw.choice((0.0, 3.0, float("inf"))) for _ in range(columns)] for _ in range(steps)])
+
+    def then(columns: int) -> torch.Tensor:
+        return torch.tensor([[draw.randrange(-1, size) for _ in range(columns)] for _ in range(steps)])
+
+    pairs = sorted({draw.randrange(size * size) for _ in range(size)})
+    others = [token for token in range(size) if token not in automaton.eos_ids]
+    first = torch.tensor(sorted(draw.sample(others, min(4, len(others)))), dtype=torch.int64)
+    known = (nats(size).double(), then(size), torch.tensor(pairs), nats(len(pairs)).double(), then(len(pairs)))
+    return Endings(*known, first)
 
 
 def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -39,6 +39,28 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Ways:
+    """Nats to the end after an id, and the id that goes on with, -1 for EOS, by how many may come before EOS.
+
+    pairs  the same by the id before and the id, which counts where it is less
+    first  the ids that lead there soonest
+    """
+
+    ids: Sequence[Sequence[tuple[float, int]]]
+    pairs: Mapping[tuple[int, int], Sequence[tuple[float, int]]]
+    first: Sequence[int]
+
+    def nats(self, row: Row, left: int, automaton: TokenAutomaton) -> float:
+        """After a row, with so many tokens left; inf where the next one would lead away from acceptance."""
+        before, last = row.ids[-2] if len(row.ids) > 1 else 0, row.ids[-1]
+        more = max(0, min(len(self.ids) - 1, left - 1))
+        cost, then = self.ids[more][last]
+        if (before, last) in self.pairs and self.pairs[before, last][more][0] < cost:
+            cost, then = self.pairs[before, last][more]
+        return cost if then < 0 or automaton.distance[automaton.advance(row.state, then)] == 1 else math.inf
+
+
+@dataclass(frozen=True)
 class Settings:
     """What a search is asked for; see `decoding.options.SearchOptions`.
 
@@ -48,6 +70,7 @@ class Settings:
     estimate  nats to acceptance by state; None takes NATS_A_TOKEN a token
     class_cost  nats of each class of tokens; with them "banked" learns on its way
     end_cost    nats of EOS after each id, inf where unknown; with them "banked" puts right what its pool holds
+    endings     the ways to EOS that are known; with them it looks for these, too
     """
 
     budget: int
@@ -63,6 +86,7 @@ class Settings:
     estimate: Sequence[float] | None = None
     class_cost: Sequence[float] | None = None
     end_cost: Sequence[float] | None = None
+    endings: Ways | None = None
 
 
 def ramp(distance: int, t: int, budget: int, alpha_min: float, gamma: float) -> float:
@@ -154,7 +178,8 @@ def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: S
             alive = [row for row in candidates if distance[row.state] != 0]
             known = [row for rows in history for row in rows if distance[row.state] == 0]
             floor = _floor(known, settings)
-            history.append(_shared_out(alive, floor, distance, _rows_kept(t, automaton, settings), settings) + ended)
+            rows = _rows_kept(t, automaton, settings)
+            history.append(_shared_out(alive, floor, automaton, rows, t, settings) + ended)
     return history[1:]
 
 
@@ -233,17 +258,21 @@ def _rows_kept(t: int, automaton: TokenAutomaton, settings: Settings) -> int:
 
 
 def _shared_out(
-    alive: Sequence[Row], floor: float, distance: Sequence[int], rows: int, settings: Settings
+    alive: Sequence[Row], floor: float, automaton: TokenAutomaton, rows: int, t: int, settings: Settings
 ) -> list[Row]:
     """At most `rows`, R: of 8 R by rank one of each kind, the r-th of those equally far off 3 ln(r) worse.
 
-    And always the best R / 8 of those that came closer to acceptance, which are looked for among all.
+    And always the best R / 8 of those that came closer to acceptance, which are looked for among all. Looked for are
+    also the best R of those that near the end.
     """
+    distance = automaton.distance.tolist()
     ranked = _ranked([], [row for row in alive if row.log_prob > floor])
     reserve = max(1, rows // RESERVE_SHARE) if rows > 1 else 0
     pool = ranked[: POOL * rows]
     pool += [row for row in [row for row in ranked if row.gains][: 2 * reserve] if all(row is not one for one in pool)]
-    pool = _ends_told(pool, distance, settings)
+    ending = _ending(ranked, automaton, settings.budget - t, settings)[:rows]
+    pool += [row for row in ending if all(row is not one for one in pool)]
+    pool = _ends_told(pool, automaton, settings.budget - t, settings)
     said, recent, count = set(), set(), Counter[int]()
     keyed = []
     for row in pool:
@@ -260,13 +289,25 @@ def _shared_out(
     return [row for _, row in keyed[:rows]]
 
 
-def _ends_told(pool: Sequence[Row], distance: Sequence[int], settings: Settings) -> list[Row]:
+def _ending(ranked: Sequence[Row], automaton: TokenAutomaton, left: int, settings: Settings) -> list[Row]:
+    """Of the candidates those whose last id leads to the end at less than they owe, best first."""
+    found, weight = [], 0.8 + 0.2 / math.sqrt(settings.beams)
+    for row in ranked:
+        if settings.endings and row.ids[-1] in settings.endings.first and automaton.distance[row.state] == 1:
+            known = weight * settings.endings.nats(row, left, automaton)
+            if known < _to_come(row.state, automaton.distance, settings):
+                found.append(((known - row.log_prob, -row.log_prob, -row.own, row.ids[-1], row.parent), row))
+    return [row for _, row in sorted(found, key=lambda entry: entry[0])]
+
+
+def _ends_told(pool: Sequence[Row], automaton: TokenAutomaton, left: int, settings: Settings) -> list[Row]:
     """The pool, best first again, where rows that lack but EOS owe what it costs after their last id, if less."""
     if settings.end_cost is None:
         return list(pool)
-    told, weight = [], 0.8 + 0.2 / math.sqrt(settings.beams)
+    told, weight, distance = [], 0.8 + 0.2 / math.sqrt(settings.beams), automaton.distance
     for row in pool:
-        known = weight * settings.end_cost[row.ids[-1]]
+        way = settings.endings.nats(row, left, automaton) if settings.endings else math.inf
+        known = weight * min(settings.end_cost[row.ids[-1]], way)
         owes_less = distance[row.state] == 1 and known < _to_come(row.state, distance, settings)
         told.append(replace(row, score=row.log_prob - known) if owes_less else row)
     return sorted(told, key=lambda row: -row.score)

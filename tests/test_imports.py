@@ -23,8 +23,9 @@ ORDER = {  # inside a package, a module imports only those on its left
         json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled codec
         unspellable phrases conflict pipeline samples explain""",
     "decoding": """errors options widths ramp language_model memory packed stretch room tree attention plain loading
-        shared probe model texts forced arrays layout ranking beams plan moves banked step estimate
-        lessons constraint runs noted finished history search sampling tickets crowd engine exact processor trace""",
+        shared probe model texts forced arrays layout ranking beams endings plan moves banked step
+        endings_found estimate lessons constraint runs noted finished history search sampling tickets crowd engine
+        exact processor trace""",
     "abs_client": """errors pieces html results constraints formulas forms events retries calls stories connection
         client async_client""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files

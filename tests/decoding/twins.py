@@ -11,6 +11,7 @@ from torch import Tensor
 from compiler.token_automaton import TokenAutomaton
 from decoding.arrays import Array, count_up, like
 from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.endings import LONGEST, Endings
 from decoding.estimate import class_costs, cost_to_go
 from decoding.forced import FREE
 from decoding.lessons import Lessons
@@ -21,7 +22,7 @@ from decoding.texts import Texts
 from decoding.widths import is_tight, rows_after
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
-from tests.reference import Row, Settings, beam_search
+from tests.reference import Row, Settings, Ways, beam_search
 
 MODELS = {
     "smooth": {},
@@ -63,12 +64,41 @@ class Case:
         self.estimate = estimate if seed % 5 < 4 else None
         ends = torch.from_numpy(np.where(random.random(size) < 0.5, random.exponential(3.0, size), np.inf))
         self.end_cost = ends if seed % 7 < 4 else None
+        self.ways = self._random_ways(size) if seed % 7 in (1, 3) else None
         self._dictated = self._random_dictation() if seed % 3 == 0 else {}
 
     @property
     def tight(self) -> bool:
         """Whether the search keeps more rows than it would with more tokens to spend."""
         return is_tight(self.automaton.min_tokens, self.options.max_tokens)
+
+    def _random_ways(self, size: int) -> Ways:
+        """From ids, and from pairs of ids, to EOS: as cheap as what is owed, now and then, or unknown."""
+        random = self.random
+
+        def way() -> list[tuple[float, int]]:
+            nats = np.where(random.random(LONGEST + 1) < 0.7, random.exponential(4.0, LONGEST + 1), np.inf)
+            return list(zip(nats.tolist(), random.integers(-1, size, LONGEST + 1).tolist(), strict=True))
+
+        ids = [list(column) for column in zip(*(way() for _ in range(size)), strict=True)]
+        pairs = {tuple(random.integers(0, size, 2).tolist()): way() for _ in range(int(random.integers(0, 3 * size)))}
+        others = [token for token in range(size) if token not in self.automaton.eos_ids and random.random() < 0.5]
+        return Ways(ids, pairs, others)
+
+    @property
+    def endings(self) -> Endings | None:
+        """The same as the fast search has them."""
+        if self.ways is None:
+            return None
+        size, keys = self.automaton.vocabulary_size, sorted(self.ways.pairs)
+        ids = np.array(self.ways.ids)  # [M+1, V, 2]
+        pairs = np.array([self.ways.pairs[key] for key in keys]).reshape(len(keys), LONGEST + 1, 2).transpose(1, 0, 2)
+        pair = np.array([before * size + token for before, token in keys], dtype=np.int64)
+        parts = (
+            ids[..., 0], ids[..., 1].astype(np.int64), pair,
+            pairs[..., 0], pairs[..., 1].astype(np.int64), np.array(self.ways.first, dtype=np.int64),
+        )  # fmt: skip
+        return Endings(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
     def _random_dictation(self) -> dict[int, int]:
         """For some states any one of the ids that do not lead to the dead state."""
@@ -98,6 +128,7 @@ class Case:
                 None if self.estimate is None else self.estimate.tolist(),
                 None if self.class_cost is None else self.class_cost.tolist(),
                 None if self.end_cost is None else self.end_cost.tolist(),
+                self.ways,
             ),
         )
 
@@ -110,7 +141,8 @@ class Case:
         tables = Tables.from_automaton(self.automaton, CPU)
         tables = tables if like_an_accelerator else tables.for_search()
         texts = Texts.of(self.pieces, self.automaton.eos_ids, CPU) if self.pieces else None
-        plan, lessons = Plan.prepare(tables, texts, self.estimate, options, self.end_cost, self.tight), None
+        plan = Plan.prepare(tables, texts, self.estimate, options, self.end_cost, self.tight, self.endings)
+        lessons = None
         if self.class_cost is not None and options.algorithm == "banked":
             lessons = Lessons(self.automaton, tables, self.class_cost, plan.estimates())
         return self._search(tables, plan, lessons)
