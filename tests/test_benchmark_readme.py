@@ -58,8 +58,21 @@ def test_shares_and_losses_are_named() -> None:
     text = summary({"commongen": COMMONGEN})
     assert "| **ours, 16 beams** | 100 % |" in text and "| Outlines | 25 % |" in text
     assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % keep the constraint)" in text
+    assert "ms for an answer" not in text and "HMM" not in text  # Outlines does not keep it all
     assert "XGrammar" not in text  # it was not asked for what it cannot say
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
+
+
+def test_who_keeps_all_of_a_task_in_less_time_is_named_and_why() -> None:
+    times = {"ours, 16 beams": 90.0, "ours, 1 beam": 40.0, "guidance": 30.0, "Outlines": 20.0, "llguidance": 99.0}
+    rows = [
+        {"model": "m", "share": 0.1, "system": name, "coverage": 0.5 if name == "Outlines" else 1.0, "rouge_l": 9.0,
+         "bleu_4": 9.0, "prepare_ms": 10.0, "answer_ms": ms}
+        for name, ms in times.items()
+    ]  # fmt: skip
+    text = summary({"infilling": {"rows": rows}})
+    assert "- 10% masked, m: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance writes" in text
+    assert text.count("ms for an answer") == 1 and "The HMM" not in text
 
 
 def test_seconds_per_request_are_compared_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
