@@ -115,24 +115,27 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def place(row: Row) -> tuple[int, str, int]:
-    """Where a row stands among all."""
-    return [*PROMPTS, OTHER].index(row["model"]), row["family"], list(SYSTEMS).index(row["system"])
+def place(row: Row) -> tuple[int, str, str, int]:
+    """Where a row stands among all: models that someone brought come last."""
+    model, known = row["model"], list(PROMPTS)
+    at = known.index(model) if model in known else len(known)
+    return at, model, row["family"], list(SYSTEMS).index(row["system"])
 
 
 def run(args: argparse.Namespace, asking: Asking) -> None:
     rows = Rows(RESULT, COMMAND, place)
     for model in args.models:
         folder, prompt = folder_of(model, args.shared), args.prompt or PROMPTS.get(model, OTHER_PROMPT)
+        name = Path(folder).name if model == OTHER else model
         for family in FAMILIES:
             ordered = family == FAMILIES[1]
             asked = cases(args.shared / "data" / "commongen" / "dev.jsonl", prompt, args.sets, ordered=ordered)
             for system in args.systems:
-                key = {"model": model, "family": family, "system": system}
+                key = {"model": name, "family": family, "system": system}
                 if rows.known(key, sets=len(asked)) and not args.again:
                     continue
                 questions = [(case.wanted, case.prompt, MAX_TOKENS) for case in asked]
-                title = f"{model}, {family}, {system}"
+                title = f"{name}, {family}, {system}"
                 found = asking.answers(title, system, folder, questions, first=questions[0])
                 if found is not None:
                     check = rows.run().get("stored") or stored_outputs(args.shared)
@@ -150,6 +153,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure rows anew")
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
     args = parser.parse_args()
+    if OTHER in args.models and not os.environ.get("ABS_MODEL"):
+        parser.error(f"--models {OTHER} is the model that ABS_MODEL names: it names none")
     with bars() as progress:
         run(args, Asking(args.threads, SECONDS_MAX, progress))
     write_report()

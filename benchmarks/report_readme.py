@@ -56,8 +56,11 @@ def shares(runs: Mapping[str, Run]) -> str:
     for row in runs.get("commongen", {}).get("rows", ()):
         if not cannot_say(row):
             columns.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row["whole"]
+    gaps: dict[tuple[str, str], list[float]] = {}
     for row in runs.get("infilling", {}).get("rows", ()):
-        columns.setdefault(f"{row['share']:.0%} masked, {row['model']}", {})[row["system"]] = row["coverage"]
+        gaps.setdefault((row["model"], row["system"]), []).append(row["coverage"])
+    for (model, system), kept in gaps.items():
+        columns.setdefault(f"stories with gaps, {model}", {})[system] = statistics.fmean(kept)
     body = []
     for system in SHOWN:
         cells = [f"{100 * column[system]:.0f} %" if system in column else "" for column in columns.values()]

@@ -42,6 +42,18 @@ def test_concepts_count_by_lemma_or_listed_form_and_in_order() -> None:
     assert metrics.covered_in_order("The dog looks at dogs", ("dog", "look"), forms) == 2
 
 
+def test_a_model_of_ones_own_is_named_by_its_folder_and_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("benchmarks.text_metrics")
+    from benchmarks.commongen import main, place
+
+    monkeypatch.delenv("ABS_MODEL", raising=False)
+    monkeypatch.setattr("sys.argv", ["commongen", "--models", "other"])
+    with pytest.raises(SystemExit):
+        main()
+    rows = [{"model": model, "family": "f", "system": "XGrammar"} for model in ("gpt2-large", "captions")]
+    assert min(rows, key=place)["model"] == "captions"
+
+
 @pytest.mark.parametrize(
     ("system", "bleu", "cider"), [("UniLM", 30.4, 15.7), ("BART", 27.5, 14.1),
                                   ("constrained Levenshtein Transformer", 15.0, 8.9)]

@@ -73,6 +73,9 @@ def test_who_keeps_all_of_a_task_in_less_time_is_named_and_why() -> None:
     text = summary({"infilling": {"rows": rows}})
     assert "- 10% masked, m: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance writes" in text
     assert text.count("ms for an answer") == 1 and "The HMM" not in text
+    more = [row | {"share": 0.2, "coverage": 0.25} for row in rows if row["system"] == "guidance"]
+    assert "| stories with gaps, m |" in text
+    assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + more}})
 
 
 def test_seconds_per_request_are_compared_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """What a system is that answers under a constraint. Imports nothing of ours: it is loaded in every environment.
 
 To add a system: a class with the three methods of `System` in a module of this package that imports nothing of ours but
-this one, a line in `catalogue.py`, and, unless it runs in our environment, a file `requirements/ITS_ENVIRONMENT.txt`.
+this one (and `transformers_based`, which opens a model for those that take transformers' own), a line in
+`catalogue.py`, and, unless it runs in our environment, a file `requirements/ITS_ENVIRONMENT.txt`.
 """
 
 from __future__ import annotations

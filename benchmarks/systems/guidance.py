@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from guidance import gen, models
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.systems.base import CannotSay, Wanted
+from benchmarks.systems.transformers_based import opened
 
 
 class Guidance:
     """Greedy."""
 
     def open(self, folder: str) -> None:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
-        self._model: Any = models.Transformers(model, AutoTokenizer.from_pretrained(folder), echo=False)
+        self._model: Any = models.Transformers(*opened(folder), echo=False)
 
     def constrain(self, wanted: Wanted) -> None:
         if not wanted.pattern:

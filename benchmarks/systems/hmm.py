@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import DynamicCache
 
 from benchmarks.systems.base import CannotSay, Wanted
 from benchmarks.systems.hmm_model import HiddenMarkov, path_of
+from benchmarks.systems.transformers_based import opened
 
 ROOT = 0
 LENGTH_PENALTY = 0.5  # of the last choice, as ours
@@ -69,8 +69,7 @@ class Hmm:
         self._beams = beams
 
     def open(self, folder: str) -> None:
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self._model: Any = AutoModelForCausalLM.from_pretrained(folder).float().eval()
+        self._model, self._tokenizer = opened(folder)
         self._eos = int(self._tokenizer.eos_token_id)
         self._hmm = HiddenMarkov.load(path_of(folder))
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.systems.catalogue import ENVIRONMENTS
+from benchmarks.systems.transformers_based import opened
 
 LENGTH = 32
 _BATCH = 1024
@@ -39,6 +39,9 @@ class HiddenMarkov:
 
     @classmethod
     def load(cls, path: Path) -> HiddenMarkov:
+        """Raises FileNotFoundError, with the command that makes the file."""
+        if not path.exists():
+            raise FileNotFoundError(f"no {path.name}: python -m benchmarks.systems.hmm_model FOLDER PROMPT")
         with np.load(path) as stored:
             return cls(*(torch.from_numpy(stored[name]) for name in ("first", "moves", "writes")))
 
@@ -134,8 +137,8 @@ def improved(model: HiddenMarkov, texts: Tensor) -> tuple[HiddenMarkov, float]:
 def distilled(folder: str, prompt: str, states: int, texts: int, rounds: int) -> HiddenMarkov:
     """The model of a language model's texts; tells how likely it finds them, round by round."""
     torch.manual_seed(0)
-    language_model: Any = AutoModelForCausalLM.from_pretrained(folder).float().eval()
-    ids = torch.tensor([AutoTokenizer.from_pretrained(folder)(prompt).input_ids])
+    language_model, tokenizer = opened(folder)
+    ids = torch.tensor([tokenizer(prompt).input_ids])
     found = sampled(language_model, ids, texts)
     model = begun(found, clustered(language_model, ids, found, states), language_model.config.vocab_size, states)
     for number in range(rounds):

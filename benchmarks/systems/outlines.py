@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from outlines import Generator, from_transformers
 from outlines.types import Regex
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.systems.base import CannotSay, Wanted
+from benchmarks.systems.transformers_based import opened
 
 
 class Outlines:
     """Greedy: its backends do not follow beams."""
 
     def open(self, folder: str) -> None:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self._model = from_transformers(model, tokenizer)
+        self._model = from_transformers(*opened(folder))
 
     def constrain(self, wanted: Wanted) -> None:
         if not wanted.pattern:

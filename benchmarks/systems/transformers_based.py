@@ -1,4 +1,4 @@
-"""What systems share that steer transformers' own `generate`, greedily or by its beams."""
+"""What systems share that take a model of transformers: how it is loaded, and how its own `generate` is steered."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
+def opened(folder: str) -> tuple[Any, Any]:
+    """A model, in float32, and its tokenizer.
+
+    Releases before 5 leave tied embeddings empty where a file has them under the output layer's name alone.
+    """
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    if model.get_input_embeddings().weight.is_meta:
+        model = AutoModelForCausalLM.from_pretrained(folder, tie_word_embeddings=False)
+        model.get_input_embeddings().weight = model.get_output_embeddings().weight
+    return model.float().eval(), AutoTokenizer.from_pretrained(folder)  # releases differ in the type's name
+
+
 class Generating:
     """A model with its tokenizer; whoever derives from it says how `generate` is steered."""
 
@@ -15,8 +27,7 @@ class Generating:
         self.beams = beams
 
     def open(self, folder: str) -> None:
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self.model: Any = AutoModelForCausalLM.from_pretrained(folder).float().eval()  # releases differ in its name
+        self.model, self.tokenizer = opened(folder)
         self.vocab_size = int(self.model.config.vocab_size)
         self.eos = int(self.tokenizer.eos_token_id)
 
