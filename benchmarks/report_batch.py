@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report_tables import spread, table
+from benchmarks.report_tables import spread, table, where
 
 NOTES = """
 Seconds for all requests, through one engine: one after another, and all at once. They differ in prompt, constraint
@@ -19,10 +19,9 @@ def batch_section(run: dict[str, Any]) -> str:
     pairs = run["pairs"]
     columns = [spread(pair[name] for pair in pairs) for name in ("alone_s", "crowd_s", "ratio")]
     head = ["requests", "tokens written", "one after another, s", "at once, s", "at once / one after another"]
-    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; the built-in model; `{run['command']}`"
     ratios = sorted(pair["ratio"] for pair in pairs)
     verdict = "kept" if ratios[len(ratios) // 2] <= RATIO_MAX else "missed"
     row = [f"{run['requests']}", f"{run['tokens']:,}", *columns]
-    parts = ["## Many requests at once", about, NOTES, table(head, [row])]
+    parts = ["## Many requests at once", where(run, "the built-in model"), NOTES, table(head, [row])]
     parts.append(f"Goal: at most {RATIO_MAX} of the time: {verdict}.")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

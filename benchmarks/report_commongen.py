@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.plots import drawn, picture
-from benchmarks.report_tables import table
+from benchmarks.report_tables import table, where
 
 PLOT = RESULTS_DIRECTORY / "commongen.svg"
 
@@ -35,9 +35,8 @@ def commongen_section(run: dict[str, Any]) -> str:
     rows = run["rows"]
     sets = sorted({row["sets"] for row in rows})
     notes = NOTES.format(sets=" or ".join(map(str, sets)), max_tokens=run["max_tokens"])
-    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
     plot = picture(PLOT, "sets that are kept and CIDEr, a point for each system", lambda: draw_plot(rows))
-    parts = ["## CommonGen", about, notes, plot]
+    parts = ["## CommonGen", where(run), notes, plot]
     for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
         own = [row for row in rows if (row["model"], row["family"]) == (model, family)]
         parts += [f"### {family}, {model}", table(HEAD, [_cells(row) for row in own])]

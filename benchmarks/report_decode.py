@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.report_tables import MIB, shown, spread, table
+from benchmarks.report_tables import MIB, shown, spread, table, where
 
 TIME_MAX = {(16, 4): 0.9, (16, 16): 0.9, (16, 64): 0.9, (512, 4): 0.7, (512, 16): 0.25, (512, 64): 0.1}
 MEMORY_MAX = {(512, 64): 0.2}  # elsewhere 1
@@ -31,8 +31,7 @@ def decode_section(run: dict[str, Any]) -> str:
     head = ["prompt", "beams", "ours, s", "transformers, s", "ratio", "goal", "ours, MiB", "transformers, MiB", "ratio"]
     head += ["goal"]
     body = [_row(*point, rows[point]) for point in points]
-    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; {run['tokens']} tokens; `{run['command']}`"
-    parts = ["## Decoding", about, NOTES, *run.get("notes", []), table(head, body)]
+    parts = ["## Decoding", where(run, f"{run['tokens']} tokens"), NOTES, *run.get("notes", []), table(head, body)]
     if run["peers"]:
         texts = max((peer.get("texts", 0) for peer in run["peers"]), default=0)
         parts += ["### Beside other constrained decoders", PEER_NOTES.format(texts=texts), _peers(run["peers"])]

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.plots import drawn, picture
-from benchmarks.report_tables import table
+from benchmarks.report_tables import table, where
 
 PLOT = RESULTS_DIRECTORY / "infilling.svg"
 
@@ -24,9 +24,8 @@ figures compare systems, and say nothing of what they are worth.
 def infilling_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
     rows = run["rows"]
-    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
     plot = picture(PLOT, "answers that are whole, and BLEU-4, by the share that is masked", lambda: draw_plot(rows))
-    parts = ["## Text infilling", about, NOTES.format(count=rows[0]["stories"]), plot]
+    parts = ["## Text infilling", where(run), NOTES.format(count=rows[0]["stories"]), plot]
     shares = sorted({row["share"] for row in rows})
     head = ["system", *(f"{what}, {share:.0%}" for share in shares for what in ("ROUGE-L", "BLEU-4", "whole"))]
     for model in dict.fromkeys(row["model"] for row in rows):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
-from benchmarks.report_tables import table
+from benchmarks.report_tables import table, where
 
 ALGORITHMS = ("abs", "banked")
 REFERENCE = 1024  # so many beams of the default stand for the best known answer
@@ -28,8 +28,7 @@ the references of CommonGen's validation split; 16 beams.
 def quality_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
     rows = run["rows"]
-    about = f"{run['date']}; {run['machine']}; T = {run['max_tokens']}; {run['threads']} thread; `{run['command']}`"
-    parts = ["## What the searches find", about, *run.get("notes", ()), NOTES]
+    parts = ["## What the searches find", where(run, f"T = {run['max_tokens']}"), *run.get("notes", ()), NOTES]
     parts += [_probabilities(rows), _gaps(rows), _goals(rows)]
     penalties = _penalties(rows)
     if penalties:

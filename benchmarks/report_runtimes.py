@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.plots import drawn, picture
-from benchmarks.report_tables import shown, table
+from benchmarks.report_tables import shown, table, where
 
 PLOT = RESULTS_DIRECTORY / "runtimes.svg"
 NOTES = """
@@ -32,10 +32,9 @@ def runtimes_section(run: dict[str, Any]) -> str:
         body += [[f"{method} / HMM", *(_ratio(seconds[method, k], seconds["HMM", k]) for k in beams)]
                  for method in methods if method.startswith("ours")]  # fmt: skip
     notes = NOTES.format(sets=run["sets"], max_tokens=run["max_tokens"], repeats=len(rows[0]["seconds"]))
-    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
     head = ["method", *(f"{k} beams" for k in beams)]
     plot = picture(PLOT, "seconds per request of ours, along four axes", lambda: draw_plot(run["growth"]))
-    parts = ["## Seconds per request", about, notes, table(head, body), plot]
+    parts = ["## Seconds per request", where(run), notes, table(head, body), plot]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report_tables import shown, table
+from benchmarks.report_tables import shown, table, where
 
 NOTES = """
 A model of GPT-2's shape (124 million parameters, random weights) on the CPU, five keywords over its 50,257 tokens,
@@ -25,8 +25,6 @@ def step_section(run: dict[str, Any]) -> str:
         body.append([row["algorithm"], str(row["beams"]), shown(row["forward_ms"]), shown(row["search_ms"]), share])
     widest = max(row["share"] for row in run["rows"] if row["beams"] == BEAMS)
     verdict = "kept" if widest <= SHARE_MAX else "missed"
-    threads = "1 thread" if run["threads"] == 1 else f"{run['threads']} threads"
-    about = f"{run['date']}; {run['machine']}; {threads}; `{run['command']}`"
-    parts = ["## The search beside the model", about, NOTES, *run.get("notes", ()), table(head, body)]
+    parts = ["## The search beside the model", where(run), NOTES, *run.get("notes", ()), table(head, body)]
     parts.append(f"Goal: with {BEAMS} beams at most {100 * SHARE_MAX:.0f} % of the forward pass: {verdict}.")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

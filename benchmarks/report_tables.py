@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 MIB = 2**20
 
@@ -14,6 +15,12 @@ def shown(value: float) -> str:
     if value and abs(value) < 1:
         return f"{value:.2f}"
     return f"{value:.1f}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+def where(run: Mapping[str, Any], *more: str) -> str:
+    """When, on what and by which command a run was measured, and what `more` there is to say of it."""
+    threads = f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"
+    return "; ".join((run["date"], run["machine"], threads, *more, f"`{run['command']}`"))
 
 
 def spread(values: Iterable[float]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.plots import drawn, picture
-from benchmarks.report_tables import table
+from benchmarks.report_tables import table, where
 
 PLOT = RESULTS_DIRECTORY / "truncation.svg"
 NOTES = """
@@ -30,9 +30,8 @@ def truncation_section(run: dict[str, Any]) -> str:
     ]  # fmt: skip
     least = run["least"]
     notes = NOTES.format(count=len(least), low=least[0], high=least[-1], middle=statistics.median(least))
-    about = f"{run['date']}; {run['machine']}; {run['threads']} threads; `{run['command']}`"
     parts = [
-        "## When the budget runs out", about, notes, table(["decoder", *(f"{t:g} x" for t in times), "ms"], body),
+        "## When the budget runs out", where(run), notes, table(["decoder", *(f"{t:g} x" for t in times), "ms"], body),
         _examples(rows), picture(PLOT, "share of answers that satisfy, by budget", lambda: draw_plot(rows)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
