@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from decoding.arrays import Array, count_up, library, take, take_columns
+from decoding.arrays import Array, count_up, library, take
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.moves import Moves, floored
@@ -27,35 +27,40 @@ def pool_size(plan: Plan) -> int:
 def with_ends(pool: Beams, moves: Moves, tables: Tables, plan: Plan, budget_after: int) -> Beams:
     """The pool, and after it the best candidates by which a text nears its end sooner than the estimate knows.
 
-    A full stop may be many nats behind what else could follow, and yet lead to EOS at less than it costs anywhere else.
-    DEAD_SCORE on those that are in the pool already. `budget_after` as in `Endings.nats`.
+    A full stop may be many nats behind what else could follow, and yet lead to EOS at less than it costs anywhere else;
+    and what goes on with such a way is behind the rest by what its state owes. So after every row `Endings.first` are
+    looked for, and the token that the row's own way goes on with. One that is in the pool already is in it twice then.
+    `budget_after` as in `Endings.nats`.
     """
-    ways = plan.endings
-    if ways is None or not len(ways.first):
+    ways, rows = plan.endings, len(moves.number)
+    if ways is None:
         return pool
-    xp, rows, width = library(pool.score), len(moves.number), len(ways.first)
-    kind = take(tables.token_class, ways.first)
-    state, push = take_columns(moves.successor, kind), take_columns(moves.push, kind)  # [R, F]
+    xp, width = library(pool.score), len(ways.first) + 1
+    along = ways.next(moves.rows.before, moves.rows.token, budget_after + 1)
+    sought = xp.concatenate([xp.broadcast_to(ways.first, (rows, width - 1)), along[:, None]], 1)  # [R, F+1]
+    missing = (along < 0) | (along[:, None] == ways.first).any(1)
+    place = count_up(along, rows * width)
+    line, token = place // width, sought.reshape(-1).clip(min=0)
+    move = line * moves.successor.shape[1] + take(tables.token_class, token)
+    state, push = take(moves.successor, move), take(moves.push, move)
     if moves.only is not None:
-        push = xp.where((moves.only != FREE)[:, None] & (moves.only[:, None] != ways.first), DEAD_SCORE, push)
-    own = floored(take_columns(moves.log_probs, ways.first))
-    keys = [key.reshape(-1) for key in moves.keys(own, slice(None), push, None)]
-    line, column = count_up(state, rows * width) // width, count_up(state, rows * width) % width
-    token, state = take(ways.first, column), state.reshape(-1)
+        only = take(moves.only, line)
+        push = xp.where((only != FREE) & (only != token), DEAD_SCORE, push)
+    own = floored(moves.log_probs_of(token, line))
+    keys = [key.reshape(-1) for key in moves.keys(own[:, None], line, push[:, None], None)]
     known = plan.weight * ways.nats(take(moves.rows.token, line), token, state, tables, budget_after)
     sooner = (take(tables.distance, state) == 1) & (known < plan.cost_of(state)) & (keys[0] != DEAD_SCORE)
+    sooner = sooner & ~((place % width == width - 1) & take(missing, line))
     if xp is np and not sooner.any():
         return pool
     rank = token * rows + line
     chosen = top_in_order(
         [xp.where(sooner, keys[1] - known, DEAD_SCORE), *keys[1:]], rank.__getitem__, min(plan.beam_count, len(rank))
     )
-    line, token, parent = line[chosen], token[chosen], moves.number[line[chosen]]
-    size = len(tables.token_class)
-    none = ~sooner[chosen] | xp.isin(parent * size + token, pool.parent * size + pool.token)
-    score = xp.where(none, DEAD_SCORE, keys[0][chosen])
+    line, token = line[chosen], token[chosen]
+    score = xp.where(sooner[chosen], keys[0][chosen], DEAD_SCORE)
     before, text_hash = take(moves.rows.token, line), take(moves.rows.text_hash, line)
-    return pool.followed_by(Beams(token, before, parent, state[chosen], score, keys[1][chosen], text_hash))
+    return pool.followed_by(Beams(token, before, moves.number[line], state[chosen], score, keys[1][chosen], text_hash))
 
 
 def ends_told(pool: Beams, tables: Tables, plan: Plan, budget_after: int) -> Beams:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
-
-from decoding.arrays import Array, library, like, real, take
+from decoding.arrays import Array, library, like, take
 from decoding.beams import Tables
 
 LONGEST = 8
@@ -45,11 +43,21 @@ class Endings:
     def nats(self, before: Array, token: Array, state: Array, tables: Tables, budget_after: int) -> Array:
         """Nats to the end after each of these tokens, float64 [N], inf where it is not known.
 
-        before        int64 [N]  the token before each
+        before        int64 [N]  the token before each; 0 where there is none, so that a pair is believed that is none
         state         int64 [N]  the automaton's after each; a way is none if its next token leads away from acceptance
         budget_after  tokens that may still be written, EOS among them
         """
-        xp, more = library(state), max(0, min(LONGEST, budget_after - 1))
+        cost, then = self._ways(before, token, budget_after)
+        stays = take(tables.distance, tables.after(state, then.clip(min=0))) == 1
+        return library(state).where((then < 0) | stays, cost, float("inf"))
+
+    def next(self, before: Array, token: Array, budget_after: int) -> Array:
+        """The token that the way to the end goes on with after each of these: int64 [N], -1 where it is EOS or none."""
+        return self._ways(before, token, budget_after)[1]
+
+    def _ways(self, before: Array, token: Array, budget_after: int) -> tuple[Array, Array]:
+        """Nats to the end and the next token, whatever the constraint says: float64 [N], int64 [N]."""
+        xp, more = library(token), max(0, min(LONGEST, budget_after - 1))
         cost, then = take(self.cost[more], token), take(self.then[more], token)
         if len(self.pair):
             key = before * self.cost.shape[1] + token
@@ -57,13 +65,4 @@ class Endings:
             known = xp.where(take(self.pair, place) == key, take(self.pair_cost[more], place), float("inf"))
             then = xp.where(known < cost, take(self.pair_then[more], place), then)
             cost = xp.where(known < cost, known, cost)
-        stays = take(tables.distance, tables.after(state, then.clip(min=0))) == 1
-        return xp.where((then < 0) | stays, real(cost), float("inf"))
-
-
-def nothing(vocab_size: int) -> Endings:
-    """Where no way is known."""
-    cost = torch.full((LONGEST + 1, vocab_size), float("inf"), dtype=torch.float64)
-    none = torch.zeros(0, dtype=torch.int64)
-    no_pairs = torch.zeros((LONGEST + 1, 0), dtype=torch.int64)
-    return Endings(cost, torch.full(cost.shape, -1), none, no_pairs.double(), no_pairs, none)
+        return cost, then

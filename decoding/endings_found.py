@@ -6,6 +6,7 @@ Only of a model whose own texts seldom end within what is drawn for the prior; o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,32 +17,36 @@ from torch import Tensor
 from decoding.endings import LONGEST, Endings
 from decoding.language_model import Feed, LanguageModel
 
-_LOG_PROBS_MAX = 1 << 22  # of the tokens asked about, all ids each: 2,048 of as many, 83 of 50,257
+_TOKENS_MAX = 2048  # that are asked about
+_LOG_PROBS_MAX = 1 << 22  # of these tokens, all ids each: but 83 of 50,257
 _TIMES = 3  # each is asked about so often, in another place
 _BEFORE = 10  # tokens of a text before it
 _TOGETHER = 128  # so many are read after the same text
 _FAR = 3.0  # nats that going on may cost in all
-_FIRST = 32
+_FIRST = 8
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 
-def endings_found(model: LanguageModel[Any], texts: Sequence[Sequence[int]], prior: Tensor) -> Endings | None:
+def endings_found(
+    model: LanguageModel[Any], prompt: Sequence[int], texts: Sequence[Sequence[int]], prior: Tensor
+) -> Endings | None:
     """The ways to the end, on the host; None where the model cannot read as far.
 
-    texts  that the model has written by itself, at least one, none empty
+    texts  that the model has written by itself after the prompt, at least one, none empty
     prior  float64 [V]: the most probable ids are asked about
     """
     if model.context_length is not None and model.context_length < _BEFORE + LONGEST + 2:
         return None
     ids = prior.argsort(descending=True, stable=True)
-    ids = ids[~torch.isin(ids, torch.tensor(model.eos_ids))][: max(1, _LOG_PROBS_MAX // len(prior))]
-    parts = ids.split(_TOGETHER)
+    ids = ids[~torch.isin(ids, torch.tensor(model.eos_ids))]
+    parts = ids[: max(1, min(_TOKENS_MAX, _LOG_PROBS_MAX // len(prior)))].split(_TOGETHER)
+    asked = [(text[:_BEFORE], part) for text, part in zip(cycle(texts), parts * _TIMES, strict=False)]
+    together = len(parts) if model.reads_together else 1
     seen: list[_Seen] = []
-    for turn in range(_TIMES):
-        begin = [texts[(turn * len(parts) + place) % len(texts)][:_BEFORE] for place in range(len(parts))]
-        seen += _seen_of(_levels(model, begin, parts), len(prior))
+    for at in range(0, len(asked), together):
+        seen += _seen_of(_levels(model, prompt, asked[at : at + together]), len(prior))
     alone = _least([one for one in seen if not one.pairs], np.arange(len(prior)))
     after = [one for one in seen if one.pairs]
     pair = np.unique(np.concatenate([one.key for one in after])) if after else np.zeros(0, dtype=np.int64)
@@ -56,7 +61,7 @@ class _Level(NamedTuple):
 
     parent  int64   [N]  of which way of the level before each is one token more
     token   int64   [N]  its last
-    spent   float64 [N]  nats that it cost before that, from its first token on
+    spent   float64 [N]  nats of its tokens but for the first
     end     float64 [N]  nats of EOS right after it
     """
 
@@ -66,19 +71,24 @@ class _Level(NamedTuple):
     end: Reals
 
 
-def _levels(model: LanguageModel[Any], texts: Sequence[Sequence[int]], parts: Sequence[Tensor]) -> list[_Level]:
-    """After each text each of its part's ids, and then what the model finds most probable, as far as that is cheap."""
-    sessions = [model.prefill(text)[0] for text in texts]
+def _levels(
+    model: LanguageModel[Any], prompt: Sequence[int], asked: Sequence[tuple[Sequence[int], Tensor]]
+) -> list[_Level]:
+    """After each text each of the ids with it, and then what the model finds most probable, as far as that is cheap."""
+    sessions, parts = [model.prefill(prompt)[0] for _ in asked], [part for _, part in asked]
+    alone = torch.zeros(1, dtype=torch.int64, device=model.device)
+    begun = [torch.tensor([text], device=model.device) for text, _ in asked]
+    model.step([Feed(session, alone, text) for session, text in zip(sessions, begun, strict=True)])
     owner = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]))
     ends = torch.tensor(model.eos_ids, device=model.device)
-    token, spent = torch.cat(list(parts)), torch.zeros(len(owner), dtype=torch.float64)
+    token, spent = torch.cat(parts), torch.zeros(len(owner), dtype=torch.float64)
     parent = torch.arange(len(owner))
     rows = torch.zeros_like(parent)  # of their sessions: at first each has but one
     levels: list[_Level] = []
     while len(token) and len(levels) <= LONGEST:
         counts = owner.bincount(minlength=len(parts)).tolist()
-        asked = zip(sessions, rows.to(model.device).split(counts), token.to(model.device).split(counts), strict=True)
-        feeds = [Feed(session, own, ids[:, None]) for session, own, ids in asked if len(ids)]
+        columns = zip(sessions, rows.to(model.device).split(counts), token.to(model.device).split(counts), strict=True)
+        feeds = [Feed(session, own, ids[:, None]) for session, own, ids in columns if len(ids)]
         log_probs = torch.cat([scores.log_probs for scores in model.step(feeds)])
         end = -log_probs[:, ends].double().logsumexp(dim=1).cpu()
         levels.append(_Level(parent.numpy(), token.numpy(), spent.numpy(), end.numpy()))

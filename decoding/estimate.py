@@ -43,7 +43,7 @@ class Prior:
 
     log_prob  float64 [V]  of each id wherever it stands, none below LEAST_PRIOR
     end_cost  float64 [V]  nats that the text's end costs right after each id, inf where that has not been seen
-    endings   how its texts end, where few of them did in what was drawn
+    endings   how its texts end, where few of them did in what was drawn; on the model's device, for all constraints
     """
 
     log_prob: Tensor
@@ -62,7 +62,7 @@ def token_prior(model: LanguageModel[Any]) -> Prior:
 
     The mean of the model's distributions over texts that it writes by itself, drawn with a fixed seed; so one that has
     seen texts of one kind only has a prior of that kind. Takes as long as a request of _TEXTS beams and _TOKENS tokens;
-    where these texts do not end, at most three times as long.
+    where these texts do not end, about three times as long, and much longer with a model that is sure of itself.
     """
     random = torch.Generator().manual_seed(_SEED)
     begin: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ def token_prior(model: LanguageModel[Any]) -> Prior:
     drawn = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
     parents = torch.zeros(_TEXTS, dtype=torch.int64)
     ends = torch.tensor(model.eos_ids)
-    texts = [[*begin, one] for one in drawn.tolist()]
+    texts = [[one] for one in drawn.tolist()]
     for _ in range(room):
         going = (~torch.isin(drawn, ends)).nonzero()[:, 0]
         if not len(going):
@@ -96,7 +96,8 @@ def token_prior(model: LanguageModel[Any]) -> Prior:
     log_prob = (total / count).log().clamp(min=LEAST_PRIOR)
     unseen = torch.full_like(total, float("inf"))
     long = [text for text, one in zip(texts, drawn.tolist(), strict=True) if one not in model.eos_ids]
-    endings = endings_found(model, long, log_prob) if len(long) > _LONG_SHARE * _TEXTS else None
+    endings = endings_found(model, begin, long, log_prob) if len(long) > _LONG_SHARE * _TEXTS else None
+    endings = None if endings is None else endings.beside(first)
     return Prior(log_prob, torch.where(seen > 0, end_cost / seen, unseen), endings)
 
 

@@ -50,13 +50,18 @@ class Ways:
     pairs: Mapping[tuple[int, int], Sequence[tuple[float, int]]]
     first: Sequence[int]
 
-    def nats(self, row: Row, left: int, automaton: TokenAutomaton) -> float:
-        """After a row, with so many tokens left; inf where the next one would lead away from acceptance."""
-        before, last = row.ids[-2] if len(row.ids) > 1 else 0, row.ids[-1]
+    def after(self, ids: Sequence[int], left: int) -> tuple[float, int]:
+        """After these ids, with so many tokens left: nats, and the next id."""
+        before, last = (0, 0, *ids)[-2:]
         more = max(0, min(len(self.ids) - 1, left - 1))
         cost, then = self.ids[more][last]
         if (before, last) in self.pairs and self.pairs[before, last][more][0] < cost:
             cost, then = self.pairs[before, last][more]
+        return cost, then
+
+    def nats(self, row: Row, left: int, automaton: TokenAutomaton) -> float:
+        """After a row, with so many tokens left; inf where the next one would lead away from acceptance."""
+        cost, then = self.after(row.ids, left)
         return cost if then < 0 or automaton.distance[automaton.advance(row.state, then)] == 1 else math.inf
 
 
@@ -291,10 +296,11 @@ def _shared_out(
 
 def _ending(ranked: Sequence[Row], automaton: TokenAutomaton, left: int, settings: Settings) -> list[Row]:
     """Of the candidates those whose last id leads to the end at less than they owe, best first."""
-    found, weight = [], 0.8 + 0.2 / math.sqrt(settings.beams)
+    found, weight, ways = [], 0.8 + 0.2 / math.sqrt(settings.beams), settings.endings
     for row in ranked:
-        if settings.endings and row.ids[-1] in settings.endings.first and automaton.distance[row.state] == 1:
-            known = weight * settings.endings.nats(row, left, automaton)
+        sought = ways and (row.ids[-1] in ways.first or row.ids[-1] == ways.after(row.ids[:-1], left + 1)[1])
+        if ways and sought and automaton.distance[row.state] == 1:
+            known = weight * ways.nats(row, left, automaton)
             if known < _to_come(row.state, automaton.distance, settings):
                 found.append(((known - row.log_prob, -row.log_prob, -row.own, row.ids[-1], row.parent), row))
     return [row for _, row in sorted(found, key=lambda entry: entry[0])]

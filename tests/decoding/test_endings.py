@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,18 +11,21 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton, from_table
 from decoding.arrays import Array, like
-from decoding.beams import Tables
+from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.constraint import Constraint
 from decoding.endings import LONGEST, Endings
 from decoding.endings_found import endings_found
 from decoding.estimate import Prior, token_prior
 from decoding.options import SearchOptions
+from decoding.plan import Plan
 from decoding.search import generate
+from decoding.step import step
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import CPU
 from tests.fakes import PrefixModel
 
 SIZE, WORD, STOP, MARK, EOS = 12, 3, 8, 9, 11
+FAR = 7
 LIBRARIES = ("numpy", "torch")
 
 
@@ -87,8 +92,8 @@ def test_a_model_that_ends_its_texts_by_itself_is_not_asked() -> None:
 
 
 def test_a_model_that_cannot_read_so_far_is_not_asked() -> None:
-    assert endings_found(Marked(context_length=19), [[0] * 20], torch.zeros(SIZE)) is None
-    assert endings_found(Marked(context_length=20), [[0] * 20], torch.zeros(SIZE)) is not None
+    assert endings_found(Marked(context_length=19), (0,), [[0] * 20], torch.zeros(SIZE)) is None
+    assert endings_found(Marked(context_length=20), (0,), [[0] * 20], torch.zeros(SIZE)) is not None
 
 
 @pytest.mark.parametrize("beams", [1, 2, 8])
@@ -102,11 +107,44 @@ def test_a_search_that_knows_them_ends_its_text_by_the_way_that_is_cheap(beams: 
     assert generate(model, (0,), unknown, options)[0].log_prob < known.log_prob - 5.0
 
 
-def test_where_a_text_may_not_go_on_so_it_is_not_led_there() -> None:
-    model = Marked()
-    prior, automaton = token_prior(model), any_text(WORD, stop_ends=True)
-    found = generate(model, (0,), Constraint.prepare(automaton, CPU, prior=prior), SearchOptions(8, 4))[0]
-    assert found.tokens[-2:] == (STOP, EOS) and MARK not in found.tokens[-3:]
+def after_one_step(library: str, logit: float, then: int, first: list[int]) -> Beams:
+    """One row whose last token is WORD; of its 400 next ones FAR has this logit, and owes 40 nats, the others 12.
+
+    then, first  what WORD's way goes on with, and what is looked for after every row
+    """
+    size, last = 400, 399
+    token_class = np.zeros(size, dtype=np.int64)
+    token_class[FAR] = 1
+    automaton = from_table(token_class, np.array([[0, 1], [0, 1]]), np.array([True, True]), 0, (last,))
+    tables = Tables.from_automaton(automaton, CPU)
+    tables = tables if library == "torch" else tables.for_search()
+    estimate = torch.zeros(automaton.states, dtype=torch.float64)
+    estimate[automaton.start], estimate[automaton.advance(automaton.start, FAR)] = 12.0, 40.0
+    cost = torch.full((LONGEST + 1, size), float("inf"), dtype=torch.float64)
+    goes_on = torch.full(cost.shape, -1)
+    cost[:, FAR], cost[:, WORD], goes_on[:, WORD] = 0.1, 0.2, then
+    none = torch.zeros((LONGEST + 1, 0), dtype=torch.int64)
+    ways = Endings(cost, goes_on, none[0], none.double(), none, torch.tensor(first, dtype=torch.int64))
+    unknown = torch.full((size,), float("inf"), dtype=torch.float64)
+    plan = Plan.prepare(tables, None, estimate, SearchOptions(12, 2), unknown, False, ways)
+    scores = torch.randn(1, size, generator=torch.Generator().manual_seed(0))
+    scores[0, FAR] = logit
+    start = Beams.start(automaton.start, tables.distance)
+    found = step(replace(start, token=start.token + WORD), scores.log_softmax(dim=1), tables, plan.keeping(6), 12)
+    return found.select(like(found.score, np.flatnonzero(np.array(found.score.tolist()) > DEAD_SCORE)))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("then", "first"), [(-1, [FAR]), (FAR, []), (FAR, [FAR]), (FAR, [WORD])])
+def test_what_leads_to_the_end_is_looked_for_far_behind_the_rest(library: str, then: int, first: list[int]) -> None:
+    assert after_one_step(library, -4.0, then, first).token.tolist().count(FAR) == 1
+    assert FAR not in after_one_step(library, -4.0, -1, [WORD]).token.tolist()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_only_fills_a_place_does_not_stand_in_its_way(library: str) -> None:
+    found = after_one_step(library, 6.0, -1, [FAR])  # the most probable, which fills up those that gain something
+    assert found.token[0] == FAR and found.token.tolist().count(FAR) == 1
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -39,8 +39,8 @@ def test_every_beam_equals_that_of_the_slow_twin_to_the_last_bit(algorithm: str,
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_way_of_an_accelerator_finds_the_same_beams(algorithm: str) -> None:
     for kind in MODELS:
-        for seed in range(8):
-            assert differences(Case("factored", kind, algorithm, seed), like_an_accelerator=True) == []
+        for maker, seed in [*(("factored", seed) for seed in range(8)), ("wide", 1), ("wide", 3)]:
+            assert differences(Case(maker, kind, algorithm, seed), like_an_accelerator=True) == []
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
