@@ -55,7 +55,7 @@ class Moves:
             score = library(score).where(log_prob <= self.floor, DEAD_SCORE, score)
         return [score, log_prob, own]
 
-    def endings(self, tables: Tables) -> Beams:
+    def finishing(self, tables: Tables) -> Beams:
         """Each row with EOS at its end, DEAD_SCORE where it may not end: R rows."""
         rows, token = self.rows, self.best_eos
         state = self.successor[:, tables.eos_class]

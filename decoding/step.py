@@ -62,7 +62,7 @@ def step(
         if plan.reserve:
             pool = _with_reserve(pool, moves, leader, beams, tables, plan)
         pool = with_ends(pool, moves, tables, plan, budget_before - 1)
-        after = _shared_out(pool, moves.endings(tables), beams, tables, plan, budget_before - 1)
+        after = _shared_out(pool, moves.finishing(tables), beams, tables, plan, budget_before - 1)
     return _told_of(peak, after)
 
 
@@ -227,17 +227,15 @@ def _gains(rows: Beams, beams: Beams, tables: Tables) -> Array:
     return take(tables.distance, rows.state) < take(tables.distance, take(beams.state, rows.parent))
 
 
-def _shared_out(
-    pool: Beams, endings: Beams, beams: Beams, tables: Tables, plan: Plan, budget_after: int
-) -> Beams:
+def _shared_out(pool: Beams, finishing: Beams, beams: Beams, tables: Tables, plan: Plan, budget_after: int) -> Beams:
     """The live rows of the next beam, and then those that finish.
 
-    pool     live candidates, best first, as `banked.share_out` takes them; text hashes still those of the parents
-    endings  rows that finish, DEAD_SCORE where one does not
-    beams    the beam before
+    pool       live candidates, best first, as `banked.share_out` takes them; text hashes still those of the parents
+    finishing  rows with EOS at their end, DEAD_SCORE where one may not end
+    beams      the beam before
     """
     if plan.texts is not None:
         pool = replace(pool, text_hash=plan.texts.extend(pool.text_hash, pool.token))
     pool = ends_told(pool, tables, plan, budget_after)
     live = share_out(pool, take(beams.before, pool.parent), _gains(pool, beams, tables), tables, plan)
-    return dead_last(live.followed_by(endings))
+    return dead_last(live.followed_by(finishing))

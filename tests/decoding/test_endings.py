@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from decoding.search import generate
 from decoding.step import step
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import CPU
-from tests.fakes import PrefixModel
+from tests.fakes import PrefixModel, PrefixSession
 
 SIZE, WORD, STOP, MARK, EOS = 12, 3, 8, 9, 11
 FAR = 7
@@ -73,9 +74,29 @@ def test_the_way_over_several_tokens_is_found_and_what_comes_next_on_it() -> Non
     assert (endings.cost.diff(dim=0).nan_to_num(0.0) <= 0.0).all()  # more tokens never make it dearer
 
 
-def test_it_is_the_same_each_time() -> None:
-    one, other = found_of(Marked()), found_of(Marked())
-    assert all(torch.equal(getattr(one, name), getattr(other, name)) for name in Endings.__slots__)
+def test_it_is_the_same_each_time_and_for_models_that_read_one_after_another() -> None:
+    one, other, apart = Marked(), Marked(), Marked()
+    apart.reads_together = False
+    first, *others = (found_of(model) for model in (one, other, apart))
+    for found in others:
+        assert all(torch.equal(getattr(first, name), getattr(found, name)) for name in Endings.__slots__)
+
+
+class Begun(Marked):
+    """The same where a text begins with id 0, which is put before its own; else a stop is like any other id."""
+
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[PrefixSession, Tensor]:
+        return super().prefill(prompt_ids or (0,))
+
+    def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
+        found = super().log_probs(prefix if prefix[0] == 0 else ())
+        found[0] = -30.0
+        return found
+
+
+def test_it_is_asked_after_texts_that_begin_as_the_models_own() -> None:
+    endings = found_of(Begun())
+    assert endings.cost[1, STOP] < 0.1 and endings.then[1, STOP] == MARK
 
 
 class Ending(Marked):
