@@ -25,8 +25,8 @@ REASONS = {
     "HMM, 16 beams": "The HMM's automaton knows spellings, not words, so that a longer word counts for a concept, and "
     "where the order counts a later concept may come before an earlier one, too: it has more texts to choose from.",
     "guidance": "guidance writes one text greedily, a row for each step, where 16 beams are up to 64 rows and 1 beam "
-    "up to 4; what it fills in is less like what was masked. It keeps these patterns, whose budget is half as much "
-    "again as the story takes; where the budget matters it keeps few, as the first columns show.",
+    "up to 4; what it fills in is less like what was masked. A story with gaps has half as much budget again as it "
+    "takes; where the budget matters guidance keeps few patterns, as the first columns show.",
 }  # fmt: skip
 Run = Mapping[str, Any]
 
