@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from math import inf
-from typing import Any
+from math import inf, sqrt
+from typing import Any, NamedTuple
 
 from benchmarks.report_tables import table, where
 
@@ -16,8 +16,8 @@ NOTES = """
 Mean log-prob of the answers in nats, by algorithm and number of beams; all answers satisfy their constraint. "Best
 known" is the exact optimum of the bigram model, and elsewhere the best answer to each case of all rows measured, the
 default with 1,024 beams among them, over fewer cases; the gap is by how much more the default's answers to these cases
-cost, in percent. "Ahead": the share of cases in which the default with 8 beams finds a more probable answer than
-Algorithm 1 with 128, or the same.
+cost, in percent, "±" its standard error over the cases. "Ahead": the share of cases in which the default with 8 beams
+finds a more probable answer than Algorithm 1 with 128, or the same.
 """
 LENGTH_NOTES = """
 By what the answers' sums are divided for the last choice, length ** p: BLEU-4, CIDEr, and mean length in words, against
@@ -77,11 +77,10 @@ def _gaps(rows: Sequence[dict[str, Any]]) -> str:
         known = found.get(("exact", 0)) or _best_of(found)
         if known is None:
             continue
-        gaps = [gap(found.get(("banked", k)), known) for k in beams]
-        wide = gap(found.get(("banked", REFERENCE)), known)
-        body.append([model, family, f"{known['cases']}", f"{known['log_prob']:.2f}", *gaps, wide, _ahead(found)])
-    head = ["model", "constraints", "cases", "best known", *(f"gap %, k = {k}" for k in beams)]
-    return table([*head, f"gap %, k = {REFERENCE:,}", "ahead"], body)
+        gaps = [_told(gap(found.get(("banked", k)), known)) for k in (*beams, REFERENCE)]
+        body.append([model, family, f"{known['cases']}", f"{known['log_prob']:.2f}", *gaps, _ahead(found)])
+    head = ["model", "constraints", "cases", "best known", *(f"gap %, k = {k:,}" for k in (*beams, REFERENCE))]
+    return table([*head, "ahead"], body)
 
 
 def _goals(rows: Sequence[dict[str, Any]]) -> str:
@@ -96,9 +95,9 @@ def _goals(rows: Sequence[dict[str, Any]]) -> str:
             if known is None or own is None:
                 continue
             asked += 1
-            percent = gap(own, known)
-            if float(percent) > most:
-                missed.append(f"{model}, {family} ({percent} %)")
+            missing = gap(own, known)
+            if missing is not None and round(missing.percent, 1) > most:
+                missed.append(f"{model}, {family} ({_told(missing)} %)")
         short = f"within {most:g} % of the exact optimum, or of the default with {REFERENCE:,} beams, at k = {beams}"
         said.append(f"{short}: kept by {asked - len(missed)} of {asked} families" + _but(missed))
     ahead, asked = means_ahead_and_asked(rows)
@@ -122,22 +121,39 @@ def _best_of(found: dict[tuple[str, int], dict[str, Any]]) -> dict[str, Any] | N
     return wide | {"log_probs": best, "log_prob": statistics.fmean(best.values())}
 
 
-def gap(row: dict[str, Any] | None, known: dict[str, Any]) -> str:
-    """By how many percent the mean log-prob of a row is below the best known, over the cases of both."""
+class Gap(NamedTuple):
+    """By how many percent a mean log-prob is below the best known, and the standard error of that."""
+
+    percent: float
+    error: float
+
+
+def gap(row: dict[str, Any] | None, known: dict[str, Any]) -> Gap | None:
+    """The gap of a row over the cases of both; None where there is none. Of one case the error is 0."""
     if row is None:
-        return ""
+        return None
     names = [name for name in known["log_probs"] if name in row["log_probs"]]
     if not names:
+        return None
+    own, best = ([one["log_probs"][name] for name in names] for one in (row, known))
+    ratio = sum(own) / sum(best)
+    residuals = [mine - ratio * other for mine, other in zip(own, best, strict=True)]  # of a ratio of two means
+    spread = statistics.stdev(residuals) if len(names) > 1 else 0.0
+    return Gap(100 * (ratio - 1), 100 * spread / sqrt(len(names)) / abs(statistics.fmean(best)))
+
+
+def _told(missing: Gap | None) -> str:
+    if missing is None:
         return ""
-    own, best = (statistics.fmean(one["log_probs"][name] for name in names) for one in (row, known))
-    return f"{100 * (own / best - 1):.1f}"
+    return f"{missing.percent:.1f} ± {missing.error:.1f}" if missing.error else f"{missing.percent:.1f}"
 
 
 def gaps_at(rows: Sequence[dict[str, Any]], beams: int) -> list[float]:
     """The gap of each family whose best is known, in percent, of the default with so many beams."""
     found = [_plain(rows, model, family) for model, family in _families(rows)]
     known = [(one.get(("banked", beams)), one.get(("exact", 0)) or _best_of(one)) for one in found]
-    return [float(told) for own, best in known if best is not None and (told := gap(own, best))]
+    gaps = [gap(own, best) for own, best in known if best is not None]
+    return [one.percent for one in gaps if one is not None]
 
 
 def ahead_and_asked(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:

@@ -35,8 +35,17 @@ def section(*rows: dict[str, Any]) -> str:
 
 def test_the_gap_is_over_the_cases_of_both() -> None:
     known = row("banked", 1024, -10.0, -20.0)
-    assert gap(row("banked", 16, -11.0, -22.0, -500.0), known) == "10.0"
-    assert gap(None, known) == ""
+    assert gap(row("banked", 16, -11.0, -22.0, -500.0), known) == pytest.approx((10.0, 0.0))
+    assert gap(None, known) is None
+
+
+def test_the_gap_is_told_with_its_standard_error() -> None:
+    own, known = row("banked", 16, -12.0, -20.0, -33.0), row("banked", 1024, -10.0, -20.0, -30.0)
+    ratio = 65 / 60
+    residuals = [12 - 10 * ratio, 20 - 20 * ratio, 33 - 30 * ratio]
+    error = 100 * (sum(one * one for one in residuals) / 2 / 3) ** 0.5 / 20
+    assert gap(own, known) == pytest.approx((100 * (ratio - 1), error))
+    assert f"| {100 * (ratio - 1):.1f} ± {error:.1f} |" in section(own, known)
 
 
 def test_the_exact_optimum_counts_where_there_is_one() -> None:
