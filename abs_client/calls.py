@@ -30,6 +30,7 @@ from abs_client.results import (
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
+_VISIBLE = re.compile("[!-~]+")
 DEADLINE_SLACK_S = 30.0  # the service keeps deadlines itself; after so much more the line is taken for dead
 _HASH, _JOB = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}")
 
@@ -157,7 +158,7 @@ def compile_call(
 ) -> Call[CompileResult]:
     """POST /compile. Without a key of the caller's it needs none: a constraint is compiled once whoever asks."""
     body = {**_constraint(constraint), **({} if explain else {"explain": False}), **_given(model=model)}
-    headers = {} if key is None else {"idempotency-key": key}
+    headers = {} if key is None else {"idempotency-key": header_value("idempotency_key", key)}
     return Call(Request("POST", "/compile", body, headers), _reading(CompileResult))
 
 
@@ -269,9 +270,16 @@ def _given(**values: Any) -> dict[str, Any]:
 def _keyed(
     path: str, body: dict[str, Any], kind: type[R], key: str | None, timeout_s: float | None
 ) -> Call[R]:
-    headers = {"idempotency-key": str(uuid.uuid4()) if key is None else key}
+    headers = {"idempotency-key": str(uuid.uuid4()) if key is None else header_value("idempotency_key", key)}
     read_s = None if timeout_s is None else timeout_s + DEADLINE_SLACK_S
     return Call(Request("POST", path, body, headers, read_s), _reading(kind), own_key=key is None)
+
+
+def header_value(name: str, value: str) -> str:
+    """What is sent as a header. Raises InvalidRequest, which does not repeat it, for what no header can hold."""
+    if not _VISIBLE.fullmatch(value):
+        raise InvalidRequest(f"{name} must be visible ASCII characters")
+    return value
 
 
 def _reading(kind: type[T]) -> Callable[[Reply], T]:

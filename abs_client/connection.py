@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from abs_client.calls import Reply, Request, hash_of
+from abs_client.calls import Reply, Request, hash_of, header_value
 from abs_client.errors import ConnectionFailed
 from abs_client.results import Result
 from abs_client.stories import STREAM_READ_S
@@ -27,7 +27,8 @@ class Connection:
     """A service's address, a key where it needs one, and how long nothing may come from it.
 
     base_url  ABS_BASE_URL where none is given, else http://127.0.0.1:8000
-    api_key   ABS_API_KEY, or what is in the file that ABS_API_KEY_FILE names; "" sends none
+    api_key   ABS_API_KEY, or what is in the file that ABS_API_KEY_FILE names; "" sends none. Space around it is no
+              part of it; InvalidRequest is raised where it holds what no header can
     """
 
     base_url: str | None = None
@@ -35,11 +36,11 @@ class Connection:
     read_s: float = READ_S
 
     def options(self, **further: Any) -> dict[str, Any]:
-        """What an HTTP client of httpx2 is made with."""
-        key = _key() if self.api_key is None else self.api_key
+        """What an HTTP client of httpx2 is made with. Raises InvalidRequest where the key cannot be sent."""
+        key = (_key() if self.api_key is None else self.api_key).strip()
         headers = {"accept": "application/json, text/event-stream", "user-agent": "abs-client"}
         if key:
-            headers["authorization"] = f"Bearer {key}"
+            headers["authorization"] = f"Bearer {header_value('the API key', key)}"
         url = self.base_url or os.environ.get("ABS_BASE_URL") or BASE_URL
         timeout = httpx2.Timeout(self.read_s, connect=CONNECT_S)
         return {"base_url": url, "headers": headers, "timeout": timeout, **further}
@@ -91,5 +92,5 @@ def opened(kind: Any, options: dict[str, Any]) -> Any:
 def _key() -> str:
     given, file = os.environ.get("ABS_API_KEY"), os.environ.get("ABS_API_KEY_FILE")
     if given is None and file:
-        return Path(file).read_text(encoding="utf-8").strip()
+        return Path(file).read_text(encoding="utf-8")
     return given or ""

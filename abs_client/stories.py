@@ -212,7 +212,8 @@ def _unanswered(error: httpx2.RequestError) -> AbsError:
         failed: AbsError = AnswerInvalid(f"the answer cannot be read ({type(error).__name__})")
     else:
         url = error.request.url.copy_with(userinfo=b"", path="/", query=None) if _has_request(error) else "the service"
-        failed = ConnectionFailed(f"no answer from {url} ({type(error).__name__}: {error})".replace(": )", ")"))
+        why = "" if isinstance(error, httpx2.LocalProtocolError) else f"{error}"  # which may quote what was to be sent
+        failed = ConnectionFailed(f"no answer from {url} ({type(error).__name__}: {why})".replace(": )", ")"))
     failed.__cause__ = error
     return failed
 

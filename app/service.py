@@ -261,7 +261,7 @@ class Service:
         async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, parts)
             result = await self.desk.run("compile", request_id(), job, CheckResult, Terms(within_s=timeout_s))
-        names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
+            names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 
     async def _known(self, order: GenerateOrder) -> Known:

@@ -87,10 +87,18 @@ def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None
     console.print(f"satisfied: {_yes(answer['satisfied'])}")
     at = answer["violated_at"]
     if at is not None and at < len(text):
-        line = Text(text[:at]).append(text[at:], style="red")
-        console.print(Text("nothing can satisfy after: ").append_text(line))
+        console.print(f"nothing can satisfy any more from character {at + 1} on:")
+        _show_place(console, text, text.count("\n", 0, at) + 1, at)
     elif at is not None:
         console.print("the text ends too early: it could go on to satisfy the constraint")
+
+
+def _show_place(console: Console, source: str, line: int, position: int) -> None:
+    """A line of the source, from 1, with a caret under the character at `position` of the whole, from 0."""
+    lines = source.split("\n")
+    column = position - sum(len(before) + 1 for before in lines[: line - 1])
+    console.print(Text("  " + lines[line - 1]))
+    console.print(Text("  " + " " * column + "^", style="red"))
 
 
 def show_problem(console: Console, problem: Mapping[str, Any], source: str) -> None:
@@ -98,11 +106,8 @@ def show_problem(console: Console, problem: Mapping[str, Any], source: str) -> N
     console.print(f"[red]{escape(str(problem.get('code', 'error')))}[/]: {escape(str(problem.get('detail', '')))}")
     position = problem.get("position")
     if isinstance(position, int) and source:
-        lines = source.split("\n")
-        line = min(int(problem.get("line", source.count("\n", 0, position) + 1)), len(lines))
-        column = position - sum(len(before) + 1 for before in lines[: line - 1])
-        console.print(Text("  " + lines[line - 1]))
-        console.print(Text("  " + " " * column + "^", style="red"))
+        line = min(int(problem.get("line", source.count("\n", 0, position) + 1)), source.count("\n") + 1)
+        _show_place(console, source, line, position)
     if problem.get("expected") and str(problem["expected"]) not in str(problem.get("detail")):
         console.print(f"expected: {escape(str(problem['expected']))}")
 

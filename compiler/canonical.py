@@ -61,8 +61,9 @@ def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
 def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, ...]]:
     """The names that the caller uses for what the compiled constraint's letters hold, by the name of the meaning."""
     names: dict[str, dict[str, None]] = {}
+    meter = Meter(limits)
     for leaf in leaves(spec):
-        for name, meaning in _named(leaf, Meter(limits)):
+        for name, meaning in _named(leaf, meter):
             names.setdefault(meaning, {})[name] = None
     return {meaning: tuple(used) for meaning, used in names.items()}
 

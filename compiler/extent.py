@@ -24,6 +24,15 @@ def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
     meter.charge("parts_max", len(parts))
     for part in parts:
         _check_leaf(part, meter)
+    meter.charge("read_chars_max", sum(map(_chars_read, parts)))
+
+
+def _chars_read(spec: Spec) -> int:
+    """Of a constraint's formulas and propositions: what is parsed to find its hash, by whoever names it."""
+    if not isinstance(spec, LtlfSpec | DfaSpec):
+        return 0
+    patterns = sum(len(meaning.regex or "") for _, meaning in spec.propositions)
+    return patterns + (len(spec.formula) if isinstance(spec, LtlfSpec) else 0)
 
 
 def _check_leaf(spec: Spec, meter: Meter) -> None:

@@ -19,6 +19,7 @@ class Limits:
     choice_chars_max: int = 65_536
     template_chars_max: int = 8_192
     schema_chars_max: int = 65_536
+    read_chars_max: int = 65_536  # of all formulas and all patterns of propositions together: read to name a constraint
     parts_max: int = 256  # constraints that one combination is made of
     nesting_depth_max: int = 64
     propositions_max: int = 32

@@ -184,6 +184,22 @@ def bad_json(attack: Attack) -> None:
     assert attack.post(bomb, **{"content-encoding": "gzip"}).status_code == 415
 
 
+def many_faults(attack: Attack) -> None:
+    """Bodies with a fault in each of their hundred thousands of parts, and constraints that take long to read."""
+    formulas = [{"ltlf": " & ".join(f"X(!w{one} | F(w{(one * 7 + k) % 30}))" for one in range(25))} for k in range(900)]
+    bodies = (
+        ("/check", {"constraint": {"regex": "a"}, "labels": [1] * 300_000}),
+        ("/compile", dict.fromkeys(map(str, range(90_000)), 1)),
+        ("/decode", {"constraint": {}, "labels": ["a"], "log_probs": [["x"] * 200_000]}),
+        ("/v1/chat/completions", {"messages": [{}] * 300_000}),
+        ("/compile", {"constraint": {"all": formulas[:256]}, "explain": False}),
+    )
+    for path, body in bodies * attack.size:
+        answer = attack.http.post(path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert len(answer.content) < 4_000
+
+
 def compile_bombs(attack: Attack) -> None:
     """Small constraints that ask for enormous work."""
     for name, constraint, limits in attack.chance.sample(BOMBS, min(len(BOMBS), 4 * attack.size)):
@@ -195,7 +211,7 @@ def compile_bombs(attack: Attack) -> None:
 
 
 ATTACKS: tuple[Callable[[Attack], None], ...] = (
-    slow_headers, slow_bodies, silent_readers, noise, bad_json, compile_bombs,
+    slow_headers, slow_bodies, silent_readers, noise, bad_json, many_faults, compile_bombs,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from app.api.schemas import Constraint, Strict, Timings, timings
+from app.api.schemas import Body, Constraint, Strict, Strings, Timings, timings
 from app.errors import InvalidRequest
 from app.jobs import DecodeResult
 from app.matrix import DecodeOrder
@@ -26,19 +26,23 @@ def _beams(value: object) -> object:
 
 
 _BEAMS_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "exact", "type": "string"}]}
+Row = Annotated[list[float | None], Field(fail_fast=True)]
 Beams = Annotated[int | Literal["exact"], BeforeValidator(_beams), WithJsonSchema(_BEAMS_SCHEMA)]
 
 
-class DecodeRequest(Strict):
+class DecodeRequest(Body):
     """A matrix to decode under a constraint over labels; no model takes part.
 
     The labels stand in `labels` or in the constraint. What is decoded has exactly one label for each row.
     """
 
-    log_probs: list[list[float | None]] = Field(
-        min_length=1, description="A row for each step, in it a log-prob for each label, at most 0; null is -infinity"
+    log_probs: list[Row] = Field(
+        min_length=1, fail_fast=True,
+        description="A row for each step, in it a log-prob for each label, at most 0; null is -infinity",
     )
-    labels: list[str] | None = Field(None, min_length=1, description="What the columns stand for, all different")
+    labels: Strings | None = Field(
+        None, min_length=1, description="What the columns stand for, all different"
+    )
     constraint: Constraint
     beams: Beams = Field(
         "exact", description="exact: the most probable sequence there is; a number: automata-guided beam search"

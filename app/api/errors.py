@@ -13,6 +13,7 @@ from app.jobs import Failure, failure_of
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
 TEXT_CHARS_MAX = 120
+FAULTS_MAX = 16  # so many faults of one request are told
 PATH_CHARS_MAX = 40
 UNKNOWN_FIELD = "an unknown field"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -198,7 +199,7 @@ def _clip(value: object) -> object:
         case str():
             return _short(value, TEXT_CHARS_MAX)
         case list():
-            return [_clip(item) for item in value[:16]]
+            return [_clip(item) for item in value[:FAULTS_MAX]]
         case dict():
             return {name: _clip(item) for name, item in value.items()}
         case _:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from app.api.schemas import AutomatonHash, Constraint, Strict, Timings, timings
+from app.api.schemas import AutomatonHash, Body, Constraint, Strict, Timings, timings
 from app.generation import GenerateOrder
 from app.jobs import CompileResult, GenerateResult
 from app.pieces import ALGORITHM_DEFAULT, Algorithm, GenerateOptions, Priority, RefusedToken, StepRow, TokenStep, Word
@@ -28,7 +28,7 @@ SEED_MAX = 2**63 - 1
 REFUSALS_MAX = 16
 
 
-class GenerateRequest(Strict):
+class GenerateRequest(Body):
     """A prompt to continue under a constraint, given whole or by the hash that POST /compile answered."""
 
     prompt: str

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from app.api.errors import Problem, is_private, problem, shown_path
+from app.api.errors import FAULTS_MAX, Problem, is_private, problem, shown_path
 from app.errors import (
     InternalError,
     InvalidRequest,
@@ -41,7 +42,8 @@ def _own_error(error: Exception) -> Exception:
     """The framework's errors, and bugs, as errors of ours. Nothing of the input goes along but paths."""
     match error:
         case RequestValidationError():
-            return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in error.errors()))
+            faults = itertools.islice(error.errors(), FAULTS_MAX)
+            return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in faults))
         case HTTPException(status_code=405):
             return MethodNotAllowed("this path does not take that method")
         case HTTPException(status_code=404):

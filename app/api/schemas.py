@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from app.api.errors import FAULTS_MAX
 from app.jobs import CompileResult
 from app.pieces import CheckedPart, Word
 from compiler.explain import Explanation
@@ -83,6 +85,7 @@ _CONSTRAINT_SCHEMA = {
     ]
 }
 Constraint = Annotated[dict[str, Any], WithJsonSchema(_CONSTRAINT_SCHEMA)]
+Strings = Annotated[list[str], Field(fail_fast=True)]  # a fault for each of a million would take seconds to tell
 AutomatonHash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -92,7 +95,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class CompileRequest(Strict):
+class Body(Strict):
+    """What a caller sends. Of names that it does not know it looks at the first few: errors tell no more of them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown(cls, given: object) -> object:
+        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + FAULTS_MAX:
+            return given
+        unknown = (name for name in given if name not in cls.model_fields)
+        few = frozenset(itertools.islice(unknown, FAULTS_MAX))
+        return {name: value for name, value in given.items() if name in cls.model_fields or name in few}
+
+
+class CompileRequest(Body):
     """A constraint to compile for the served model."""
 
     constraint: Constraint
@@ -145,12 +161,12 @@ def timings(compiled: CompileResult, queue_ms: float, decode_ms: float, total_ms
     )
 
 
-class CheckRequest(Strict):
+class CheckRequest(Body):
     """A text to check, or for a constraint over labels a list of labels."""
 
     constraint: Constraint
     text: str | None = None
-    labels: list[str] | None = None
+    labels: Strings | None = None
     parts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
 
     @model_validator(mode="after")

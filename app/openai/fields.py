@@ -8,14 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from app.api.generation import SEED_MAX
-from app.api.schemas import AutomatonHash, Constraint
+from app.api.schemas import AutomatonHash, Body, Constraint, Strings
 from app.openai.shapes import Deferred
 from app.pieces import Algorithm, Priority
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
+ENTRIES_MAX = 64  # of an object whose names are the caller's own
 _OWN_PROBABILITIES = "answers are ranked by the model's own probabilities: leave it out, or say how with `temperature`"
 _NO_TOOLS = (
     "there are no tools: leave it out, and ask for a typed answer by response_format of type json_schema (NativeOutput "
@@ -36,7 +45,7 @@ def _refused(reason: str, *neutral: JsonValue) -> Any:
     return Field(None, description=f"{_NOT}{reason}", json_schema_extra={"enum": [None, *neutral]})
 
 
-class _Neutral(Deferred):
+class _Neutral(Deferred, Body):
     """Checks the fields that `_refused` makes."""
 
     @field_validator("*", mode="before")
@@ -75,11 +84,21 @@ class _Refused(_Neutral):
     structural_tag: Any = _refused(_NO_GRAMMAR)
 
 
+def _few(value: object) -> object:
+    """Each entry may have faults of its own, which are all looked for."""
+    if isinstance(value, dict) and len(value) > ENTRIES_MAX:
+        raise ValueError(f"holds at most {ENTRIES_MAX} entries")
+    return value
+
+
+_FEW = BeforeValidator(_few)
+
+
 class _Ignored(Deferred):
     """Fields that say something about the request, and change nothing here."""
 
     user: str | None = Field(None, description="Changes nothing")
-    metadata: dict[str, str] | None = Field(None, description="Changes nothing")
+    metadata: Annotated[dict[str, str], _FEW] | None = Field(None, description="Changes nothing")
     store: bool | None = Field(None, description="Changes nothing: nothing is stored beyond the job")
     service_tier: str | None = Field(None, description="Changes nothing")
     safety_identifier: str | None = Field(None, description="Changes nothing")
@@ -88,7 +107,7 @@ class _Ignored(Deferred):
     guided_decoding_backend: str | None = Field(None, description="Changes nothing")
 
 
-class StreamOptions(Deferred):
+class StreamOptions(Deferred, Body):
     """`include_usage`: a last chunk tells the tokens."""
 
     include_usage: bool | None = None
@@ -134,7 +153,7 @@ class _Spelled(Deferred):
     )
     guided_regex: str | None = Field(None, description="As vLLM formerly", json_schema_extra=_FORMER)
     guided_json: Schema = Field(None, description="As vLLM formerly: a schema", json_schema_extra=_FORMER)
-    guided_choice: list[str] | None = Field(None, description="As vLLM formerly", json_schema_extra=_FORMER)
+    guided_choice: Strings | None = Field(None, description="As vLLM formerly", json_schema_extra=_FORMER)
     regex: str | None = Field(None, description="As SGLang")
     json_schema: Schema = Field(None, description="As SGLang: a schema")
     grammar: dict[str, Any] | None = Field(
@@ -268,12 +287,12 @@ class ChatRequest(Asked):
 
     model_config = _AT_ONCE
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1, description="As max_tokens, but 256 by default")
     logprobs: bool | None = Field(None, description="The log-probabilities of the tokens of the answer")
     top_logprobs: Any = _refused("only the log-probabilities of the answer's own tokens are known: ask for 0", 0)
     add_generation_prompt: bool | None = None
-    chat_template_kwargs: dict[str, str | int | float | bool | None] | None = Field(
+    chat_template_kwargs: Annotated[dict[str, str | int | float | bool | None], _FEW] | None = Field(
         None, description="What the template is to be told beside the messages"
     )
     parallel_tool_calls: bool | None = Field(None, description="Changes nothing")

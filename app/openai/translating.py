@@ -152,7 +152,7 @@ def _rows(asked: Asked, free: bool) -> dict[str, Any]:
     What is left, a constraint alone or at temperature 0, is a search.
     """
     n, best_of = asked.n or 1, asked.best_of or 1
-    if best_of > 1 and best_of < n:
+    if asked.best_of is not None and best_of < n:
         raise InvalidRequest((("best_of", "must not be less than n"),))
     drawn = {"temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed}
     own = {name: getattr(asked, name) for name in _SEARCHED}

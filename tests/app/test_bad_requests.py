@@ -24,6 +24,10 @@ FILLINGS = {
     "$MARKED_NAME": "MARKER" * 70,
     "$LONG_PROMPT": "MARKER " * 5_000,
     "$WORDY_PROMPT": "MARKER " * 400,
+    "$MANY_ONES": "1" + ", 1" * 300_000,
+    "$MANY_FIELDS": ", ".join(f'"x{number}": 1' for number in range(50_000)),
+    "$MANY_MESSAGES": "{}" + ", {}" * 300_000,
+    "$MANY_FORMULAS": ", ".join(['{"ltlf": "' + "F(MARKER) & " * 300 + 'F(dog)"}'] * 20),
 }
 BODY_CHARS_MAX = 2_000
 

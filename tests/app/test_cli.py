@@ -140,6 +140,15 @@ def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert lines[caret].index("^") == 2
 
 
+def test_where_a_text_breaks_its_constraint_is_pointed_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
+    lines = capsys.readouterr().out.splitlines()
+    assert "nothing can satisfy any more from character 13 on:" in lines
+    assert [line.rstrip() for line in lines[-2:]] == ["  A cat's toy", "       ^"]
+
+
 def test_a_text_is_read_from_standard_input() -> None:
     ended = abs_command("check", "-", "--regex", "a+\\n", "--json", stdin="aaa\n")
     assert (ended.returncode, json.loads(ended.stdout)["satisfied"]) == (0, True)

@@ -188,6 +188,26 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
     assert sent == [None, "Bearer from-a-file", "Bearer from-a-variable", "Bearer given"]
 
 
+def test_space_around_a_key_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABS_API_KEY", " abs_secret\n")
+    with scripted(answer()) as server, Client(server.url) as client:
+        generate(client)
+    assert server.asked[0].headers.get("authorization") == "Bearer abs_secret"
+
+
+@pytest.mark.parametrize("key", ["abs_s\u00e9cret", "abs_se\ncret", "abs_se cret", "abs_se\x00cret"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        Client("http://127.0.0.1:1", key)
+    assert "API key" in str(refused.value) and "cret" not in str(refused.value)
+    with Client("http://127.0.0.1:1") as client:
+        for ask_for in (client.generate, client.submit):
+            with pytest.raises(InvalidRequest, match="idempotency_key"):
+                ask_for("p", F("dog"), idempotency_key=key)
+        with pytest.raises(InvalidRequest, match="idempotency_key"):
+            client.compile(F("dog"), idempotency_key=key)
+
+
 @both
 def test_a_url_may_have_a_path_in_front(kind: str) -> None:
     with scripted(answer(), told(event("done", ANSWER, "end"))) as server:

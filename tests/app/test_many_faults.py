@@ -1,0 +1,55 @@
+"""A body of a million faults costs no more than one of a few: what is told is all that is looked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from app.api.decode import DecodeRequest
+from app.api.errors import FAULTS_MAX
+from app.api.generation import GenerateRequest
+from app.api.schemas import CheckRequest, CompileRequest
+from app.openai.fields import ENTRIES_MAX, ChatRequest, CompletionRequest
+
+MANY = 2_000
+UNKNOWN = {f"x{number}": 1 for number in range(MANY)}
+MESSAGE = {"role": "user", "content": "a"}
+CONSTRAINT = {"regex": "a"}
+BODIES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
+    ("messages", ChatRequest, {"messages": [{}] * MANY}),
+    ("fields of a message", ChatRequest, {"messages": [MESSAGE | UNKNOWN]}),
+    ("fields of a chat", ChatRequest, {"messages": [MESSAGE]} | UNKNOWN),
+    ("what a template is told", ChatRequest, {"messages": [MESSAGE], "chat_template_kwargs": {"x": [], **UNKNOWN}}),
+    ("metadata", CompletionRequest, {"prompt": "a", "metadata": UNKNOWN}),
+    ("choices", CompletionRequest, {"prompt": "a", "guided_choice": [1] * MANY}),
+    ("stream options", CompletionRequest, {"prompt": "a", "stream_options": UNKNOWN}),
+    ("fields of a completion", CompletionRequest, {"prompt": "a"} | UNKNOWN),
+    ("fields of a generation", GenerateRequest, {"prompt": "a", "constraint": CONSTRAINT} | UNKNOWN),
+    ("fields of a compilation", CompileRequest, {"constraint": CONSTRAINT} | UNKNOWN),
+    ("labels to check", CheckRequest, {"constraint": CONSTRAINT, "labels": [1] * MANY}),
+    ("labels to decode", DecodeRequest, {"constraint": {}, "labels": [1] * MANY, "log_probs": [[-1.0]]}),
+    ("a row", DecodeRequest, {"constraint": {}, "labels": ["a"], "log_probs": [["x"] * MANY]}),
+    ("rows", DecodeRequest, {"constraint": {}, "labels": ["a"], "log_probs": ["x"] * MANY}),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), [pytest.param(*row[1:], id=row[0]) for row in BODIES])
+def test_no_more_faults_are_looked_for_than_are_told(kind: type[BaseModel], body: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(body)
+    assert 1 <= refused.value.error_count() <= FAULTS_MAX
+
+
+def test_a_few_unknown_fields_are_all_told_beside_a_fault_of_another_kind() -> None:
+    body = {"constraint": CONSTRAINT, "explain": "MARKER"} | dict.fromkeys(list(UNKNOWN)[:FAULTS_MAX], 1)
+    with pytest.raises(ValidationError) as refused:
+        CompileRequest.model_validate(body)
+    places = [fault["loc"][0] for fault in refused.value.errors()]
+    assert sorted(places) == sorted(["explain", *list(UNKNOWN)[:FAULTS_MAX]])
+
+
+def test_as_many_entries_as_may_be_are_taken() -> None:
+    given = {str(number): "a" for number in range(ENTRIES_MAX)}
+    assert CompletionRequest(prompt="a", metadata=given).metadata == given
