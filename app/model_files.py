@@ -15,6 +15,7 @@ from compiler.vocabulary import Vocabulary
 
 TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, TEMPLATE_FILE)
+CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")  # as those who load it read it
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
@@ -73,7 +74,9 @@ def open_model_files(model: str) -> ModelFiles:
     tokenizer = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
     special = {name: told for name in _SPECIAL if (told := _token_text(tokenizer.get(name))) is not None}
     template = _chat_template(folder, tokenizer.get("chat_template"))
-    return ModelFiles(folder, vocabulary, _first(config.get("max_position_embeddings")), bos_id, template, special)
+    lengths = (_first(config.get(name)) for name in CONTEXT_NAMES)
+    context_tokens = next((length for length in lengths if length is not None and length > 0), None)
+    return ModelFiles(folder, vocabulary, context_tokens, bos_id, template, special)
 
 
 def _chat_template(folder: Path, configured: object) -> str | None:

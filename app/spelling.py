@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer
 
 _LINE = "\n"
 _OPEN_IDS = 3
+
+
+def open_tokenizer(file: Path, size: int) -> Tokenizer:
+    """A model's tokenizer, which reads every text whole.
+
+    size  the model's ids. Added tokens beyond them, as fine-tunes leave behind that never widened their model, are
+          taken out: the model has no place for them, and their names are plain text like any other
+    """
+    tokenizer = Tokenizer.from_file(str(file))
+    if any(number >= size for number in tokenizer.get_added_tokens_decoder()):
+        data = json.loads(file.read_text(encoding="utf-8"))
+        data["added_tokens"] = [token for token in data["added_tokens"] if token["id"] < size]
+        tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.no_truncation()  # a file may ask for either, which would change the prompt unseen
+    tokenizer.no_padding()
+    return tokenizer
 
 
 class Speller:
@@ -34,6 +52,8 @@ class Speller:
 
     def _starting_at(self, ids: Sequence[int], before: bytes, text: bytes) -> int | None:
         """The place from which on the ids spell the text, None where they do not."""
+        if any(token >= len(self._tokens) for token in ids):
+            return None
         pieces = [self._tokens[token] or b"" for token in ids]
         for first in range(3):
             if b"".join(pieces[first:]) == text and b"".join(pieces[:first]).strip(b" ") == before:

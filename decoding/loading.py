@@ -14,8 +14,8 @@ from transformers.utils import logging
 from decoding.errors import ModelUnavailable
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
-_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
 
 def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
@@ -63,7 +63,7 @@ def context_length_of(config: Any) -> int | None:
     Where positions turn otherwise once a text is longer than what the model was first trained on, it ends there: what
     is kept of the tokens before would no longer be what one pass over the whole text computes.
     """
-    lengths = [getattr(config, name, None) for name in _LENGTHS]
+    lengths = [getattr(config, name, None) for name in CONTEXT_NAMES]
     longest = next((length for length in lengths if isinstance(length, int) and length > 0), None)
     original = _original_length(config)
     return longest if original is None else min(original, longest or original)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from app import metrics, tracing
 from app.automata import Kept, array_bytes, open_decoder, summary
@@ -39,7 +38,7 @@ from app.model_files import ModelFiles, open_model_files
 from app.naming import named_decoding, named_generation
 from app.pieces import Choice, GenerateOptions, TokenStep
 from app.settings import MEASURED, Settings
-from app.spelling import Speller
+from app.spelling import Speller, open_tokenizer
 from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
 from compiler.text_automaton import answer_text, check_text, replay, states_along
@@ -47,7 +46,7 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding import trace
 from decoding.constraint import Constraint
 from decoding.engine import Engine
-from decoding.errors import MemoryTaken, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
+from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.estimate import token_prior
 from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.forced import Pieces
@@ -138,9 +137,7 @@ class Generator:
         self._files = files
         self._settings = settings
         self._tokens = files.vocabulary.tokens
-        self._tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
-        self._tokenizer.no_truncation()  # a file may ask for either, which would change the prompt unseen
-        self._tokenizer.no_padding()
+        self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         self._texts = Texts.of(self._tokens, files.vocabulary.eos_ids, model.device)
         self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
@@ -179,7 +176,7 @@ class Generator:
         if job.tell == "steps":
             context.tell(sizes)
         prompt_ids = self._prompt_ids(job)
-        job = _fitted(job, len(prompt_ids), self._files.context_tokens)
+        job = _fitted(job, len(prompt_ids), self._model.context_length)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
         refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
         started = time.perf_counter()
@@ -233,9 +230,14 @@ class Generator:
             raise AutomatonMissing("the stored automaton was damaged and is gone; send the constraint again") from error
 
     def _prompt_ids(self, job: GenerateJob) -> list[int]:
-        """The prompt's ids, with whatever the tokenizer puts first. Raises PromptEmpty: a model continues something."""
+        """The prompt's ids, with whatever the tokenizer puts first.
+
+        Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
+        """
         ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.templated).ids)
         if ids:
+            if max(ids) >= self._model.vocab_size:
+                raise OptionsInvalid("prompt", "a text of tokens that the model has a place for")
             return ids
         if self._files.bos_id is None:
             raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import SettingsInvalid
-from app.model_files import open_model_files
+from app.model_files import CONTEXT_NAMES, open_model_files
+from decoding import loading
 
 
 def model(folder: Path, captions: Path, config: dict[str, object], generation: dict[str, object] | None = None) -> str:
@@ -33,6 +34,19 @@ def test_the_language_part_of_a_model_of_several_media_is_read(tmp_path: Path, c
     inner = {"vocab_size": 4096, "eos_token_id": 3, "max_position_embeddings": 99}
     files = open_model_files(model(tmp_path, captions_dir, {"text_config": inner}))
     assert (files.vocabulary.eos_ids, files.context_tokens) == ((3,), 99)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "known"),
+    [({"n_positions": 64}, 64), ({"max_position_embeddings": 9, "n_positions": 64}, 9), ({"seq_length": 7}, 7),
+     ({"max_position_embeddings": -1}, None), ({"max_position_embeddings": None, "max_seq_len": 5}, 5)],
+)  # fmt: skip
+def test_the_context_is_known_by_whichever_name_the_architecture_gives_it(
+    tmp_path: Path, captions_dir: Path, lengths: dict[str, int], known: int | None
+) -> None:
+    assert CONTEXT_NAMES == loading.CONTEXT_NAMES
+    config = {"vocab_size": 4096, "eos_token_id": 0, **lengths}
+    assert open_model_files(model(tmp_path, captions_dir, config)).context_tokens == known
 
 
 @pytest.mark.parametrize(
