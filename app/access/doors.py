@@ -75,13 +75,22 @@ _SHAPES = tuple((door, _shape(door.path)) for door in DOORS)
 
 def door_to(method: str, path: str) -> Door:
     """The row of a request. Raises RouteNotFound, and MethodNotAllowed where the path has rows of other methods."""
-    found = [door for door, shape in _SHAPES if shape.fullmatch(path)]
+    found = _doors_at(path)
     if not found:
         raise RouteNotFound("there is no such path")
     for door in found:
         if door.method == method:
             return door
-    raise MethodNotAllowed("this path does not take that method", ", ".join(door.method for door in found))
+    raise MethodNotAllowed("this path does not take that method", methods_of(path))
+
+
+def methods_of(path: str) -> str:
+    """The methods that a path takes, as the header Allow tells them; empty where there is no such path."""
+    return ", ".join(dict.fromkeys(door.method for door in _doors_at(path)))
+
+
+def _doors_at(path: str) -> list[Door]:
+    return [door for door, shape in _SHAPES if shape.fullmatch(path)]
 
 
 def template_of(path: str) -> str:

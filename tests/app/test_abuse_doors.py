@@ -83,6 +83,13 @@ def test_every_route_is_in_the_table_and_every_row_is_a_route() -> None:
     assert found - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
 
 
+def test_what_a_path_takes_is_told_without_keys_too() -> None:
+    with TestClient(create_app(Settings(embedded_workers=()))) as client:
+        for path, methods in {"/jobs/x": "GET, DELETE", "/generate": "POST", "/automata/x.svg": "GET"}.items():
+            answer = client.put(path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
 def test_the_document_says_which_scopes_a_path_needs() -> None:
     paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
     for door in DOORS:
