@@ -27,6 +27,7 @@ from compiler.charset import (
 )
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Meter
+from compiler.regex_places import place_of
 
 Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor"
 
@@ -132,14 +133,19 @@ _warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole 
 def parse_pattern(pattern: str, meter: Meter) -> Node:
     """The tree of a pattern.
 
-    Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, SpecUnsupported for what no finite
-    automaton of ours reads, LimitExceeded over `pattern_chars_max` or `nesting_depth_max`.
+    Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, SpecUnsupported (with the offset, where
+    that is found) for what no finite automaton of ours reads, LimitExceeded over `pattern_chars_max` or
+    `nesting_depth_max`.
     """
     meter.charge("pattern_chars_max", len(pattern))
     tree = _parse(pattern, meter)
     if tree.state.flags & _TEMPLATE:
         _refuse("template flag")
-    return _Reader(meter).sequence(tree, int(tree.state.flags), 0)
+    try:
+        return _Reader(meter).sequence(tree, int(tree.state.flags), 0)
+    except SpecUnsupported as error:
+        error.position = place_of(error.construct, pattern)
+        raise
 
 
 @contextlib.contextmanager

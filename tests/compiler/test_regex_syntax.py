@@ -84,6 +84,30 @@ def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, co
     assert caught.value.construct == construct
 
 
+@pytest.mark.parametrize(
+    ("pattern", "position"),
+    [
+        (r"abc\b", 3),
+        (r"\\[\b(?=]\B", 9),
+        ("ab(?=c)", 2),
+        (r"a\(?(?!c)", 4),
+        ("a(?#(?<=)b(?<=b)", 10),
+        (r"ab(c)\1", 5),
+        ("(?P<n>a)[(](?P=n)", 11),
+        ("(a)?(?(1)b|c)", 4),
+        ("x(?>ab)", 1),
+        ("ab++", 2),
+        (r"a\++b{2}c{1,2}+", 9),
+        ("(?x) a # (?=b\n (?=c)", None),
+        ("(?m)^a", None),
+    ],
+)
+def test_where_a_construct_stands_that_is_refused(pattern: str, position: int | None) -> None:
+    with pytest.raises(SpecUnsupported) as caught:
+        parse(pattern)
+    assert caught.value.position == position
+
+
 def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
     assert parse(r"(?m)\Aa\Z") == parse(r"\Aa\Z")
 

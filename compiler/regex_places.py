@@ -1,0 +1,28 @@
+"""Where in a pattern a construct stands that is not supported: Python's parser keeps no places in its tree."""
+
+from __future__ import annotations
+
+import re
+
+_MARKS = {  # by the name that refusals give it
+    "word boundary": r"\\[bB]",
+    "look-ahead": r"\(\?[=!]",
+    "look-behind": r"\(\?<[=!]",
+    "back-reference": r"\\[1-9]|\(\?P=",
+    "conditional group": r"\(\?\(",
+    "atomic group": r"\(\?>",
+    "possessive repeat": r"(?:[*+?]|\{\d*,?\d*\})\+",
+}
+_CLASS, _COMMENT, _ESCAPED = r"\[\^?\]?(?:\\.|[^\]\\])*\]", r"\(\?#[^)]*\)", r"\\."
+_VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # there a comment may hold anything
+
+
+def place_of(construct: str, pattern: str) -> int | None:
+    """The offset of the first such construct in a pattern that Python can parse; None where it is not found."""
+    mark = _MARKS.get(construct)
+    if mark is None or _VERBOSE.search(pattern):
+        return None
+    for found in re.finditer(f"{_CLASS}|{_COMMENT}|(?P<mark>{mark})|{_ESCAPED}", pattern, re.DOTALL):
+        if found.lastgroup == "mark":
+            return found.start()
+    return None
