@@ -136,10 +136,17 @@ class Compiler:
         if constants is not None:
             return both(self._decided(replace(together, clauses=rest), spot), constants, self.meter)
         if prod(len(one.nodes) for one in together.clauses if isinstance(one, Either)) > _WAYS_MAX and rest:
-            chosen = self._chosen([self.value((node,), spot) for node in clause.nodes], clause, spot)
+            chosen = self._chosen([self._aside(together, (node,), spot) for node in clause.nodes], clause, spot)
             return both(self._decided(replace(together, clauses=rest), spot), chosen, self.meter)
         options = [self._decided(self._also(together, rest, (node,)), spot) for node in clause.nodes]
         return self._chosen(options, clause, spot)
+
+    def _aside(self, together: _All, numbers: Sequence[int], spot: Spot) -> Value:
+        """The values that fit some nodes and what is plain, for whoever decides the clauses apart from them.
+
+        Not the nodes alone: where the plain facts close an object or declare its properties, an open one is far larger.
+        """
+        return self._decided(self._also(replace(together, clauses=()), (), numbers), spot)
 
     def _constants(self, clause: Either) -> Value | None:
         """What a choice among scalars allows, all at once; None for any other choice."""

@@ -1,0 +1,51 @@
+"""Schemas of many choices about one object: they compile within the limits, and agree with the library `jsonschema`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from compiler.char_dfa import CharDfa
+from compiler.json_schema import schema_dfa, write_instance
+from compiler.limits import Limits, Meter
+from tests.compiler.test_json_fuzz import embed
+
+NAMES = [f"p{number}" for number in range(10)]
+PAIRS = list(zip(NAMES[::2], NAMES[1::2], strict=True))
+STRINGS = {"type": "object", "properties": {name: {"type": "string"} for name in NAMES}}
+
+
+def compiled(schema: Any) -> CharDfa:
+    return schema_dfa(schema, "compact", 3, embed, Meter(Limits()))
+
+
+def assert_agrees(schema: Any, values: list[Any]) -> None:
+    """The verdicts on the values are the library's, and there are some of either kind."""
+    automaton, validator = compiled(schema), Draft202012Validator(schema)
+    wanted = [validator.is_valid(value) for value in values]
+    texts = [write_instance(schema, value, "compact", Meter(Limits())) for value in values]
+    assert [automaton.accepts(text) for text in texts] == wanted
+    assert any(wanted) and not all(wanted)
+
+
+def of(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "x")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        {"dependentRequired": {one: [other] for one, other in PAIRS}},
+        {"allOf": [{"anyOf": [{"required": [one]}, {"required": [other]}]} for one, other in PAIRS]},
+        {"allOf": [{"oneOf": [{"required": [one]}, {"required": [other]}]} for one, other in PAIRS]},
+    ],
+    ids=["dependentRequired", "anyOf", "oneOf"],
+)
+def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any], closed: bool) -> None:
+    schema = {**STRINGS, **keyword, **({"additionalProperties": False} if closed else {})}
+    firsts, seconds = zip(*PAIRS, strict=True)
+    more = [{**of(*NAMES), "p3": 1}, {**of(*seconds), "q": 1}, {**of(*NAMES), "q": 1}]
+    assert_agrees(schema, [{}, 1, of(*NAMES), of(*firsts), of(*seconds), of("p0"), of("p1"), of(*NAMES[:9]), *more])
