@@ -24,6 +24,9 @@ from compiler.json_values import LANES, NO_VALUE, Lane, Value, Whole, both, eith
 from compiler.limits import Meter
 
 _WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
+_CONDITIONS_MAX = (
+    3  # conditions are decided together up to here: each decides all behind it twice, n of them 2 ** n times
+)
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Either | Condition | int  # a choice, a condition, or a node that must not hold
 
@@ -135,18 +138,12 @@ class Compiler:
         constants = self._constants(clause)
         if constants is not None:
             return both(self._decided(replace(together, clauses=rest), spot), constants, self.meter)
-        if prod(len(one.nodes) for one in together.clauses if isinstance(one, Either)) > _WAYS_MAX and rest:
-            chosen = self._chosen([self._aside(together, (node,), spot) for node in clause.nodes], clause, spot)
-            return both(self._decided(replace(together, clauses=rest), spot), chosen, self.meter)
-        options = [self._decided(self._also(together, rest, (node,)), spot) for node in clause.nodes]
-        return self._chosen(options, clause, spot)
-
-    def _aside(self, together: _All, numbers: Sequence[int], spot: Spot) -> Value:
-        """The values that fit some nodes and what is plain, for whoever decides the clauses apart from them.
-
-        Not the nodes alone: where the plain facts close an object or declare its properties, an open one is far larger.
-        """
-        return self._decided(self._also(replace(together, clauses=()), (), numbers), spot)
+        ways = prod(len(one.nodes) for one in together.clauses if isinstance(one, Either))
+        apart = bool(rest) and ways > _WAYS_MAX
+        behind = () if apart else rest  # the plain facts stay: beside them an option is far smaller than alone
+        options = [self._decided(self._also(together, behind, (node,)), spot) for node in clause.nodes]
+        chosen = self._chosen(options, clause, spot)
+        return both(self._decided(replace(together, clauses=rest), spot), chosen, self.meter) if apart else chosen
 
     def _constants(self, clause: Either) -> Value | None:
         """What a choice among scalars allows, all at once; None for any other choice."""
@@ -160,8 +157,13 @@ class Compiler:
     def _condition(self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Spot) -> Value:
         then = () if clause.then is None else (clause.then,)
         otherwise = () if clause.otherwise is None else (clause.otherwise,)
-        holds = self._decided(self._also(together, rest, (clause.if_, *then)), spot)
-        fails = self._decided(self._also(together, rest, otherwise), spot)
+        apart = sum(isinstance(one, Condition) for one in together.clauses) > _CONDITIONS_MAX
+        behind = () if apart else rest
+        holds = self._decided(self._also(together, behind, (clause.if_, *then)), spot)
+        fails = self._decided(self._also(together, behind, otherwise), spot)
+        if apart:
+            others = self._decided(replace(together, clauses=tuple(rest)), spot)
+            holds, fails = both(others, holds, self.meter), both(others, fails, self.meter)
         return either(holds, self._less(fails, self.value((clause.if_,), spot), spot, clause.if_), self.meter)
 
     def _less(self, left: Value, right: Value, spot: Spot, node: int) -> Value:

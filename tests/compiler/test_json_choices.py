@@ -49,3 +49,22 @@ def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any],
     firsts, seconds = zip(*PAIRS, strict=True)
     more = [{**of(*NAMES), "p3": 1}, {**of(*seconds), "q": 1}, {**of(*NAMES), "q": 1}]
     assert_agrees(schema, [{}, 1, of(*NAMES), of(*firsts), of(*seconds), of("p0"), of("p1"), of(*NAMES[:9]), *more])
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("otherwise", [{}, {"else": {"required": ["w"]}}], ids=["then", "else"])
+def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, Any], closed: bool) -> None:
+    count = 12
+    schema = {
+        "type": "object",
+        "properties": {"kind": {"type": "string"}, "v": {"type": "integer"}, "w": {}},
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": f"k{i}"}}}, "then": {"properties": {"v": {"minimum": i}}}}
+            | otherwise
+            for i in range(count)
+        ],
+        **({"additionalProperties": False} if closed else {}),
+    }
+    values = [{"kind": f"k{i}", "v": v} for i in (0, 1, 5, count - 1) for v in (0, 1, 4, 5, 10, 11)]
+    more = [{}, {"v": 10}, {"v": 11}, {"kind": "k"}, {"kind": "k", "v": -1}, {"kind": "k3", "v": "x"}, {"kind": 1}, []]
+    assert_agrees(schema, [*values, *({**value, "w": 1} for value in values), *more, {"w": 1, "v": 0, "kind": "k1"}])
