@@ -18,6 +18,8 @@ FREE = -1  # no token is dictated here
 _NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
 _UNKNOWN = -2  # nobody has asked yet
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
+_NOT_WALKED, _CHOICE, _ENDS, _NOT_ALONE = 0, 1, 2, 3  # what is known of the next byte; see `Forced._walk`
+_FIRST_BYTE = 4  # the codes from here on are bytes
 
 Spell = Callable[[bytes, bool], Sequence[int]]
 """The tokenizer's own ids of a text, as far as they are certain: all of them where the text ends there (True), else
@@ -53,6 +55,8 @@ class Forced:
         self._automaton, self._pieces = automaton, pieces
         self._token = np.full(automaton.states, _UNKNOWN, dtype=np.int32)
         self._after = np.zeros(automaton.states, dtype=np.int32)
+        self._next_byte = np.zeros(automaton.states, dtype=np.int16)  # zeros take memory only where they are written
+        self._after_byte = np.zeros(automaton.states, dtype=np.int32)
         starts = np.zeros((automaton.classes, _END + 1), dtype=bool)
         starts[automaton.token_class, pieces.first_byte] = True
         self._starts = starts  # bool [C, 258]: with which bytes the tokens of a class begin
@@ -60,7 +64,8 @@ class Forced:
     @property
     def nbytes(self) -> int:
         """Of what is kept for each state, on the host."""
-        return int(self._token.nbytes + self._after.nbytes)
+        kept = (self._token, self._after, self._next_byte, self._after_byte)
+        return sum(int(array.nbytes) for array in kept)
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
         """For each state int64 [N] the token it dictates, FREE where there is none or it could not finish in time.
@@ -102,20 +107,41 @@ class Forced:
         return FREE if len(self._pieces.eos_ids) > 1 else next(iter(self._pieces.eos_ids))
 
     def _stretch(self, state: int) -> tuple[bytes, bool]:
-        """The bytes dictated from a state on, and whether the text ends after them."""
-        automaton, text = self._automaton, bytearray()
+        """The bytes dictated from a state on, and whether the text ends after them.
+
+        Each state of a long stretch asks for what lies ahead of it, so each byte is worked out once and then followed.
+        """
+        text = bytearray()
         while len(text) < _STRETCH_BYTES_MAX:
-            live = automaton.distance[automaton.successors(state)] != UNREACHABLE  # [C]
-            begins = np.flatnonzero(self._starts[live].any(axis=0))
-            if len(begins) != 1:
-                break
-            if begins[0] == _END:
+            code = int(self._next_byte[state])
+            if code == _NOT_WALKED:
+                code = self._walk(state)
+            if code == _ENDS:
                 return bytes(text), True
-            byte = bytes([begins[0]]) if begins[0] != _NOTHING else b""
-            if byte not in self._pieces.byte_id:
+            if code == _CHOICE:
                 break
-            text += byte
-            state = automaton.advance(state, self._pieces.byte_id[byte])
-            if automaton.distance[state] == UNREACHABLE:  # the byte has a token, but cannot be written alone
+            if code == _NOT_ALONE:
                 return b"", False
+            text.append(code - _FIRST_BYTE)
+            state = int(self._after_byte[state])
         return bytes(text), False
+
+    def _walk(self, state: int) -> int:
+        """One byte on from a state, kept for whoever comes by again: what may follow, and the state after it.
+
+        _CHOICE where more than one byte may follow, none, or one without a token; _ENDS where the text must end;
+        _NOT_ALONE where the byte has a token that cannot be written alone; else _FIRST_BYTE and the byte.
+        """
+        automaton, byte_id = self._automaton, self._pieces.byte_id
+        successors = automaton.successors(state)
+        live = automaton.distance[successors] != UNREACHABLE  # [C]
+        begins = np.flatnonzero(self._starts[live].any(axis=0))
+        code = _CHOICE
+        if len(begins) == 1 and begins[0] == _END:
+            code = _ENDS
+        elif len(begins) == 1 and begins[0] != _NOTHING and bytes([begins[0]]) in byte_id:
+            token_class = automaton.token_class[byte_id[bytes([begins[0]])]]
+            code = int(begins[0]) + _FIRST_BYTE if live[token_class] else _NOT_ALONE
+            self._after_byte[state] = successors[token_class]
+        self._next_byte[state] = code
+        return code

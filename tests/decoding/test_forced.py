@@ -17,6 +17,7 @@ from compiler.compiled import Compiled
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.constraint import Constraint
 from decoding.forced import FREE, Forced, Pieces
 from decoding.language_model import Feed, Scores
@@ -44,11 +45,13 @@ def _compiled(files: ModelFiles, constraint: dict[str, object]) -> Compiled:
     return compile_spec(spec_from_json(constraint), files.vocabulary, Limits())
 
 
-def _stretch(files: ModelFiles, forced: Forced, state: int, budget_after: int = 1000) -> list[bytes | None]:
+def _stretch(
+    files: ModelFiles, forced: Forced, state: int, budget_after: int = 1000, tokens_max: int = 100
+) -> list[bytes | None]:
     """What a row that starts in a state writes until it may choose."""
     written = []
     states = np.array([state])
-    while len(written) < 100:
+    while len(written) < tokens_max:
         token = int(forced.tokens(states, budget_after)[0])
         if token == FREE:
             break
@@ -97,6 +100,65 @@ def test_what_is_dictated_does_not_depend_on_what_was_asked_before(files: ModelF
     found = forwards.tokens(states, 1000)
     assert (backwards.tokens(states[::-1], 1000)[::-1] == found).all()
     assert (found != FREE).any() and (found == FREE).any()
+
+
+class Afresh(Forced):
+    """Walks every stretch anew, token by token of the vocabulary."""
+
+    def _stretch(self, state: int) -> tuple[bytes, bool]:
+        automaton, pieces, text = self._automaton, self._pieces, bytearray()
+        while len(text) < 512:
+            after = automaton.distance[automaton.successors(state)[automaton.token_class]]
+            live = np.flatnonzero(after != UNREACHABLE).tolist()
+            begins = {b"<end>" if id in pieces.eos_ids else (pieces.tokens[id] or b"")[:1] for id in live}
+            if begins == {b"<end>"}:
+                return bytes(text), True
+            byte = begins.pop()
+            if begins or byte not in pieces.byte_id:
+                break
+            if pieces.byte_id[byte] not in live:
+                return b"", False
+            text += byte
+            state = automaton.advance(state, pieces.byte_id[byte])
+        return bytes(text), False
+
+
+LITERAL = "the dog ran over a big hill and saw people play with balls in a park near the water. " * 8
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        TEMPLATE, {"choice": [LITERAL[:200], LITERAL[:150] + "it rained"]},
+        {"infill": LITERAL + "<|infill_word|> end."}, {"regex": "é😀(naïve|naïf) café"}, {"keywords": ["dog"]},
+    ],
+    ids=["template", "choice", "longer than a stretch", "bytes of characters", "nothing dictated"],
+)  # fmt: skip
+def test_what_is_dictated_is_what_a_walk_over_all_tokens_finds(
+    files: ModelFiles, pieces: Pieces, constraint: dict[str, object]
+) -> None:
+    automaton = _compiled(files, constraint).tokens
+    states = np.flatnonzero(automaton.distance < 1000)[-300:]
+    found = Forced(automaton, pieces).tokens(states, 1000)
+    assert (found == Afresh(automaton, pieces).tokens(states, 1000)).all()
+
+
+def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
+    files: ModelFiles, pieces: Pieces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    automaton = _compiled(files, {"choice": [LITERAL], "leading_space": "forbid"}).tokens
+    forced, plain, asked = Forced(automaton, pieces), TokenAutomaton.successors, list[int]()
+
+    def counted(self: TokenAutomaton, state: int) -> NDArray[np.int64]:
+        asked.append(state)
+        return plain(self, state)
+
+    monkeypatch.setattr(TokenAutomaton, "successors", counted)
+    stretch = _stretch(files, forced, automaton.start, tokens_max=1000)
+    assert b"".join(piece or b"" for piece in stretch) == LITERAL.encode() + b"<end>"
+    assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1  # a byte each; for each token, where it leads to
+    _stretch(files, forced, automaton.start, tokens_max=1000)
+    assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1
 
 
 class StepByStep(BeamSearch):
