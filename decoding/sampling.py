@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +35,7 @@ class SamplingOptions:
     """A sampling. Raises OptionsInvalid where a value is out of its range.
 
     max_tokens   T, the budget in tokens, EOS among them
-    seed         0 to 2**63 - 1; the same seed gives the same tokens
+    seed         0 to 2**63 - 1, every bit of which counts; the same seed gives the same tokens
     n            how many answers; they are independent, so two may be equal
     temperature  0 always takes the most probable token (the lowest id of equals); 1 is the model's own distribution
     top_p        the nucleus: the fewest tokens whose probabilities, after masking, add up to this much; above 0
@@ -84,9 +85,8 @@ class Sampling:
     def __init__(self, constraint: Constraint, options: SamplingOptions, *, start: int | None = None) -> None:
         self._tables, self._options = constraint.tables, options
         device = constraint.tables.distance.device
-        generator = torch.Generator().manual_seed(options.seed)
-        uniform = torch.rand((options.n, options.max_tokens), generator=generator, dtype=torch.float64)
-        self._uniform = uniform.to(device)
+        numbers = np.random.Generator(np.random.PCG64(options.seed))  # torch's own takes 32 bits of a seed on the CPU
+        self._uniform = torch.from_numpy(numbers.random((options.n, options.max_tokens))).to(device)
         self._token_class = torch.as_tensor(constraint.automaton.token_class, dtype=torch.int64, device=device)
         state = torch.full((options.n,), constraint.automaton.start if start is None else start, device=device)
         zero = torch.zeros(options.n, dtype=torch.float64, device=device)

@@ -160,7 +160,8 @@ def test_a_stop_string_ends_the_text_and_is_no_part_of_it(ai: OpenAI) -> None:
     taken_off = 0
     for answer in stopped:
         logprobs = answer.choices[0].logprobs
-        assert logprobs and logprobs.tokens and answer.usage and answer.choices[0].finish_reason == "stop"
+        assert logprobs and answer.usage and answer.choices[0].finish_reason == "stop"
+        assert bool(logprobs.tokens) == bool(answer.choices[0].text)  # the stop string may be the first that is written
         taken_off += answer.usage.completion_tokens > len(logprobs.tokens) + 1
     assert taken_off > 2  # the model wrote them, as its ends
     said = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text

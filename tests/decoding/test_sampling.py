@@ -168,6 +168,12 @@ def test_a_row_is_the_same_however_many_are_asked_for() -> None:
     assert sample(model, automaton, SamplingOptions(9, 124, 40)) != many
 
 
+def test_every_bit_of_a_seed_counts() -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
+    drawn = {sample(model, automaton, SamplingOptions(9, seed, 40)) for seed in (1, *(1 + 2**bit for bit in range(63)))}
+    assert len(drawn) == 64
+
+
 def test_a_listener_sees_every_row_grow_in_its_place() -> None:
     automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[StepEvent]()
     answers = sample(model, automaton, SamplingOptions(8, 5, 6), events)
