@@ -24,9 +24,7 @@ from compiler.json_values import LANES, NO_VALUE, Lane, Value, Whole, both, eith
 from compiler.limits import Meter
 
 _WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
-_CONDITIONS_MAX = (
-    3  # conditions are decided together up to here: each decides all behind it twice, n of them 2 ** n times
-)
+_CONDITIONS_MAX = 3  # so many are decided together: each decides all behind it twice, so n of them 2 ** n times
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Either | Condition | int  # a choice, a condition, or a node that must not hold
 

@@ -15,13 +15,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("compiler", "decoding", "abs_client", "app")  # each imports only itself and those on its left
 ORDER = {  # inside a package, a module imports only those on its left
-    "compiler": """errors limits rows refine charset dfa products char_dfa labeller distance token_automaton
-        vocabulary tokenizer_json regex_places regex_syntax regex utf8 utf8_inverse characters patterns ltlf_syntax bdd
-        ltlf mona_program mona fado engines given_dfa given_automata spec extent spec_json meanings canonical infill inflect
-        counting json_nodes json_references json_formats json_numbers json_parts json_evaluated json_reading json_spaces
-        json_blocks json_alphabet json_machine json_values json_texts json_arrays json_keys json_objects json_scalars
-        json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled codec
-        unspellable phrases conflict pipeline samples explain""",
+    "compiler": """errors limits rows refine charset dfa products char_dfa labeller distance token_automaton vocabulary
+        tokenizer_json regex_places regex_syntax regex utf8 utf8_inverse characters patterns ltlf_syntax bdd ltlf
+        mona_program mona fado engines given_dfa given_automata spec extent spec_json meanings canonical infill inflect
+        counting json_nodes json_references json_formats json_numbers json_parts json_evaluated json_reading
+        json_spaces json_blocks json_alphabet json_machine json_values json_texts json_arrays json_keys json_objects
+        json_scalars json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled
+        codec unspellable phrases conflict pipeline samples explain""",
     "decoding": """errors options widths ramp language_model memory packed stretch room tree attention plain loading
         shared probe model texts forced arrays layout ranking beams endings plan moves banked step
         endings_found estimate lessons constraint runs noted finished history search sampling tickets crowd engine
