@@ -2,7 +2,8 @@
 
 A number is written without an exponent, with at most 19 digits as an integer and 15 with a fraction, so that whoever
 reads it as a double compares it as we do. Where nothing is asked of numbers anywhere, short exponents are allowed too;
-where they are divided by fractions, as doubles are, integers are no longer than fractions.
+where they are divided by fractions, as doubles are, integers are no longer than fractions. What a schema lists by name
+may be written otherwise, and is compared by value.
 Knows nothing of schemas beyond the facts about numbers.
 """
 
@@ -12,6 +13,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -204,6 +206,28 @@ def spellings(values: Iterable[int | float | Decimal]) -> list[str]:
             if digits >= DIGITS_MAX and not part and int(float(whole)) == int(whole):
                 texts[f"{sign}{whole}.0"] = None
     return list(texts)
+
+
+def unusual(values: Iterable[int | float | Decimal], spelling: Spelling) -> dict[str, Decimal]:
+    """Those spellings of the values that `number_dfa` does not read, and what each stands for."""
+    return {text: as_decimal(value) for value in values for text in spellings([value]) if not _is_usual(text, spelling)}
+
+
+def _is_usual(text: str, spelling: Spelling) -> bool:
+    """True for a number that is written without an exponent and in few enough digits."""
+    whole, _, part = text.lstrip("-").partition(".")
+    digits = len(whole.lstrip("0")) + len(part)
+    return "e" not in text and digits <= (DIGITS_MAX if part else spelling.integer_digits)
+
+
+def fits(value: Decimal, facts: NumberFacts) -> bool:
+    """True when the facts hold of the value, exactly. Fractions, for decimals divide in a precision of their own."""
+    if facts.lower is not None and (value < facts.lower[0] or (value == facts.lower[0] and facts.lower[1])):
+        return False
+    if facts.upper is not None and (value > facts.upper[0] or (value == facts.upper[0] and facts.upper[1])):
+        return False
+    divisors = (*facts.multiples, *((Decimal(1),) if facts.integer else ()))
+    return all((Fraction(value) / Fraction(divisor)).denominator == 1 for divisor in divisors)
 
 
 def as_decimal(value: int | float | Decimal) -> Decimal:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 
 from compiler.json_alphabet import Alphabet
 from compiler.json_blocks import Block, block_of, combined, minimal
 from compiler.json_nodes import NumberFacts, Scalar, Schema, StringFacts
-from compiler.json_numbers import DIGITS_MAX, INTEGER_DIGITS_MAX, SYMBOLS, Spelling, number_dfa, spellings
+from compiler.json_numbers import (
+    DIGITS_MAX,
+    INTEGER_DIGITS_MAX,
+    SYMBOLS,
+    Spelling,
+    fits,
+    number_dfa,
+    spellings,
+    unusual,
+)
 from compiler.json_parts import tightest
 from compiler.json_values import Lane, Value, Whole, lane_of
 from compiler.limits import Meter
@@ -22,6 +32,9 @@ class Scalars:
     def __init__(self, nodes: Sequence[Schema], alphabet: Alphabet, meter: Meter) -> None:
         self._alphabet, self._meter, self._width = alphabet, meter, alphabet.width
         self._spelling, self._open_spelling = _spellings(nodes)
+        listed = [value for node in nodes for value in node.values or ()]
+        self._unusual = unusual(_numbers(listed), self._spelling)
+        self._known: dict[tuple[NumberFacts, Spelling], Block | None] = {}
         self.any_text = alphabet.lengths(0, None)
 
     def any_number(self) -> Block | None:
@@ -42,6 +55,19 @@ class Scalars:
         return lane_of(self._number(NumberFacts(integer, lower, upper, multiples), self._spelling))
 
     def _number(self, facts: NumberFacts, spelling: Spelling) -> Block | None:
+        """The numbers that fit the facts.
+
+        Where they are compared or subtracted (so that exponents are not read), those that the schema lists are among
+        them as they are written there: 1e20 is above 0, and what is not above 0 must not leave it.
+        """
+        if (facts, spelling) not in self._known:
+            listed = () if spelling.exponents else self._unusual.items()
+            more = self._alphabet.texts(text for text, value in listed if fits(value, facts))
+            self._known[facts, spelling] = combined(self._usual(facts, spelling), more, "or", self._meter)
+        return self._known[facts, spelling]
+
+    def _usual(self, facts: NumberFacts, spelling: Spelling) -> Block | None:
+        """Those in the spellings that numbers have where they are not listed."""
         found = block_of(number_dfa(facts, spelling))
         if found is None:
             return None
@@ -72,11 +98,14 @@ class Scalars:
     def listed(self, values: Sequence[Scalar]) -> Value:
         """Exactly these scalars; a number in each of its spellings."""
         texts = [value for value in values if isinstance(value, str)]
-        numbers = [value for value in values if not isinstance(value, str | bool) and value is not None]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
-        blocks = [self._alphabet.texts(spellings(numbers)), self._alphabet.texts(texts)]
+        blocks = [self._alphabet.texts(spellings(_numbers(values))), self._alphabet.texts(texts)]
         lanes = [Whole.NOTHING if block is None else lane_of(minimal(block, self._meter)) for block in blocks]
         return Value(frozenset(literals), (*lanes, Whole.NOTHING, Whole.NOTHING))
+
+
+def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
+    return [value for value in values if not isinstance(value, str | bool) and value is not None]
 
 
 def _lengths(facts: Sequence[StringFacts]) -> tuple[int, int | None]:
