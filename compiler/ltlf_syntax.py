@@ -163,6 +163,10 @@ def _fault(message: str, source: str, position: int, expected: str) -> SpecSynta
     return SpecSyntaxError(where, source=source, position=position, expected=expected, field="ltlf")
 
 
+def _foreign(message: str, construct: str, position: int) -> SpecUnsupported:
+    return SpecUnsupported(message, construct=construct, position=position, field="ltlf")
+
+
 def _no_token(source: str, position: int) -> Exception:
     """What is wrong where no token starts. Never quotes the source: messages go out in answers and logs."""
     character = source[position]
@@ -170,7 +174,7 @@ def _no_token(source: str, position: int) -> Exception:
     if character == "[" and bracketed and bracketed.end(1) == position:
         construct = f"{bracketed[1]}[!]" if bracketed[2] else f"{bracketed[1]}[...]"
         advice = "write X for the strong next, WX for the weak one" if bracketed[2] else "spell the bound out with X"
-        return SpecUnsupported(f"{construct} is not supported: {advice}", construct=construct, position=position)
+        return _foreign(f"{construct} is not supported: {advice}", construct, position)
     if character == '"':
         return _fault("the quoted name does not end", source, position, 'a closing " (write \\" and \\\\ inside)')
     if character.isdigit():
@@ -291,7 +295,7 @@ class _Parser:
         for suspect in (previous, token):
             if suspect.op is Op.NAME and suspect.bare and suspect.text in _OTHER_DIALECTS:
                 message = f"the operator {suspect.text} is not supported: X is the strong next, WX the weak one"
-                return SpecUnsupported(message, construct=suspect.text, position=suspect.position)
+                return _foreign(message, suspect.text, suspect.position)
         return _fault("two formulas stand side by side", self.source, token.position, _INFIX)
 
     def _deepen(self) -> None:

@@ -147,10 +147,18 @@ def test_a_fault_inside_a_combination_names_its_path(constraint: dict[str, Any],
     assert refusal.value.field == field
 
 
-def test_a_refused_construct_inside_a_combination_names_its_path() -> None:
+@pytest.mark.parametrize(
+    ("part", "field", "construct"),
+    [
+        ({"regex": "(?=a)b"}, "all.1.not.regex", "look-ahead"),
+        ({"ltlf": "N dog"}, "all.1.not.ltlf", "N"),
+        ({"ltlf": "X[!] dog"}, "all.1.not.ltlf", "X[!]"),
+    ],
+)
+def test_a_refused_construct_inside_a_combination_names_its_path(part: Any, field: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as refusal:
-        compile_text(spec_from_json({"all": [A, {"not": {"regex": "(?=a)b"}}]}))
-    assert (refusal.value.field, refusal.value.construct) == ("all.1.not.regex", "look-ahead")
+        compile_text(spec_from_json({"all": [A, {"not": part}]}))
+    assert (refusal.value.field, refusal.value.construct) == (field, construct)
 
 
 @pytest.mark.parametrize("parts", [[A, {"not": A}], [A, {"max_chars": 0}], [{"regex": "b+"}, {"regex": "a+"}]])

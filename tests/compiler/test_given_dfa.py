@@ -225,7 +225,8 @@ def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None
 
 
 @pytest.mark.parametrize(
-    ("guard", "construct"), [("F dog", "F in a guard"), ("dog U cat", "U in a guard"), ("last", "last in a guard")]
+    ("guard", "construct"),
+    [("F dog", "F in a guard"), ("dog U cat", "U in a guard"), ("last", "last in a guard"), ("N dog", "N")],
 )
 def test_temporal_guards_are_refused_by_name(guard: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as caught:

@@ -153,7 +153,7 @@ def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
 def test_operators_of_other_dialects_are_refused_by_name(source: str, construct: str, position: int) -> None:
     with pytest.raises(SpecUnsupported) as caught:
         parse(source)
-    assert (caught.value.construct, caught.value.position) == (construct, position)
+    assert (caught.value.construct, caught.value.position, caught.value.field) == (construct, position, "ltlf")
 
 
 ROOMY = Limits(formula_chars_max=1_000_000)
