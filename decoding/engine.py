@@ -125,9 +125,13 @@ class Engine:
 
         One at a time, for what such a pass needs is part of no generation's memory. Where none is left for it, nobody
         begins until enough of those that run have ended.
+        cancelled  is asked before the turn is waited for, once it has come, and while memory is: what the answers of
+                   a caller who has gone would cost, those behind would wait for
         Raises OutOfMemory where it finds none while no other runs, and Cancelled.
         """
+        _raise_if_called_off(cancelled)
         with self._checks:
+            _raise_if_called_off(cancelled)
             try:
                 while True:
                     alone = self._crowd.begin_check()
@@ -268,3 +272,8 @@ class Engine:
     def _tell(self, then: Shortage) -> None:
         if self._watch:
             self._watch.ran_out(then)
+
+
+def _raise_if_called_off(cancelled: Callable[[], bool] | None) -> None:
+    if cancelled is not None and cancelled():
+        raise Cancelled("the generation was cancelled")

@@ -274,3 +274,46 @@ def test_a_check_that_is_called_off_waits_no_longer() -> None:
             checked.result(S_MAX)
         model.may_step.set()
         assert running.result(S_MAX) == _of().alone()
+
+
+class HeldChecks(ScarceModel):
+    """Its checks can be held. `checked` are the prompts of those that were begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checked: list[Sequence[int]] = []
+        self.may_check = threading.Event()
+
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+        self.checked.append(prompt_ids)
+        assert self.may_check.wait(S_MAX)
+        return super().score(prompt_ids, tokens)
+
+
+def test_a_check_whose_caller_has_gone_is_not_made_though_its_turn_comes() -> None:
+    model, called_off, asked = HeldChecks(), threading.Event(), threading.Event()
+
+    def cancelled() -> bool:
+        gone = called_off.is_set()
+        asked.set()
+        return gone
+
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(4) as callers:
+        first = callers.submit(engine.check, (0,), (1,))
+        _wait_for(lambda: model.checked == [(0,)])
+        gone = callers.submit(engine.check, (5,), (1,), cancelled)
+        try:
+            _wait_for(asked.is_set)
+            called_off.set()
+            gone_before = callers.submit(engine.check, (6,), (1,), called_off.is_set)
+            later = callers.submit(engine.check, (7,), (1,))
+            _wait_for(gone_before.done)  # while the first is at work
+            assert not first.done()
+        finally:
+            model.may_check.set()
+        for called in (gone, gone_before):
+            with pytest.raises(Cancelled):
+                called.result(S_MAX)
+        assert first.result(S_MAX) == model.score((0,), (1,))
+        assert later.result(S_MAX) == model.score((7,), (1,))
+    assert (5,) not in model.checked and (6,) not in model.checked
