@@ -231,5 +231,8 @@ def fits(value: Decimal, facts: NumberFacts) -> bool:
 
 
 def as_decimal(value: int | float | Decimal) -> Decimal:
-    """The value as it was written, for floats the shortest spelling that reads back as the same double."""
-    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    """The value of a number, for floats with a fraction the shortest spelling that reads back as the same double.
+
+    Whole floats exactly: past 2 ** 53 the shortest spelling is another whole number, which readers would tell apart.
+    """
+    return Decimal(repr(value)) if isinstance(value, float) and not value.is_integer() else Decimal(value)

@@ -55,3 +55,9 @@ def test_a_listed_number_is_counted_where_items_are(value: float) -> None:
 
 def test_a_long_whole_number_that_a_schema_lists_may_end_in_a_zero_under_a_bound_too() -> None:
     assert_agrees({"enum": [1234567890123456], "minimum": 1}, ["1234567890123456", "1234567890123456.0"])
+
+
+@pytest.mark.parametrize("keyword", ["maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "const"])
+def test_a_whole_float_is_the_double_itself_and_not_its_shortest_spelling(keyword: str) -> None:
+    around = [2**63 + step for step in (-1024, -1, 0, 1, 92, 192, 1024)]  # repr: 2**63 + 192
+    assert_agrees({"type": "integer", keyword: float(2**63)}, list(map(str, around)))
