@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
+from decoding.draw import draw_bytes
 from decoding.errors import ModelUnavailable
 from decoding.language_model import Feed, Scores
 from decoding.packed import activation_bytes
@@ -51,15 +52,18 @@ class PlainReader:
         return [self._step_alone(feed) for feed in feeds]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
-        """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass."""
+        """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass,
+        or what a sampling makes of its log-probs."""
         first, each = self._row_bytes
         longest = prompt_tokens + max_tokens
+        drawing = draw_bytes(rows, self._vocab_size, self._model.device)
         nodes, rows = nodes_at_most(rows, max_tokens, tight), rows_at_most(rows, max_tokens, tight)
         held = 2 * (rows * (first + prompt_tokens * each) + nodes * each)
         fed = piece_rows(rows, min(max_tokens, self.tokens_at_once))
         masks = 8 * self._scores_written * max(prompt_tokens * prompt_tokens, fed * longest)
         passing = activation_bytes(self._model, max(prompt_tokens, fed))
-        return held + masks + passing + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
+        piece = piece_bytes(rows, max_tokens, self._vocab_size)
+        return held + piece + max(masks + passing + 2 * piece, drawing)  # a pass, or a draw after it
 
     def try_out(self, token: int) -> None:
         """Raise ModelUnavailable where a search would fail: a model says so when it is loaded, not in a request."""

@@ -1,11 +1,8 @@
 """Sampling under a constraint: independent rows, each drawn token by token from the masked model.
 
 The masked model is the model's own distribution (at a temperature) restricted to the tokens after which the text can
-still be finished in time, d(q') <= T - t, and renormalised; then its nucleus where `top_p` is below 1. Owns the draw
-and what a sampling remembers between two forward passes.
-
-Probabilities are weights in whole numbers, so that a sum is the same in whatever order a device adds it up: the tokens
-of a request depend on its seed alone, not on what shares the machine with it.
+still be finished in time, d(q') <= T - t, and renormalised; then its nucleus where `top_p` is below 1. Owns what a
+sampling remembers between two forward passes, and which tokens it may draw; the draw itself is `draw`'s.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import torch
 from torch import Tensor
 
 from decoding.constraint import Constraint
+from decoding.draw import draw, rows_at_a_time
 from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.language_model import Scores
 from decoding.options import require
@@ -26,8 +24,6 @@ from decoding.runs import BeamRow, Hypothesis, Snapshot, StepEvent
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
-_RANKED = 512  # tokens of a row that are put in order to find its nucleus
-_UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +101,13 @@ class Sampling:
         rows, live = self._rows, self._live
         log_probs = scores.log_probs.expand(len(live), -1)  # [R, V]; all rows begin with the prompt's one row
         budget_after = self._options.max_tokens - self._written - 1
-        successor = self._tables.successors(rows.state[live])  # [R, C]
-        allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
-        _require_choices(log_probs, allowed, budget_after + 1)
-        token, share = draw(
-            log_probs, allowed, self._uniform[live, self._written], self._options.temperature, self._options.top_p
-        )
-        own = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LEAST_LOG_PROB)  # [R]
-        state = rows.state.index_copy(0, live, successor.gather(1, self._token_class[token][:, None])[:, 0])
+        few = rows_at_a_time(log_probs.shape[1], log_probs.device)
+        drawn = [
+            self._draw(of_some, some, budget_after)
+            for of_some, some in zip(log_probs.split(few), live.split(few), strict=True)
+        ]
+        token, share, own, reached = (torch.cat(part) for part in zip(*drawn, strict=True))  # [R] each
+        state = rows.state.index_copy(0, live, reached)
         column = torch.zeros_like(rows.state).index_copy(0, live, token)
         self._rows = _Rows(
             torch.cat([rows.tokens, column[:, None]], dim=1),
@@ -128,6 +123,18 @@ class Sampling:
         self._written += 1
         return [partial(_told, self._rows, budget_after)]
 
+    def _draw(self, log_probs: Tensor, live: Tensor, budget_after: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """For some live rows, int64 [R], and their log-probs [R, V]: the token drawn for each, its log-prob in the
+        distribution that it was drawn from and in the model's, and the state after it; int64, float64, float64, int64.
+        """
+        successor = self._tables.successors(self._rows.state[live])  # [R, C]
+        allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
+        _require_choices(log_probs, allowed, budget_after + 1)
+        uniform = self._uniform[live, self._written]
+        token, share = draw(log_probs, allowed, uniform, self._options.temperature, self._options.top_p)
+        own = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LEAST_LOG_PROB)
+        return token, share, own, successor.gather(1, self._token_class[token][:, None])[:, 0]
+
     def feed(self) -> tuple[Tensor, Tensor]:
         """The live rows, as numbered in the feed before, and the last token of each: int64 [R], int64 [R, 1]."""
         return self._parents, self._rows.tokens[self._live, -1:]
@@ -139,50 +146,6 @@ class Sampling:
                 _texts(self._rows), self._rows.score.tolist(), self._rows.log_prob.tolist(), strict=True
             )
         )
-
-
-def draw(
-    log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, top_p: float
-) -> tuple[Tensor, Tensor]:
-    """One token for each row, and its log-prob in the distribution it was drawn from: int64 [R], float64 [R].
-
-    log_probs  float32 [R, V]  the model's, no NaN
-    allowed    bool    [R, V]  at least one in each row
-    uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
-    Where the model gives probability 0 to every token allowed, they are alike.
-    """
-    known = log_probs.clamp(min=LEAST_LOG_PROB).masked_fill(~allowed, float("-inf"))  # [R, V]
-    best, first = known.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
-    if temperature == 0.0:
-        return first[:, 0], torch.zeros_like(uniform)
-    gap = (known.double() - best.double()) / temperature  # [R, V], at most 0
-    weight = (gap.exp() * _UNIT).round().long()  # [R, V]
-    if top_p < 1.0:
-        weight = nucleus(weight, top_p)
-    cumulative = weight.cumsum(dim=1)  # [R, V]
-    total = cumulative[:, -1]  # [R]
-    target = torch.minimum((uniform * total).long(), total - 1)  # [R]
-    token = torch.searchsorted(cumulative, target[:, None], right=True)  # [R, 1]: the first above the target
-    share = gap.gather(1, token)[:, 0] - (total.double() / _UNIT).log()
-    return token[:, 0], share
-
-
-def nucleus(weight: Tensor, top_p: float) -> Tensor:
-    """The weights int64 [R, V] without those outside the nucleus; of equal ones the lowest ids come first.
-
-    Found without sorting all of a row where the first few hold the nucleus, as they nearly always do.
-    """
-    total = weight.sum(dim=1, keepdim=True)
-    enough = torch.minimum((total.double() * top_p).ceil().long(), total)  # [R, 1]; the product may round above it
-    ranked = weight.topk(min(_RANKED, weight.shape[1]), dim=1).values
-    if not bool((ranked.sum(dim=1, keepdim=True) >= enough).all()):
-        ranked = weight.sort(dim=1, descending=True).values
-    place = (ranked.cumsum(dim=1) >= enough).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
-    least = ranked.gather(1, place)  # [R, 1]: the lowest weight in the nucleus
-    above = weight.where(weight > least, 0)
-    tied = weight == least
-    missing = (enough - above.sum(dim=1, keepdim=True) + least - 1) // least  # so many of those that tie
-    return above + least * (tied & (tied.cumsum(dim=1) <= missing))
 
 
 def _require_choices(log_probs: Tensor, allowed: Tensor, budget_before: int) -> None:

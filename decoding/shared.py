@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.attention import Nodes, Pass, Prompt
+from decoding.draw import draw_bytes
 from decoding.language_model import Feed, Scores
 from decoding.packed import activation_bytes, layer_widths, rows_computed
 from decoding.stretch import Stretch, piece_bytes, piece_rows
@@ -73,16 +74,19 @@ class SharedReader:
         return [stretch.scores() for stretch in stretches]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
-        """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides."""
+        """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides, or
+        what a sampling makes of its log-probs."""
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
+        drawing = draw_bytes(rows, self._vocab_size, self._model.device)
         nodes, rows = nodes_at_most(rows, max_tokens, tight), rows_at_most(rows, max_tokens, tight)
         slots, fed = slots_at_most(rows, nodes), piece_rows(rows, max_tokens)
         held = (prompt_tokens + slots) * token + 2 * rows * slots  # who sees what: now, and before the step
         growing = held // layers  # one layer is held twice while it grows
         activations = activation_bytes(self._model, max(prompt_tokens, fed))
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2)  # the bias, and what it is made of
-        return held + growing + activations + sees + 3 * piece_bytes(rows, max_tokens, self._vocab_size)
+        piece = piece_bytes(rows, max_tokens, self._vocab_size)
+        return held + growing + piece + max(activations + sees + 2 * piece, drawing)  # a pass, or a draw after it
 
     @functools.cached_property
     def _layers_and_token_bytes(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,14 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
+from compiler.token_automaton import from_table
+from decoding.constraint import Constraint
 from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import drive
 from decoding.widths import rows_after
 from tests.decoding.models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed
 
@@ -147,3 +152,27 @@ def test_a_search_that_begins_with_many_rows_holds_no_more_than_was_announced(na
             _step(model, session, [row % before for row in range(rows)], [[row % V] for row in range(rows)])
             before = rows
     assert held.most <= announced < 40 * held.most
+
+
+WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (1.0, 0.5), (100.0, 0.99)], ids=["all", "few", "many"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: gpt2_of(**WIDE), lambda: made(MistralForCausalLM, MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
+    ids=["shared", "plain"],
+)
+def test_a_sampling_holds_no_more_than_was_announced(
+    make: Callable[[], PreTrainedModel], temperature: float, top_p: float
+) -> None:
+    model = HuggingFaceModel(make())
+    table, accepting = np.array([[0, 1], [1, 0]]), np.array([True, True])
+    automaton = from_table(np.arange(model.vocab_size) % 2, table, accepting, 0, model.eos_ids)
+    constraint = Constraint.prepare(automaton, model.device)
+    model.prefill([1])  # what the library keeps for later
+    for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
+        announced = model.bytes_for(3, rows, tokens)
+        with _Held() as held:
+            drive(model, [1, 2, 3], Sampling(constraint, SamplingOptions(tokens, 1, rows, temperature, top_p)))
+        assert held.most <= announced, (rows, tokens)

@@ -21,12 +21,13 @@ from compiler.text_automaton import answer_text
 from compiler.token_automaton import TokenAutomaton, from_table
 from compiler.tokenizer_json import vocabulary_from_tokenizer_json
 from decoding.constraint import Constraint
+from decoding.draw import draw, nucleus
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
 from decoding.model import HuggingFaceModel
 from decoding.ramp import LEAST_LOG_PROB
 from decoding.runs import Hypothesis, StepEvent
-from decoding.sampling import Sampling, SamplingOptions, draw, nucleus
+from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, first_scores
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, PrefixModel
@@ -172,6 +173,17 @@ def test_every_bit_of_a_seed_counts() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     drawn = {sample(model, automaton, SamplingOptions(9, seed, 40)) for seed in (1, *(1 + 2**bit for bit in range(63)))}
     assert len(drawn) == 64
+
+
+@pytest.mark.parametrize("few", [1, 3, 39, 40])
+def test_the_tokens_are_the_same_however_many_rows_are_drawn_for_at_a_time(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
+    options = SamplingOptions(9, 123, 40, 1.3, 0.9)
+    at_once = sample(model, automaton, options)
+    monkeypatch.setattr("decoding.sampling.rows_at_a_time", lambda vocab_size, device: few)
+    assert sample(model, automaton, options) == at_once
 
 
 def test_a_listener_sees_every_row_grow_in_its_place() -> None:
