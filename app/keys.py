@@ -18,7 +18,7 @@ from compiler.canonical import spec_hash
 from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.spec import Spec
 
-FORMAT = 2  # raise it whenever stored automata of older versions must not be used
+FORMAT = 3  # raise it whenever stored automata of older versions must not be used
 HASH = re.compile(r"[0-9a-f]{64}")
 UNMET_TTL_S: Final[Mapping[str, float]] = {  # for how long which failure of a compilation is remembered
     "SpecUnsatisfiable": 86_400.0,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
-from compiler.errors import SpecSyntaxError
+from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_alphabet import Alphabet
 from compiler.json_arrays import array_block
 from compiler.json_blocks import START, Block
@@ -25,6 +25,7 @@ from compiler.limits import Meter
 
 _WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
 _CONDITIONS_MAX = 3  # so many are decided together: each decides all behind it twice, so n of them 2 ** n times
+_CONDITIONS_TRIED_MAX = 8  # and so many where apart from each other something of them would be refused
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Either | Condition | int  # a choice, a condition, or a node that must not hold
 
@@ -53,6 +54,7 @@ class Compiler:
         self._strings: dict[int, tuple[Block, Block | None]] = {}
         self._bytes = 0  # of all texts that are kept
         self._scalars = Scalars(nodes, alphabet, meter)
+        self._conditions_apart = self._conditions_together = False  # of the conditions in hand, how they are decided
 
     def text(self, numbers: Sequence[int], spot: Spot) -> tuple[Block | None, bool]:
         """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
@@ -96,8 +98,10 @@ class Compiler:
                     "this schema negates itself", expected="a $ref that does not lead back", field=field
                 )
             self._active.add(key)
-            self._known[key] = self._decided(self._gather(key[0], frozenset()), spot)
-            self._active.remove(key)
+            try:
+                self._known[key] = self._decided(self._gather(key[0], frozenset()), spot)
+            finally:  # what is refused may be tried in another way
+                self._active.remove(key)
         return self._known[key]
 
     def _gather(self, numbers: Sequence[int], seen: frozenset[int]) -> _All:
@@ -153,9 +157,29 @@ class Compiler:
         return self._scalars.listed(values)
 
     def _condition(self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Spot) -> Value:
+        """A condition beside all others; of many apart from them, where more is refused, as less narrows an open `if`.
+
+        So where something is refused that way, and there are not very many, they are decided together all the same.
+        """
+        count = sum(isinstance(one, Condition) for one in together.clauses)
+        if count <= _CONDITIONS_MAX or self._conditions_together:
+            return self._condition_beside(together, clause, rest, spot, apart=False)
+        if self._conditions_apart or count > _CONDITIONS_TRIED_MAX:
+            return self._condition_beside(together, clause, rest, spot, apart=True)
+        self._conditions_apart = True
+        try:
+            return self._condition_beside(together, clause, rest, spot, apart=True)
+        except SpecUnsupported:
+            self._conditions_together = True
+            return self._condition_beside(together, clause, rest, spot, apart=False)
+        finally:
+            self._conditions_apart = self._conditions_together = False
+
+    def _condition_beside(
+        self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Spot, apart: bool
+    ) -> Value:
         then = () if clause.then is None else (clause.then,)
         otherwise = () if clause.otherwise is None else (clause.otherwise,)
-        apart = sum(isinstance(one, Condition) for one in together.clauses) > _CONDITIONS_MAX
         behind = () if apart else rest
         holds = self._decided(self._also(together, behind, (clause.if_, *then)), spot)
         fails = self._decided(self._also(together, behind, otherwise), spot)

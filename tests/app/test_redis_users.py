@@ -117,7 +117,7 @@ def test_a_worker_may_send_whatever_a_script_of_the_broker_does(guarded_server: 
 def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, user: str) -> None:
     async def story() -> None:
         store = RedisStore.from_url(url_of(guarded_server, user), settings(2.0))
-        for key in ("abs:dfa:v2:k", "abs:explanation:v2:k", "abs:unmet:v2:k:k", "abs:probe:k"):
+        for key in ("abs:dfa:v3:k", "abs:explanation:v3:k", "abs:unmet:v3:k:k", "abs:probe:k"):
             await store.put(key, b"value", 60)
             await store.put(key, b"value", 60, "anna")
             assert await store.get(key, renew_s=120) == b"value"

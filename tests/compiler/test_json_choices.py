@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -68,3 +69,27 @@ def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, 
     values = [{"kind": f"k{i}", "v": v} for i in (0, 1, 5, count - 1) for v in (0, 1, 4, 5, 10, 11)]
     more = [{}, {"v": 10}, {"v": 11}, {"kind": "k"}, {"kind": "k", "v": -1}, {"kind": "k3", "v": "x"}, {"kind": 1}, []]
     assert_agrees(schema, [*values, *({**value, "w": 1} for value in values), *more, {"w": 1, "v": 0, "kind": "k1"}])
+
+
+def test_conditions_of_which_something_would_be_refused_apart_are_decided_together() -> None:
+    null_a, null_c = ({"properties": {name: {"type": "null"}}, "required": [name]} for name in "ac")
+    only_b = {"properties": {"b": {}}, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {name: {"enum": [0, 1, 2, None]} for name in "abc"},
+        "additionalProperties": False,
+        "allOf": [
+            {"if": only_b, "then": {"minProperties": 2}, "else": only_b},
+            {"if": null_c, "then": {"required": ["a"]}, "else": {"minProperties": 2}},
+            {"if": null_a, "then": {"properties": {"c": {"const": 1}}}},
+            {"if": {"maxProperties": 2}, "then": {"properties": {"b": {"type": "integer"}}, "required": ["b"]}},
+        ],
+    }
+    values = [
+        {name: value for name, value in zip("abc", chosen, strict=True) if value != ""}
+        for chosen in itertools.product(("", 0, 1, None), repeat=3)
+    ]
+    automaton, validator = compiled(schema), Draft202012Validator(schema)
+    for value in values:
+        text = write_instance(schema, value, "compact", Meter(Limits()))
+        assert automaton.accepts(text) == validator.is_valid(value), value
