@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--beams", "--k", type=int, nargs="+", default=[1, 4, 8, 16, 64, 128])
     parser.add_argument("--algorithms", nargs="+", choices=["abs", "banked"], default=["abs", "banked"])
     parser.add_argument("--length-penalties", type=float, nargs="*", default=[0.5, 0.7, 1.0])
-    parser.add_argument("--references", type=int, default=20, help="cases of each family whose best answer is sought")
+    parser.add_argument("--references", type=int, default=40, help="cases of each family whose best answer is sought")
     parser.add_argument("--again", action="store_true", help="measure rows anew")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
