@@ -155,15 +155,16 @@ def test_log_probs_are_told_of_the_tokens_that_make_up_the_text(ai: OpenAI) -> N
 
 
 def test_a_stop_string_ends_the_text_and_is_no_part_of_it(ai: OpenAI) -> None:
-    stopped = [complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0) for seed in range(8)]
+    stopped = [complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0) for seed in range(3, 11)]
     assert not any(stop in answer.choices[0].text for answer in stopped for stop in (" the", " a"))
     taken_off = 0
     for answer in stopped:
         logprobs = answer.choices[0].logprobs
-        assert logprobs and answer.usage and answer.choices[0].finish_reason == "stop"
-        assert bool(logprobs.tokens) == bool(answer.choices[0].text)  # the stop string may be the first that is written
+        assert logprobs and logprobs.tokens and answer.usage and answer.choices[0].finish_reason == "stop"
         taken_off += answer.usage.completion_tokens > len(logprobs.tokens) + 1
     assert taken_off > 2  # the model wrote them, as its ends
+    at_once = complete(ai, seed=2, stop=[" the", " a", "zebra"], logprobs=0).choices[0]  # it begins with one
+    assert at_once.logprobs and (at_once.text, at_once.logprobs.tokens) == ("", [])
     said = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text
     assert {"dog", "ball"} <= set(re.findall(r"\w+", said)) and " a" not in said
     assert re.fullmatch(PATTERN, complete(ai, regex=PATTERN, stop=" the").choices[0].text)
