@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from compiler.charset import category, charset, complement, literal, single, union
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import Meter
+from compiler.regex_places import ESCAPED, WHOLE
 from compiler.regex_syntax import (
     Chars,
     Node,
@@ -146,7 +147,7 @@ def _own_gap(template: str, position: int, meter: Meter) -> tuple[int, Node]:
     return end + len(_CLOSE), node
 
 
-_STEP = re.compile(r"\\.|\(\?#[^)]*\)|\[\^?\]?(?:\\.|[^\\\]])*\]|[()]|\|>", re.DOTALL)
+_STEP = re.compile(rf"{ESCAPED}|{WHOLE}|[()]|\|>", re.DOTALL)
 
 
 def _end_of_regex(template: str, begin: int) -> int | None:

@@ -13,7 +13,9 @@ _MARKS = {  # by the name that refusals give it
     "atomic group": r"\(\?>",
     "possessive repeat": r"(?:[*+?]|\{\d*,?\d*\})\+",
 }
-_CLASS, _COMMENT, _ESCAPED = r"\[\^?\]?(?:\\.|[^\]\\])*\]", r"\(\?#[^)]*\)", r"\\."
+ESCAPED = r"\\."
+WHOLE = r"\(\?#[^)]*\)|\[\^?\]?(?:\\.|[^\\\]])*\]"
+"""A comment or a class, in which nothing is what it is elsewhere. This and ESCAPED are read with re.DOTALL."""
 _VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # there a comment may hold anything
 
 
@@ -22,7 +24,7 @@ def place_of(construct: str, pattern: str) -> int | None:
     mark = _MARKS.get(construct)
     if mark is None or _VERBOSE.search(pattern):
         return None
-    for found in re.finditer(f"{_CLASS}|{_COMMENT}|(?P<mark>{mark})|{_ESCAPED}", pattern, re.DOTALL):
+    for found in re.finditer(f"{WHOLE}|(?P<mark>{mark})|{ESCAPED}", pattern, re.DOTALL):
         if found.lastgroup == "mark":
             return found.start()
     return None
