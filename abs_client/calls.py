@@ -30,9 +30,8 @@ from abs_client.results import (
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
-_VISIBLE = re.compile("[!-~]+")
 DEADLINE_SLACK_S = 30.0  # the service keeps deadlines itself; after so much more the line is taken for dead
-_HASH, _JOB = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}")
+_HASH, _JOB, _VISIBLE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}"), re.compile("[!-~]+")
 
 
 class GenerateOptions(TypedDict, total=False):

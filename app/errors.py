@@ -192,9 +192,9 @@ class RouteNotFound(RequestError):
 
 
 class MethodNotAllowed(RequestError):
-    """The path exists, but not for this method. `allow` lists those that it takes, where known."""
+    """The path exists, but not for this method. `allow` lists those that it takes."""
 
-    def __init__(self, message: str, allow: str = "") -> None:
+    def __init__(self, message: str, allow: str) -> None:
         super().__init__(message)
         self.allow = allow
 

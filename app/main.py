@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from app import __version__, metrics, tracing
-from app.access.doors import methods_of
+from app.access.doors import not_taken
 from app.access.keys import KeyRing
 from app.api.body import StrictBody
 from app.api.errors import PROBLEM_TYPE
@@ -102,11 +102,10 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Every error leaves through here, as problem+json."""
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        error = not_taken(request.url.path)  # the framework names the methods of the first of several routes alone
     answer = refusal(error, getattr(request.state, "request_id", ""))
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    if answer.status == 405:  # the framework names the methods of the first of several routes alone
-        headers["allow"] = methods_of(request.url.path) or headers.get("allow", "")
-    return Response(answer.body, answer.status, headers=headers)
+    return Response(answer.body, answer.status, headers=answer.headers)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

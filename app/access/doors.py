@@ -81,12 +81,13 @@ def door_to(method: str, path: str) -> Door:
     for door in found:
         if door.method == method:
             return door
-    raise MethodNotAllowed("this path does not take that method", methods_of(path))
+    raise not_taken(path)
 
 
-def methods_of(path: str) -> str:
-    """The methods that a path takes, as the header Allow tells them; empty where there is no such path."""
-    return ", ".join(dict.fromkeys(door.method for door in _doors_at(path)))
+def not_taken(path: str) -> MethodNotAllowed:
+    """The refusal of a method that none of a path's rows has."""
+    methods = dict.fromkeys(door.method for door in _doors_at(path))
+    return MethodNotAllowed("this path does not take that method", ", ".join(methods))
 
 
 def _doors_at(path: str) -> list[Door]:

@@ -26,8 +26,8 @@ def _beams(value: object) -> object:
 
 
 _BEAMS_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "exact", "type": "string"}]}
-Row = Annotated[list[float | None], Field(fail_fast=True)]
 Beams = Annotated[int | Literal["exact"], BeforeValidator(_beams), WithJsonSchema(_BEAMS_SCHEMA)]
+Row = Annotated[list[float | None], Field(fail_fast=True)]
 
 
 class DecodeRequest(Body):
@@ -40,9 +40,7 @@ class DecodeRequest(Body):
         min_length=1, fail_fast=True,
         description="A row for each step, in it a log-prob for each label, at most 0; null is -infinity",
     )
-    labels: Strings | None = Field(
-        None, min_length=1, description="What the columns stand for, all different"
-    )
+    labels: Strings | None = Field(None, min_length=1, description="What the columns stand for, all different")
     constraint: Constraint
     beams: Beams = Field(
         "exact", description="exact: the most probable sequence there is; a number: automata-guided beam search"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.errors import MethodNotAllowed
 from app.jobs import Failure, failure_of
 
 PROBLEM_TYPE = "application/problem+json"
@@ -158,7 +159,8 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     body |= {name: _field(name, fields[name]) for name in row.fields if fields.get(name) not in (None, "", [])}
     seconds = fields["retry_after_s"]
     retry = {} if seconds is None else {"retry-after": str(seconds)}
-    sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry}
+    allow = {"allow": error.allow} if isinstance(error, MethodNotAllowed) else {}
+    sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry, **allow}
     return Problem(row.status, json.dumps(body, ensure_ascii=True).encode(), sent)
 
 

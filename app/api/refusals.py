@@ -14,7 +14,6 @@ from app.errors import (
     InternalError,
     InvalidRequest,
     JobFailed,
-    MethodNotAllowed,
     ModelChanged,
     NotReady,
     RouteNotFound,
@@ -44,8 +43,6 @@ def _own_error(error: Exception) -> Exception:
         case RequestValidationError():
             faults = itertools.islice(error.errors(), FAULTS_MAX)
             return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in faults))
-        case HTTPException(status_code=405):
-            return MethodNotAllowed("this path does not take that method")
         case HTTPException(status_code=404):
             return RouteNotFound("there is no such path")
         case NotReady():  # what a worker says is for the operator

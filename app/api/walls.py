@@ -22,7 +22,6 @@ from app.errors import (
     ClientGone,
     HeadersTooLarge,
     MalformedRequest,
-    MethodNotAllowed,
     RateLimited,
     RequestError,
     Unauthorized,
@@ -99,8 +98,6 @@ class Walls:
             headers = {"connection": "close"} if isinstance(error, HeadersTooLarge | MalformedRequest) else {}
             if isinstance(error, Unauthorized):
                 headers["www-authenticate"] = REALM
-            if isinstance(error, MethodNotAllowed):
-                headers["allow"] = error.allow
             if isinstance(error, RateLimited):
                 guarded.standing = Standing(error.cap, 0, error.retry_after_s)
             await send_problem(guarded, problem(error, name, headers))
