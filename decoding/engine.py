@@ -93,14 +93,14 @@ class Engine:
 
     def generate(
         self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
-        tight: bool = False, on_step: Callable[[StepEvent], None] | None = None,
+        tight: int = 0, on_step: Callable[[StepEvent], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
 
         begin             makes the run; asked again where it has to begin anew for want of memory
         rows, max_tokens  the rows of a sampling or k of a search, and the most tokens of each
-        tight             whether a search's budget is, so that it keeps more rows (`widths`)
+        tight             how tight a search's budget is: the more, the more rows it keeps (`widths`)
         on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
         cancelled         is asked before every step, in the engine's thread; True frees the run's memory at once
         Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
@@ -117,6 +117,15 @@ class Engine:
             return outcome(ticket, on_step)
         finally:
             ticket.abandoned = True  # where the listener failed, nobody waits any more
+
+    def tight_at_most(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int) -> int:
+        """How tight a search takes its budget to be: as `tight` as it is, or less where all the memory is too little.
+
+        It does not depend on what else is running.
+        """
+        while tight and self._model.bytes_for(prompt_tokens, rows, max_tokens, tight) > self._memory_bytes:
+            tight -= 1
+        return tight
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None

@@ -91,7 +91,7 @@ class LanguageModel(Protocol[SessionT]):
         sessions are as they were, and the same feeds may be given again, in smaller numbers; else they are spoilt.
         """
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
         """The most that a generation will hold: keys, values and log-probs of so many rows and tokens a row.
 
         rows, max_tokens, tight  a sampling's, or k, T and what `widths` makes of them

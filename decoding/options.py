@@ -16,7 +16,7 @@ class SearchOptions:
     """A search with beams. Raises OptionsInvalid where a value is out of its range.
 
     max_tokens      T, the budget in tokens, EOS among them
-    beams           k, the rows kept; "banked" keeps three or eight times as many at first (`widths`)
+    beams           k, the rows kept; "banked" keeps more at first, and where the budget is tight (`widths`)
     algorithm       "abs", the paper's Algorithm 1, or "banked": rows ranked by the model's own log-prob and shared out
                     over progress
     alpha_min       the least push-up of "abs", 0 to 1 (paper, Eq. 2)

@@ -51,7 +51,7 @@ class PlainReader:
     def step(self, feeds: Sequence[Feed[PlainSession]]) -> list[Scores]:
         return [self._step_alone(feed) for feed in feeds]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
         """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass,
         or what a sampling makes of its log-probs."""
         first, each = self._row_bytes

@@ -60,7 +60,7 @@ class Plan:
     @classmethod
     def prepare(
         cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions,
-        end_cost: Tensor | None = None, tight: bool = False, endings: Endings | None = None,
+        end_cost: Tensor | None = None, tight: int = 0, endings: Endings | None = None,
     ) -> Plan:
         """From a request's options.
 

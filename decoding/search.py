@@ -36,7 +36,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.runs import BeamRow, Hypothesis, Run, Snapshot, StepEvent, TextOf
 from decoding.step import forced_step, step
-from decoding.widths import is_tight, nodes_at_most, rows_after
+from decoding.widths import nodes_at_most, rows_after, tightness
 
 
 def generate(
@@ -112,6 +112,7 @@ class BeamSearch:
     """One search between two forward passes; obeys `Run`.
 
     start  the state the answer starts in, where it is not the automaton's own: what the prompt has led to
+    tight  how tight the budget is, by which the search keeps more rows (`widths.tightness`); less where memory is short
 
     With "abs" finished rows stay in the beam, as in the paper, and the answers are chosen from the last one. Otherwise
     they are taken out as they come, and live rows that can no longer beat them are dropped, so that the search ends of
@@ -120,13 +121,15 @@ class BeamSearch:
     """
 
     def __init__(
-        self, constraint: Constraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None
+        self, constraint: Constraint, options: SearchOptions, *, start: int | None = None,
+        text_of: TextOf | None = None, tight: int | None = None,
     ) -> None:
         self._options, self._text_of = options, text_of
         self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
         texts, estimate = constraint.texts, constraint.estimate
         start = constraint.automaton.start if start is None else start
-        self._tight = is_tight(int(constraint.automaton.distance[start]), options.max_tokens)
+        own = tightness(int(constraint.automaton.distance[start]), options.max_tokens)
+        self._tight = own if tight is None else tight
         end_cost, endings = constraint.end_cost, constraint.endings
         self._plan = Plan.prepare(self._tables, texts, estimate, options, end_cost, self._tight, endings)
         self._paper = options.algorithm == "abs"

@@ -73,7 +73,7 @@ class SharedReader:
             reading = [(tree, stretch) for tree, stretch in reading if not stretch.done]
         return [stretch.scores() for stretch in stretches]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: bool = False) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
         """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides, or
         what a sampling makes of its log-probs."""
         layers, token = self._layers_and_token_bytes

@@ -7,48 +7,52 @@ ones. Knows numbers alone: the search goes by them, and models reckon with them 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
-ROWS = {1: ((4, 8, 3), (31, 1, 1)), 64: ((2, 8, 8), (5, 4, 2), (20, 1, 1))}
-"""By the least k that it is for: the step, or the so-manieth part of the budget if that is sooner, after which so many
-times k rows are kept; as many before the first of these steps, on a straight line between two. By
-benchmarks/search_quality, and by benchmarks/decode: more would take more time, or where k is small more memory, than
-transformers' own search does."""
-TIGHT_ROWS = {1: ((4, 8, 4), (31, 1, 2), (62, 1, 1)), 64: ((2, 8, 8), (5, 4, 4), (31, 1, 4), (62, 1, 1))}
-"""The same where the budget is tight."""
-TIGHT_SHARE = 4
-"""It is where the fewest tokens that satisfy are more than one of so many."""
+TIGHT_SHARES = (5, 4)
+"""How tight a budget is: of how many of these the fewest tokens that satisfy are more than one of so many."""
+_FEW_BEAMS = {1: ((4, 8, 4, 0), (31, 1, 2, 0), (62, 1, 1, 0)), 16: ((4, 8, 5, 0), (31, 1, 3, 0), (62, 1, 1, 0))}
+ROWS: tuple[Mapping[int, tuple[tuple[int, int, int, int], ...]], ...] = (
+    {1: ((4, 8, 3, 0), (31, 1, 1, 0)), 64: ((2, 8, 8, 0), (5, 4, 2, 192), (20, 1, 1, 0))},
+    _FEW_BEAMS | {64: ((2, 8, 8, 0), (5, 4, 2, 512), (20, 1, 1, 512), (31, 1, 1, 512), (62, 1, 1, 0))},
+    _FEW_BEAMS | {64: ((2, 8, 8, 1024), (5, 4, 4, 1024), (31, 1, 4, 1024), (62, 1, 1, 0))},
+)
+"""By how tight the budget is and the least k that it is for: the step, or the so-manieth part of the budget if that is
+sooner, after which so many times k rows are kept, and no fewer than so many; as many before the first of these steps,
+on a straight line between two. By benchmarks/search_quality, and by benchmarks/decode: more would take more time, or
+where k is small more memory, than transformers' own search does."""
 
 
-def is_tight(min_tokens: int, max_tokens: int) -> bool:
-    """Whether a constraint takes so much of the budget that its search keeps more rows."""
-    return min_tokens * TIGHT_SHARE > max_tokens
+def tightness(min_tokens: int, max_tokens: int) -> int:
+    """How much of the budget a constraint takes, from 0: the more, the more rows its search keeps."""
+    return sum(min_tokens * share > max_tokens for share in TIGHT_SHARES)
 
 
-def rows_after(step: int, beams: int, max_tokens: int, tight: bool = False) -> int:
+def rows_after(step: int, beams: int, max_tokens: int, tight: int = 0) -> int:
     """The live rows kept after a step, from 1; k = `beams`."""
     points = _points(beams, max_tokens, tight)
     if step <= points[0][0]:
-        return points[0][1] * beams
+        return points[0][1]
     for (begin, more), (end, less) in pairwise(points):
         if begin < step <= end:
-            return less * beams + (more - less) * beams * (end - step) // (end - begin)
-    return points[-1][1] * beams
+            return less + (more - less) * (end - step) // (end - begin)
+    return points[-1][1]
 
 
-def _points(beams: int, max_tokens: int, tight: bool) -> list[tuple[int, int]]:
-    """The steps, ascending, at which so many times k rows are kept."""
-    table = TIGHT_ROWS if tight else ROWS
-    rows = table[max(least for least in table if least <= beams)]
-    return [(min(at, max_tokens // share), times) for at, share, times in rows]
+def _points(beams: int, max_tokens: int, tight: int) -> list[tuple[int, int]]:
+    """The steps, ascending, after which so many rows are kept."""
+    table = ROWS[tight]
+    points = table[max(least for least in table if least <= beams)]
+    return [(min(at, max_tokens // share), max(times * beams, least)) for at, share, times, least in points]
 
 
-def rows_at_most(beams: int, max_tokens: int, tight: bool = False) -> int:
+def rows_at_most(beams: int, max_tokens: int, tight: int = 0) -> int:
     """The most rows that are ever read side by side; the last token of a text is not read."""
     return rows_after(1, beams, max_tokens, tight) if max_tokens > 1 else beams
 
 
-def nodes_at_most(beams: int, max_tokens: int, tight: bool = False) -> int:
+def nodes_at_most(beams: int, max_tokens: int, tight: int = 0) -> int:
     """The most tokens that rows side by side have written, all of them together."""
     last = _points(beams, max_tokens, tight)[-1][0]
     most: int = max(step * rows_after(step, beams, max_tokens, tight) for step in [*range(1, last + 1), max_tokens])

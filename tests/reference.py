@@ -183,7 +183,7 @@ def beam_search(log_probs_of: LogProbsOf, automaton: TokenAutomaton, settings: S
             alive = [row for row in candidates if distance[row.state] != 0]
             known = [row for rows in history for row in rows if distance[row.state] == 0]
             floor = _floor(known, settings)
-            rows = _rows_kept(t, automaton, settings)
+            rows = rows_kept(t, automaton.min_tokens, settings.beams, settings.budget)
             history.append(_shared_out(alive, floor, automaton, rows, t, settings) + ended)
     return history[1:]
 
@@ -239,27 +239,31 @@ def _floor(finished: Sequence[Row], settings: Settings) -> float:
     return sorted(best.values(), reverse=True)[settings.n - 1] * settings.budget**power
 
 
-def _rows_kept(t: int, automaton: TokenAutomaton, settings: Settings) -> int:
-    """So many times k as the step's place between two of these steps says, in proportion; none is beyond T.
+def rows_kept(t: int, least: int, k: int, budget: int) -> int:
+    """After step t so many rows as the step's place between two of these steps says, in proportion; none is beyond T.
 
-    Where the shortest text takes more than a fourth of the budget they are more. The first of the steps is an eighth of
-    the budget where that is sooner, for 64 beams the second a fourth.
+    Where the shortest text takes more than a fifth of the budget, or a fourth, they are more. The first of the steps is
+    an eighth of the budget where that is sooner, for 64 beams the second a fourth.
     """
-    k, budget, tight = settings.beams, settings.budget, 4 * automaton.min_tokens > settings.budget
     if k < 64:
-        points = [(4, 4), (31, 2), (62, 1)] if tight else [(4, 3), (31, 1)]
+        more = [(4, 4 * k), (31, 2 * k), (62, k)] if k < 16 else [(4, 5 * k), (31, 3 * k), (62, k)]
+        points = more if 5 * least > budget else [(4, 3 * k), (31, k)]
+    elif 4 * least > budget:
+        points = [(2, max(1024, 8 * k)), (5, max(1024, 4 * k)), (31, max(1024, 4 * k)), (62, k)]
+    elif 5 * least > budget:
+        points = [(2, 8 * k), (5, max(512, 2 * k)), (20, max(512, k)), (31, max(512, k)), (62, k)]
     else:
-        points = [(2, 8), (5, 4), (31, 4), (62, 1)] if tight else [(2, 8), (5, 2), (20, 1)]
+        points = [(2, 8 * k), (5, max(192, 2 * k)), (20, k)]
     steps = [min(at, budget) for at, _ in points]
     steps[0] = min(steps[0], budget // 8)
     if k >= 64:
         steps[1] = min(steps[1], budget // 4)
-    times = [Fraction(more) for _, more in points]
+    rows = [row for _, row in points]
     for number in range(1, len(points)):
         if steps[number - 1] < t <= steps[number]:
             share = Fraction(steps[number] - t, steps[number] - steps[number - 1])
-            return int(k * times[number] + k * (times[number - 1] - times[number]) * share)
-    return int(k * (times[0] if t <= steps[0] else times[-1]))
+            return int(rows[number] + (rows[number - 1] - rows[number]) * share)
+    return rows[0] if t <= steps[0] else rows[-1]
 
 
 def _shared_out(

@@ -60,7 +60,7 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import BeamSearch, refuse_early
 from decoding.texts import Texts
 from decoding.trace import TraceStep
-from decoding.widths import is_tight
+from decoding.widths import tightness
 
 _OPENINGS = 16  # constraints that are prepared side by side, at most
 FREE_SHARE = 4  # one part in so many of what is free is for generations
@@ -121,10 +121,10 @@ class _Task:
         return self.job.prompt if self.options.scope == "full" else None
 
     @property
-    def tight(self) -> bool:
-        """Whether a search keeps more rows, for its budget is tight."""
+    def tight(self) -> int:
+        """How tight a search's budget is: the more, the more rows it keeps."""
         least = int(self.compiled.tokens.distance[self.start])
-        return self.options.algorithm == "banked" and is_tight(least, self.options.max_tokens)
+        return tightness(least, self.options.max_tokens) if self.options.algorithm == "banked" else 0
 
 
 class Generator:
@@ -179,16 +179,18 @@ class Generator:
         job = _fitted(job, len(prompt_ids), self._model.context_length)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
         refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
+        rows, max_tokens = task.options.rows, task.options.max_tokens
+        tight = self._engine.tight_at_most(len(prompt_ids), rows, max_tokens, task.tight)
         started = time.perf_counter()
-        with tracing.span("decode", rows=task.options.rows, max_tokens=task.options.max_tokens):
+        with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
-                lambda: self._run_of(task), prompt_ids, task.options.rows, task.options.max_tokens,
-                tight=task.tight, on_step=self._listener(task, context), cancelled=context.cancelled,
+                lambda: self._run_of(task, tight), prompt_ids, rows, max_tokens,
+                tight=tight, on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
         decode_ms = (time.perf_counter() - started) * 1000
         result = GenerateResult(
-            choices, len(prompt_ids), sizes, task.options.seed, task.options.rows, context.waited_s * 1000, decode_ms,
+            choices, len(prompt_ids), sizes, task.options.seed, rows, context.waited_s * 1000, decode_ms,
             total_ms=since(job),
         )
         return named_generation(result, job.names)
@@ -243,14 +245,14 @@ class Generator:
             raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
         return [self._files.bos_id]
 
-    def _run_of(self, task: _Task) -> Run:
+    def _run_of(self, task: _Task, tight: int) -> Run:
         """The state machine of the algorithm that was asked for."""
         options = _decoding_options(task.options)
         run: Run
         if isinstance(options, SamplingOptions):
             run = Sampling(task.constraint, options, start=task.start)
         else:
-            run = BeamSearch(task.constraint, options, start=task.start, text_of=self._answers(task))
+            run = BeamSearch(task.constraint, options, start=task.start, text_of=self._answers(task), tight=tight)
         return Noted(run, task.job.refusals) if task.job.refusals else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:

@@ -32,6 +32,7 @@ from decoding.errors import BudgetTooSmall, Cancelled, PromptEmpty, PromptTooLon
 from decoding.options import SearchOptions
 from decoding.runs import StepEvent
 from decoding.sampling import SamplingOptions
+from decoding.widths import rows_at_most
 from tests.app.test_handlers import Context
 from tests.fakes import HashModel
 
@@ -374,6 +375,19 @@ def test_what_could_never_fit_in_memory_is_refused_and_all_else_waits_for_room(s
         with pytest.raises(RequestTooLarge) as refusal:
             generator.run(a_job(narrow, context, beams=8), context)
     assert refusal.value.memory_bytes == narrow.decode_memory_bytes
+
+
+def test_where_memory_lacks_for_as_many_rows_as_a_tight_budget_calls_for_there_are_fewer(settings: Settings) -> None:
+    context = Context()
+    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=2), tell="steps")
+    needs = 8 * (2 + 2 * 8)  # HashModel.bytes_for: as much again for each degree of tightness
+    widest = []
+    for memory_bytes in (3 * needs, needs):
+        context.told.clear()
+        with open_generator(dataclasses.replace(settings, decode_memory_bytes=memory_bytes)) as generator:
+            assert generator.run(job, context).choices
+        widest.append(max(sum(not row.finished for row in step.rows) for step in context.told))
+    assert widest[0] > widest[1] == rows_at_most(2, 8)
 
 
 def test_a_model_of_another_vocabulary_than_its_tokenizer_s_is_not_served(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,16 @@ CASES = {"table": 25, "factored": 20, "wide": 3}
 def test_every_beam_equals_that_of_the_slow_twin_to_the_last_bit(algorithm: str, kind: str, maker: str) -> None:
     for seed in range(CASES[maker]):
         assert differences(Case(maker, kind, algorithm, seed)) == []
+
+
+@pytest.mark.parametrize("maker", ["table", "factored"])
+def test_so_do_those_of_many_beams_which_keep_other_numbers_of_rows(maker: str) -> None:
+    cases = [Case(maker, kind, "banked", seed) for kind in MODELS for seed in range(6)]
+    for case in cases:
+        case.options = replace(case.options, beams=64)
+        assert differences(case) == []
+    assert {case.tight for case in cases} == {0, 1, 2}
+    assert max(len(rows) for case in cases[:4] for rows in case.slow()) > 512
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -14,19 +14,21 @@ from decoding.estimate import Prior
 from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
 from decoding.search import BeamSearch, drive
-from decoding.widths import is_tight, nodes_at_most, rows_after, rows_at_most
+from decoding.widths import nodes_at_most, rows_after, rows_at_most, tightness
 from tests.decoding.random_automata import random_factored
 from tests.fakes import HashModel, PrefixSession
+from tests.reference import rows_kept
 
 
 @pytest.mark.parametrize("beams", [1, 2, 3, 4, 7, 16, 64, 1000])
 @pytest.mark.parametrize("max_tokens", [1, 2, 4, 5, 6, 12, 31, 32, 33, 256])
-@pytest.mark.parametrize("tight", [False, True])
-def test_rows_fall_from_many_times_k_to_k(beams: int, max_tokens: int, tight: bool) -> None:
+@pytest.mark.parametrize("tight", [0, 1, 2])
+def test_rows_fall_from_many_times_k_to_k(beams: int, max_tokens: int, tight: int) -> None:
     rows = [rows_after(step, beams, max_tokens, tight) for step in range(1, max_tokens + 1)]
     assert all(later <= row for row, later in itertools.pairwise(rows))
-    most = (8 if beams >= 64 else 4 if tight else 3) * beams
-    assert rows[0] == most if max_tokens >= 8 else beams <= rows[0] < most
+    many = 1024 if tight == 2 else 0
+    most = max(8 * beams, many) if beams >= 64 else (3 if not tight else 5 if beams >= 16 else 4) * beams
+    assert rows[0] == most if max_tokens >= 8 else beams <= rows[0] <= most
     assert set(rows[61 if tight else 30 :]) <= {beams}
     assert rows[-1] == beams or (tight and max_tokens < 62)
     assert rows_at_most(beams, max_tokens, tight) == max([beams, *rows[:-1]])
@@ -37,14 +39,32 @@ def test_rows_fall_from_many_times_k_to_k(beams: int, max_tokens: int, tight: bo
 @pytest.mark.parametrize("max_tokens", [4, 8, 16, 32, 64, 256])
 def test_where_the_budget_is_tight_there_are_more_rows_at_every_step(beams: int, max_tokens: int) -> None:
     for step in range(1, max_tokens + 1):
-        assert rows_after(step, beams, max_tokens, True) >= rows_after(step, beams, max_tokens)
+        loose, tight, tighter = (rows_after(step, beams, max_tokens, tight) for tight in range(3))
+        assert loose <= tight <= tighter
 
 
-def test_a_budget_is_tight_where_a_fourth_of_it_is_not_enough() -> None:
-    assert [is_tight(least, 32) for least in (1, 8, 9, 32)] == [False, False, True, True]
+def test_a_budget_is_tight_where_a_fifth_or_a_fourth_of_it_is_not_enough() -> None:
+    assert [tightness(least, 32) for least in (1, 6, 7, 8, 9, 32)] == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize(("beams", "times"), [(4, 2.8), (16, 2.8), (64, 2.8)])
+@pytest.mark.parametrize("beams", [1, 5, 15, 16, 63, 64, 100, 128, 400, 1024])
+@pytest.mark.parametrize("max_tokens", [1, 2, 5, 8, 19, 32, 61, 62, 63, 200])
+def test_rows_are_those_of_the_reference(beams: int, max_tokens: int) -> None:
+    for least in range(1, max_tokens + 1):
+        tight = tightness(least, max_tokens)
+        for step in range(1, max_tokens + 1):
+            assert rows_after(step, beams, max_tokens, tight) == rows_kept(step, least, beams, max_tokens)
+
+
+@pytest.mark.parametrize("max_tokens", [8, 32, 256])
+@pytest.mark.parametrize("tight", [0, 1, 2])
+def test_from_64_beams_on_more_beams_keep_no_fewer_rows(max_tokens: int, tight: int) -> None:
+    for step in range(1, max_tokens + 1):
+        rows = [rows_after(step, beams, max_tokens, tight) for beams in (64, 65, 90, 127, 128, 200, 256, 300, 512, 700)]
+        assert rows == sorted(rows)
+
+
+@pytest.mark.parametrize(("beams", "times"), [(4, 2.8), (16, 2.8), (64, 3.1)])
 @pytest.mark.parametrize("max_tokens", [8, 16, 32, 64, 256])
 def test_a_search_reads_few_times_the_rows_of_one_that_keeps_k(beams: int, times: float, max_tokens: int) -> None:
     read = [rows_after(step, beams, max_tokens) for step in range(1, max_tokens)]
@@ -75,7 +95,7 @@ def test_a_search_feeds_many_rows_at_first_and_never_more_than_announced() -> No
         options = SearchOptions(automaton.min_tokens + 6, 5)
         model = Measuring(automaton.vocabulary_size, automaton.eos_ids, seed)
         drive(model, (1,), BeamSearch(Constraint.prepare(automaton, model.device, prior=prior), options))
-        tight = is_tight(automaton.min_tokens, options.max_tokens)
+        tight = tightness(automaton.min_tokens, options.max_tokens)
         assert all(rows <= rows_after(at, 5, options.max_tokens, tight) for at, rows in enumerate(model.rows, start=1))
         assert max(model.nodes, default=0) <= nodes_at_most(5, options.max_tokens, tight)
         wide += max(model.rows, default=0) > 10

@@ -19,7 +19,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.step import forced_step, step
 from decoding.texts import Texts
-from decoding.widths import is_tight, rows_after
+from decoding.widths import rows_after, tightness
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
 from tests.reference import Row, Settings, Ways, beam_search
@@ -68,9 +68,9 @@ class Case:
         self._dictated = self._random_dictation() if seed % 3 == 0 else {}
 
     @property
-    def tight(self) -> bool:
-        """Whether the search keeps more rows than it would with more tokens to spend."""
-        return is_tight(self.automaton.min_tokens, self.options.max_tokens)
+    def tight(self) -> int:
+        """How tight the budget is, as the search reckons it to keep more rows."""
+        return tightness(self.automaton.min_tokens, self.options.max_tokens)
 
     def _random_ways(self, size: int) -> Ways:
         """From ids, and from pairs of ids, to EOS: as cheap as what is owed, now and then, or unknown."""
