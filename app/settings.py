@@ -57,7 +57,7 @@ class Settings:
     decode_cells_max     rows times labels of such a matrix
     decode_paths_max     rows of the matrix times states of its constraint's automaton, 8 bytes each while it is decoded
     decode_memory_bytes  what all generations together may hold on the model's device; MEASURED takes a quarter of
-                         what is free there once the model is loaded
+                         what is free there once the model is loaded. A search that would take half keeps fewer rows
     tables_bytes_max     what the tables of constraints may take there that are kept for further requests
     keys_file            the keys that open the API, as `abs keys new` writes them; without it anyone is let in
     open                 serve beyond this machine without keys, on a network where everyone is trusted

@@ -38,6 +38,7 @@ from decoding.options import SearchOptions
 from decoding.runs import Hypothesis
 from decoding.search import BeamSearch
 from decoding.texts import Texts
+from decoding.widths import tightness
 
 MEMORY_BYTES = 2**32
 PROMPTS = ("", "A man", "Two dogs are", "The children in the park", "concepts: dog, ball, park. sentence:")
@@ -89,10 +90,12 @@ def orders(model: HuggingFaceModel, count: int) -> list[Order]:
 
 
 def ask(engine: Engine, order: Order) -> tuple[Hypothesis, ...]:
-    def begin() -> BeamSearch:
-        return BeamSearch(order.constraint, order.options)
+    tight = tightness(order.constraint.automaton.min_tokens, order.options.max_tokens)
 
-    return engine.generate(begin, order.prompt_ids, order.options.beams, order.options.max_tokens)
+    def begin() -> BeamSearch:
+        return BeamSearch(order.constraint, order.options, tight=tight)
+
+    return engine.generate(begin, order.prompt_ids, order.options.beams, order.options.max_tokens, tight=tight)
 
 
 def one_after_another(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:

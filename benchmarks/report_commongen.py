@@ -36,7 +36,7 @@ def commongen_section(run: dict[str, Any]) -> str:
     sets = sorted({row["sets"] for row in rows})
     notes = NOTES.format(sets=" or ".join(map(str, sets)), max_tokens=run["max_tokens"])
     plot = picture(PLOT, "sets that are kept and CIDEr, a point for each system", lambda: draw_plot(rows))
-    parts = ["## CommonGen", where(run), notes, plot]
+    parts = ["## CommonGen", where(run), notes, *run.get("notes", ()), plot]
     for model, family in dict.fromkeys((row["model"], row["family"]) for row in rows):
         own = [row for row in rows if (row["model"], row["family"]) == (model, family)]
         parts += [f"### {family}, {model}", table(HEAD, [_cells(row) for row in own])]

@@ -25,7 +25,7 @@ def infilling_section(run: dict[str, Any]) -> str:
     """The whole section as Markdown."""
     rows = run["rows"]
     plot = picture(PLOT, "answers that are whole, and BLEU-4, by the share that is masked", lambda: draw_plot(rows))
-    parts = ["## Text infilling", where(run), NOTES.format(count=rows[0]["stories"]), plot]
+    parts = ["## Text infilling", where(run), NOTES.format(count=rows[0]["stories"]), *run.get("notes", ()), plot]
     shares = sorted({row["share"] for row in rows})
     head = ["system", *(f"{what}, {share:.0%}" for share in shares for what in ("ROUGE-L", "BLEU-4", "whole"))]
     for model in dict.fromkeys(row["model"] for row in rows):

@@ -24,7 +24,7 @@ COMPARED = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "cider": "CIDEr"}
 REASONS = {
     "HMM, 16 beams": "The HMM's automaton knows spellings, not words, so that a longer word counts for a concept, and "
     "where the order counts a later concept may come before an earlier one, too: it has more texts to choose from.",
-    "guidance": "guidance writes one text greedily, a row for each step, where 16 beams are up to 64 rows and 1 beam "
+    "guidance": "guidance writes one text greedily, a row for each step, where 16 beams are up to 80 rows and 1 beam "
     "up to 4; what it fills in is less like what was masked. A story with gaps has half as much budget again as it "
     "takes; where the budget matters guidance keeps few patterns, as the first columns show.",
 }  # fmt: skip

@@ -34,7 +34,7 @@ def runtimes_section(run: dict[str, Any]) -> str:
     notes = NOTES.format(sets=run["sets"], max_tokens=run["max_tokens"], repeats=len(rows[0]["seconds"]))
     head = ["method", *(f"{k} beams" for k in beams)]
     plot = picture(PLOT, "seconds per request of ours, along four axes", lambda: draw_plot(run["growth"]))
-    parts = ["## Seconds per request", where(run), notes, table(head, body), plot]
+    parts = ["## Seconds per request", where(run), notes, *run.get("notes", ()), table(head, body), plot]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 

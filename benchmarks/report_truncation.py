@@ -31,7 +31,8 @@ def truncation_section(run: dict[str, Any]) -> str:
     least = run["least"]
     notes = NOTES.format(count=len(least), low=least[0], high=least[-1], middle=statistics.median(least))
     parts = [
-        "## When the budget runs out", where(run), notes, table(["decoder", *(f"{t:g} x" for t in times), "ms"], body),
+        "## When the budget runs out", where(run), notes, *run.get("notes", ()),
+        table(["decoder", *(f"{t:g} x" for t in times), "ms"], body),
         _examples(rows), picture(PLOT, "share of answers that satisfy, by budget", lambda: draw_plot(rows)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"

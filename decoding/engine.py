@@ -98,7 +98,8 @@ class Engine:
     ) -> tuple[Hypothesis, ...]:
         """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
 
-        begin             makes the run; asked again where it has to begin anew for want of memory
+        begin             makes the run; asked again where it has to begin anew for want of memory. A search is to be
+                          told the same `tight`
         rows, max_tokens  the rows of a sampling or k of a search, and the most tokens of each
         tight             how tight a search's budget is: the more, the more rows it keeps (`widths`)
         on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
@@ -119,11 +120,13 @@ class Engine:
             ticket.abandoned = True  # where the listener failed, nobody waits any more
 
     def tight_at_most(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int) -> int:
-        """How tight a search takes its budget to be: as `tight` as it is, or less where all the memory is too little.
+        """How tight a search takes its budget to be: as `tight` as it is, or less where it would need half the memory.
 
-        It does not depend on what else is running.
+        So that no request keeps all others waiting for the sake of a slightly better text. It does not depend on what
+        else is running, but on `memory_bytes`.
         """
-        while tight and self._model.bytes_for(prompt_tokens, rows, max_tokens, tight) > self._memory_bytes:
+        most = self._memory_bytes // 2
+        while tight and self._model.bytes_for(prompt_tokens, rows, max_tokens, tight) > most:
             tight -= 1
         return tight
 

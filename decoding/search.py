@@ -112,7 +112,7 @@ class BeamSearch:
     """One search between two forward passes; obeys `Run`.
 
     start  the state the answer starts in, where it is not the automaton's own: what the prompt has led to
-    tight  how tight the budget is, by which the search keeps more rows (`widths.tightness`); less where memory is short
+    tight  how tight the budget is, by which the search keeps more rows (`widths.tightness`); None: as it is
 
     With "abs" finished rows stay in the beam, as in the paper, and the answers are chosen from the last one. Otherwise
     they are taken out as they come, and live rows that can no longer beat them are dropped, so that the search ends of

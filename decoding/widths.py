@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 TIGHT_SHARES = (5, 4)
-"""How tight a budget is: of how many of these the fewest tokens that satisfy are more than one of so many."""
+"""A budget is a degree tighter for each n of these where the fewest tokens that satisfy are more than its n-th part."""
 _FEW_BEAMS = {1: ((4, 8, 4, 0), (31, 1, 2, 0), (62, 1, 1, 0)), 16: ((4, 8, 5, 0), (31, 1, 3, 0), (62, 1, 1, 0))}
 ROWS: tuple[Mapping[int, tuple[tuple[int, int, int, int], ...]], ...] = (
     {1: ((4, 8, 3, 0), (31, 1, 1, 0)), 64: ((2, 8, 8, 0), (5, 4, 2, 192), (20, 1, 1, 0))},
@@ -20,8 +20,8 @@ ROWS: tuple[Mapping[int, tuple[tuple[int, int, int, int], ...]], ...] = (
 )
 """By how tight the budget is and the least k that it is for: the step, or the so-manieth part of the budget if that is
 sooner, after which so many times k rows are kept, and no fewer than so many; as many before the first of these steps,
-on a straight line between two. By benchmarks/search_quality, and by benchmarks/decode: more would take more time, or
-where k is small more memory, than transformers' own search does."""
+on a straight line between two. By benchmarks/search_quality; where the budget is not tight also by benchmarks/decode,
+as more would take more time, or where k is small more memory, than transformers' own search does."""
 
 
 def tightness(min_tokens: int, max_tokens: int) -> int:

@@ -182,7 +182,7 @@ class Generator:
         rows, max_tokens = task.options.rows, task.options.max_tokens
         tight = self._engine.tight_at_most(len(prompt_ids), rows, max_tokens, task.tight)
         started = time.perf_counter()
-        with tracing.span("decode", rows=rows, max_tokens=max_tokens):
+        with tracing.span("decode", rows=rows, max_tokens=max_tokens, tight=tight):
             hypotheses = self._engine.generate(
                 lambda: self._run_of(task, tight), prompt_ids, rows, max_tokens,
                 tight=tight, on_step=self._listener(task, context), cancelled=context.cancelled,

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -382,12 +383,16 @@ def test_where_memory_lacks_for_as_many_rows_as_a_tight_budget_calls_for_there_a
     job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=2), tell="steps")
     needs = 8 * (2 + 2 * 8)  # HashModel.bytes_for: as much again for each degree of tightness
     widest = []
-    for memory_bytes in (3 * needs, needs):
+    announced: list[int] = []
+    for memory_bytes in (6 * needs, needs):
         context.told.clear()
         with open_generator(dataclasses.replace(settings, decode_memory_bytes=memory_bytes)) as generator:
-            assert generator.run(job, context).choices
+            with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as asked:
+                assert generator.run(job, context).choices
+            announced.append(asked.call_args.kwargs["tight"])
         widest.append(max(sum(not row.finished for row in step.rows) for step in context.told))
-    assert widest[0] > widest[1] == rows_at_most(2, 8)
+    assert widest == [rows_at_most(2, 8, 1), rows_at_most(2, 8)]
+    assert announced == [1, 0]  # what memory is kept free for
 
 
 def test_a_model_of_another_vocabulary_than_its_tokenizer_s_is_not_served(settings: Settings) -> None:

@@ -147,8 +147,8 @@ def test_a_request_that_could_never_fit_is_refused_with_both_sizes() -> None:
     assert not model.opened
 
 
-def test_a_budget_is_taken_to_be_as_tight_as_all_the_memory_has_room_for() -> None:
-    needs = [WatchedModel().bytes_for(1, 3, 8, tight) for tight in range(3)]
+def test_a_budget_is_taken_to_be_as_tight_as_half_the_memory_has_room_for() -> None:
+    needs = [2 * WatchedModel().bytes_for(1, 3, 8, tight) for tight in range(3)]
     assert needs == sorted(set(needs))
     for memory_bytes, most in [(needs[2], 2), (needs[2] - 1, 1), (needs[1], 1), (needs[1] - 1, 0), (1, 0)]:
         with Engine(WatchedModel(), memory_bytes) as engine:

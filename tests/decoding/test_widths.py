@@ -87,16 +87,20 @@ class Measuring(HashModel):
         return scores
 
 
-def test_a_search_feeds_many_rows_at_first_and_never_more_than_announced() -> None:
-    wide = 0
-    for seed in range(20):
+@pytest.mark.parametrize("beams", [5, 64])
+@pytest.mark.parametrize("tight", [None, 0, 1, 2])
+def test_a_search_feeds_many_rows_at_first_and_never_more_than_announced(beams: int, tight: int | None) -> None:
+    most = 0
+    for seed in range(20 if beams < 64 else 8):
         automaton = random_factored(np.random.default_rng(seed))
         prior = Prior.of_tokens(torch.full((automaton.vocabulary_size,), -2.0, dtype=torch.float64))
-        options = SearchOptions(automaton.min_tokens + 6, 5)
+        options = SearchOptions(automaton.min_tokens + 6, beams)
         model = Measuring(automaton.vocabulary_size, automaton.eos_ids, seed)
-        drive(model, (1,), BeamSearch(Constraint.prepare(automaton, model.device, prior=prior), options))
-        tight = tightness(automaton.min_tokens, options.max_tokens)
-        assert all(rows <= rows_after(at, 5, options.max_tokens, tight) for at, rows in enumerate(model.rows, start=1))
-        assert max(model.nodes, default=0) <= nodes_at_most(5, options.max_tokens, tight)
-        wide += max(model.rows, default=0) > 10
-    assert wide > 3
+        constraint = Constraint.prepare(automaton, model.device, prior=prior)
+        drive(model, (1,), BeamSearch(constraint, options, tight=tight))
+        taken = tightness(automaton.min_tokens, options.max_tokens) if tight is None else tight
+        kept = [rows_after(step, beams, options.max_tokens, taken) for step in range(1, options.max_tokens + 1)]
+        assert all(rows <= keep for rows, keep in zip(model.rows, kept, strict=False))
+        assert max(model.nodes, default=0) <= nodes_at_most(beams, options.max_tokens, taken)
+        most = max(most, *(rows for rows, keep in zip(model.rows, kept, strict=False) if rows == keep), 0)
+    assert most > 2 * beams
