@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -29,11 +28,10 @@ from compiler.pipeline import compile_spec
 from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
 from decoding.constraint import Constraint
 from decoding.engine import Engine
-from decoding.errors import BudgetTooSmall, Cancelled, PromptEmpty, PromptTooLong, RequestTooLarge, VocabularyMismatch
+from decoding.errors import BudgetTooSmall, Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
 from decoding.options import SearchOptions
 from decoding.runs import StepEvent
 from decoding.sampling import SamplingOptions
-from decoding.widths import rows_at_most
 from tests.app.test_handlers import Context
 from tests.fakes import HashModel
 
@@ -364,35 +362,6 @@ def test_prompt_and_budget_fit_the_model_s_context_together(settings: Settings) 
         with pytest.raises(PromptTooLong) as refusal:
             generator.run(a_job(settings, context, prompt="a dog " * 10, max_tokens=11), context)
     assert (refusal.value.max_tokens, refusal.value.context_length) == (11, 20)
-
-
-def test_what_could_never_fit_in_memory_is_refused_and_all_else_waits_for_room(settings: Settings) -> None:
-    context = Context()
-    needs = 8 * (2 + 2 * 6)  # HashModel.bytes_for
-    narrow = dataclasses.replace(settings, decode_memory_bytes=needs + needs // 2)
-    with open_generator(narrow) as generator, ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(lambda job: generator.run(job, context), [a_job(narrow, context)] * 4))
-        assert len({result.choices for result in results}) == 1
-        with pytest.raises(RequestTooLarge) as refusal:
-            generator.run(a_job(narrow, context, beams=8), context)
-    assert refusal.value.memory_bytes == narrow.decode_memory_bytes
-
-
-def test_where_memory_lacks_for_as_many_rows_as_a_tight_budget_calls_for_there_are_fewer(settings: Settings) -> None:
-    context = Context()
-    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=2), tell="steps")
-    needs = 8 * (2 + 2 * 8)  # HashModel.bytes_for: as much again for each degree of tightness
-    widest = []
-    announced: list[int] = []
-    for memory_bytes in (6 * needs, needs):
-        context.told.clear()
-        with open_generator(dataclasses.replace(settings, decode_memory_bytes=memory_bytes)) as generator:
-            with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as asked:
-                assert generator.run(job, context).choices
-            announced.append(asked.call_args.kwargs["tight"])
-        widest.append(max(sum(not row.finished for row in step.rows) for step in context.told))
-    assert widest == [rows_at_most(2, 8, 1), rows_at_most(2, 8)]
-    assert announced == [1, 0]  # what memory is kept free for
 
 
 def test_a_model_of_another_vocabulary_than_its_tokenizer_s_is_not_served(settings: Settings) -> None:

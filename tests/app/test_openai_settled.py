@@ -85,7 +85,7 @@ def test_what_is_certain_is_the_beginning_of_the_answer_and_only_grows(
     algorithm: str, stops: tuple[str, ...]
 ) -> None:
     chance, told_early = random.Random(algorithm), 0
-    for number in range(50):
+    for number in range(100):
         constraint = {"regex": chance.choice(PATTERNS)}
         compiled = compiled_of(constraint)
         model = HashModel(VOCABULARY.size, VOCABULARY.eos_ids, seed=number, spread=chance.choice([1.0, 6.0]))
@@ -105,7 +105,7 @@ def test_what_is_certain_is_the_beginning_of_the_answer_and_only_grows(
                 assert final.startswith(certain), (constraint, options, step.step)
                 before[index] = certain
         told_early += bool(before[0])
-    assert told_early > 5  # it does say something before the end
+    assert told_early > 10  # it does say something before the end
 
 
 def test_after_a_step_that_was_missed_nothing_more_of_a_search_is_certain() -> None:
