@@ -128,8 +128,9 @@ class BeamSearch:
         self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
         texts, estimate = constraint.texts, constraint.estimate
         start = constraint.automaton.start if start is None else start
-        own = tightness(int(constraint.automaton.distance[start]), options.max_tokens)
-        self._tight = own if tight is None else tight
+        if tight is None:
+            tight = tightness(int(constraint.automaton.distance[start]), options.max_tokens)
+        self._tight = tight
         end_cost, endings = constraint.end_cost, constraint.endings
         self._plan = Plan.prepare(self._tables, texts, estimate, options, end_cost, self._tight, endings)
         self._paper = options.algorithm == "abs"
