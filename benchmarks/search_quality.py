@@ -40,6 +40,7 @@ from compiler.spec_json import spec_from_json
 from compiler.text_automaton import answer_text
 from decoding.constraint import Constraint
 from decoding.estimate import token_prior
+from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
@@ -82,19 +83,20 @@ class Bench:
     def __init__(self, name: str, shared: Path) -> None:
         folder = BUILT_IN_MODEL if name in ("captions", "bigram") else str(shared / "models" / name)
         self.files: ModelFiles = open_model_files(folder)
-        self._tokenizer = Tokenizer.from_file(str(self.files.tokenizer_file))
+        self.tokenizer = Tokenizer.from_file(str(self.files.tokenizer_file))
         self.model: LanguageModel[Any] = (
             self._bigrams(shared, name) if name == "bigram" else HuggingFaceModel.load(folder, device="cpu")
         )
         self._texts = Texts.of(self.files.vocabulary.tokens, self.model.eos_ids, self.model.device)
         self._prior = token_prior(self.model)
+        self.pieces: Pieces | None = None
         self._compiled = functools.cache(self._compile)
 
     def _bigrams(self, shared: Path, name: str) -> BigramModel:
         """Of CommonGen's training captions, spelled as the built-in model spells them."""
         with gzip.open(shared / "data" / "commongen" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
             captions = [text for line in lines for text in json.loads(line)["references"]]
-        encoded = self._tokenizer.encode_batch([f"{PLAIN_PROMPTS[name]} {text}" for text in captions])
+        encoded = self.tokenizer.encode_batch([f"{PLAIN_PROMPTS[name]} {text}" for text in captions])
         eos_ids = self.files.vocabulary.eos_ids
         return BigramModel.estimated(
             [[*one.ids, eos_ids[0]] for one in encoded], len(self.files.vocabulary.tokens), eos_ids
@@ -103,15 +105,25 @@ class Bench:
     def _compile(self, written: str) -> tuple[Any, Constraint]:
         compiled = compile_spec(spec_from_json(json.loads(written)), self.files.vocabulary, Limits(compile_s_max=600.0))
         device = self.model.device
-        return compiled.text, Constraint.prepare(compiled.tokens, device, prior=self._prior, texts=self._texts)
+        return compiled.text, Constraint.prepare(
+            compiled.tokens, device, prior=self._prior, texts=self._texts, pieces=self.pieces
+        )
+
+    def constraint(self, case: Case) -> Constraint:
+        """The case's constraint, compiled once."""
+        return self._compiled(json.dumps(case.constraint))[1]
+
+    def prompt_ids(self, case: Case) -> list[int]:
+        """The case's prompt."""
+        return list(self.tokenizer.encode(case.prompt).ids)
 
     def fits(self, case: Case) -> bool:
-        return self._compiled(json.dumps(case.constraint))[1].automaton.min_tokens <= MAX_TOKENS
+        return self.constraint(case).automaton.min_tokens <= MAX_TOKENS
 
     def answer(self, case: Case, setting: Setting, known: float) -> Found:
         """The answer to a case; `known` is the log-prob of one already found, which helps the exact solver alone."""
         text, constraint = self._compiled(json.dumps(case.constraint))
-        prompt = self._tokenizer.encode(case.prompt).ids
+        prompt = self.prompt_ids(case)
         started = time.perf_counter()
         if setting.algorithm == EXACT:
             assert isinstance(self.model, BigramModel)

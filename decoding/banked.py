@@ -15,13 +15,13 @@ from decoding.arrays import Array, count_up, library, take
 from decoding.beams import DEAD_SCORE, Beams, Tables
 from decoding.forced import FREE
 from decoding.moves import Moves, floored
-from decoding.plan import POOL, Plan
+from decoding.plan import Plan
 from decoding.ranking import place_in_group, repeats, top_in_order
 
 
 def pool_size(plan: Plan) -> int:
     """How many of the best candidates `share_out` looks at."""
-    return POOL * plan.beam_count
+    return plan.heuristics.pool * plan.beam_count
 
 
 def with_ends(pool: Beams, moves: Moves, tables: Tables, plan: Plan, budget_after: int) -> Beams:
@@ -92,18 +92,26 @@ def share_out(pool: Beams, before: Array, gains: Array, tables: Tables, plan: Pl
 
     Of candidates that are in the same state and say the same, or end in the same three tokens, only the best is kept
     (recombination, as in phrase-based translation: what differs lies too far back to matter). Candidates equally far
-    from acceptance form a group; the r-th of a group falls back by GROUP_COST * ln(r). The best `plan.reserve` of those
+    from acceptance form a group; the r-th of a group falls back by the group cost times ln(r). The best `plan.reserve` of those
     that come closer to acceptance are kept whatever their place: where what acceptance needs is rarer than was
     estimated, all others would put it off to the end.
     """
     xp = library(before)
     size = len(tables.token_class)
-    repeated = repeats(pool.state, before, pool.before * size + pool.token)
+    repeated = pool.state < 0  # none
+    if plan.heuristics.merge_endings:
+        repeated = repeats(pool.state, before, pool.before * size + pool.token)
     if plan.texts is not None:
         repeated = repeated | repeats(pool.state, pool.text_hash)
     dead = repeated | (pool.score == DEAD_SCORE)
     group = xp.where(dead, -1, take(tables.distance, pool.state))  # no distance is negative: a group by themselves
-    key = xp.where(dead, DEAD_SCORE, pool.score - take(plan.fall, place_in_group(group)))
+    key = xp.where(dead, DEAD_SCORE, pool.score)
+    if plan.heuristics.sharing == "penalty":
+        key = xp.where(dead, DEAD_SCORE, pool.score - take(plan.fall, place_in_group(group)))
+    elif plan.heuristics.sharing == "banks":  # the first of each bank, then the second of each, and so on
+        places = xp.where(dead, len(dead), place_in_group(group))
+        within = xp.argsort(xp.argsort(-pool.score, stable=True), stable=True)
+        key = xp.where(dead, DEAD_SCORE, -1.0 * (places * len(dead) + within))
     first = gains & ~dead
     key = xp.where(first & (xp.cumsum(first, 0) <= plan.reserve), float("inf"), key)
     kept = xp.argsort(-key, stable=True)[: plan.beam_count]

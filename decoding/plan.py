@@ -13,15 +13,12 @@ from torch import Tensor
 from decoding.arrays import Array, like, real, take
 from decoding.beams import Tables
 from decoding.endings import Endings
+from decoding.heuristics import ALL, Heuristics
 from decoding.options import SearchOptions
 from decoding.ramp import push_up_table
 from decoding.texts import Texts
 from decoding.widths import rows_after
 
-POOL = 8
-"""So many times k candidates are looked at before k are kept. This and the next three by benchmarks/search_quality."""
-GROUP_COST = 3.0
-"""Nats by which a candidate falls back for each e-fold of its place among those equally far from acceptance."""
 ESTIMATE_WEIGHT, ESTIMATE_WEIGHT_ALONE = 0.8, 0.2
 """How far the estimated cost of what is still to come is believed; and how much further where only one row is kept."""
 RESERVE_SHARE = 8
@@ -56,11 +53,13 @@ class Plan:
     fall: Array
     texts: Texts | None
     endings: Endings | None = None
+    heuristics: Heuristics = ALL
 
     @classmethod
     def prepare(
         cls, tables: Tables, texts: Texts | None, estimate: Tensor | None, options: SearchOptions,
         end_cost: Tensor | None = None, tight: int = 0, endings: Endings | None = None,
+        heuristics: Heuristics = ALL, widest: int | None = None,
     ) -> Plan:
         """From a request's options.
 
@@ -75,16 +74,24 @@ class Plan:
             table = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
             alpha = like(distance, np.array(table))
         weight = ESTIMATE_WEIGHT + ESTIMATE_WEIGHT_ALONE / sqrt(options.beams)
-        widest = options.beams if alpha is not None else rows_after(1, options.beams, options.max_tokens, tight)
-        places = (POOL + 1) * widest + 2 * _reserve(widest)
-        fall = np.array([GROUP_COST * log(place) for place in range(1, places + 1)])
+        if heuristics.weight is not None:
+            weight = heuristics.weight
+        if widest is None:
+            widest = options.beams if alpha is not None else rows_after(1, options.beams, options.max_tokens, tight)
+        places = (heuristics.pool + 1) * widest + 2 * _reserve(widest)
+        fall = np.array([heuristics.group_cost * log(place) for place in range(1, places + 1)])
         if texts is not None:
             texts = replace(texts, addend=like(distance, texts.addend), factor=like(distance, texts.factor))
-        nats = None if estimate is None else like(distance, estimate.double())
-        ends = None if end_cost is None else like(distance, end_cost.double())
+        by_prior = estimate is not None and heuristics.cost_to_go == "unigram"
+        nats = like(distance, estimate.double()) if by_prior and estimate is not None else None
+        ends = like(distance, end_cost.double()) if end_cost is not None and heuristics.end_costs else None
         reserve, places = _reserve(options.beams), like(distance, fall)
-        ways = None if endings is None else endings.beside(distance)
-        return cls(options.beams, reserve, alpha, nats, weight, ends, distance, places, texts, ways)
+        ways = endings.beside(distance) if endings is not None and heuristics.endings else None
+        if heuristics.cost_to_go == "none":
+            weight = 0.0
+        texts = texts if heuristics.merge_texts else None
+        reserve = reserve if heuristics.reserve else 0
+        return cls(options.beams, reserve, alpha, nats, weight, ends, distance, places, texts, ways, heuristics)
 
     def estimates(self) -> NDArray[np.float64]:
         """The estimate of all states, on the host: float64 [S]. Only where there is one."""
@@ -97,7 +104,7 @@ class Plan:
 
     def keeping(self, rows: int) -> Plan:
         """The same for a step after which so many rows are kept, at most as many as `widths` names."""
-        return replace(self, beam_count=rows, reserve=_reserve(rows))
+        return replace(self, beam_count=rows, reserve=_reserve(rows) if self.heuristics.reserve else 0)
 
     @property
     def pushes(self) -> bool:

@@ -28,6 +28,7 @@ from decoding.errors import (
 )
 from decoding.finished import Finished
 from decoding.forced import FREE
+from decoding.heuristics import ALL, Heuristics
 from decoding.history import Columns, History
 from decoding.language_model import Feed, LanguageModel, Scores
 from decoding.lessons import Lessons
@@ -48,6 +49,7 @@ def generate(
     on_step: Callable[[StepEvent], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     text_of: TextOf | None = None,
+    heuristics: Heuristics = ALL,
 ) -> tuple[Hypothesis, ...]:
     """The best `options.n` continuations of the prompt that the automaton accepts, best first, all distinct.
 
@@ -61,7 +63,8 @@ def generate(
     if isinstance(automaton, TokenAutomaton):
         automaton = Constraint.prepare(automaton, model.device)
     refuse_early(model, len(prompt_ids), automaton, options.max_tokens)
-    return drive(model, prompt_ids, BeamSearch(automaton, options, text_of=text_of), on_step, cancelled)
+    search = BeamSearch(automaton, options, text_of=text_of, heuristics=heuristics)
+    return drive(model, prompt_ids, search, on_step, cancelled)
 
 
 def refuse_early(
@@ -122,20 +125,22 @@ class BeamSearch:
 
     def __init__(
         self, constraint: Constraint, options: SearchOptions, *, start: int | None = None,
-        text_of: TextOf | None = None, tight: int | None = None,
+        text_of: TextOf | None = None, tight: int | None = None, heuristics: Heuristics = ALL,
     ) -> None:
-        self._options, self._text_of = options, text_of
+        self._options, self._text_of, self._heuristics = options, text_of, heuristics
         self._tables, self._eos_ids = constraint.tables.for_search(), constraint.automaton.eos_ids
         texts, estimate = constraint.texts, constraint.estimate
         start = constraint.automaton.start if start is None else start
         if tight is None:
             tight = tightness(int(constraint.automaton.distance[start]), options.max_tokens)
-        self._tight = tight
+        self._tight = tight if heuristics.tight_budgets else 0
         end_cost, endings = constraint.end_cost, constraint.endings
-        self._plan = Plan.prepare(self._tables, texts, estimate, options, end_cost, self._tight, endings)
         self._paper = options.algorithm == "abs"
+        self._plan = Plan.prepare(
+            self._tables, texts, estimate, options, end_cost, self._tight, endings, heuristics, self._rows_after(1)
+        )
         self._lessons = self._new_lessons(constraint)
-        self._forced = None if self._paper else constraint.forced  # the paper tries every spelling
+        self._forced = constraint.forced if heuristics.forced and not self._paper else None  # the paper tries all
         self._device = constraint.tables.distance.device
         self._finished = Finished(options, text_of)
         self._beams = Beams.start(start, self._tables.distance)
@@ -150,6 +155,8 @@ class BeamSearch:
     def _new_lessons(self, constraint: Constraint) -> Lessons | None:
         """What is to be learned on the way; None where nothing is."""
         if self._paper or constraint.class_cost is None or not Lessons.possible(constraint.automaton):
+            return None
+        if not self._heuristics.corrections or self._heuristics.cost_to_go != "unigram":
             return None
         return Lessons(constraint.automaton, self._tables, constraint.class_cost, self._plan.estimates())
 
@@ -184,17 +191,24 @@ class BeamSearch:
     @property
     def _floor(self) -> float:
         """The log-prob that a live row must have more of to become an answer; no step raises a log-prob."""
-        if self._paper:
+        if self._paper or not self._heuristics.floor:
             return NO_FLOOR
         return float(self._finished.threshold * self._options.max_tokens**self._options.length_power)
 
     @property
     def _step_plan(self) -> Plan:
         """The plan with as many rows as the next step keeps."""
-        beams, max_tokens = self._options.beams, self._options.max_tokens
         if self._paper:
             return self._plan
-        return self._plan.keeping(rows_after(len(self._history) + 1, beams, max_tokens, self._tight))
+        return self._plan.keeping(self._rows_after(len(self._history) + 1))
+
+    def _rows_after(self, step: int) -> int:
+        options, factor = self._options, self._heuristics.row_factor
+        if self._paper:
+            return options.beams
+        if factor is not None:
+            return max(1, round(factor * options.beams))
+        return rows_after(step, options.beams, options.max_tokens, self._tight)
 
     def _forced_step(self, scores: Scores, place: int) -> Snapshot:
         """One step of a stretch that every live row is in: nothing to choose from, only sums and order."""
