@@ -40,7 +40,11 @@ class TokenStep:
 
 @dataclass(frozen=True)
 class Answer:
-    """One text that satisfies the constraint. Log-probs are natural logarithms. `trace` where it was asked for."""
+    """One text that satisfies the constraint. Log-probs are natural logarithms. `trace` where it was asked for.
+
+    proven_gap  how much better the best satisfying text can be at most, in log_prob / tokens ** length_penalty; 0
+                where this one is proven the best, None where the algorithm keeps no bound
+    """
 
     text: str
     finish_reason: str
@@ -49,6 +53,7 @@ class Answer:
     satisfied: bool
     words: tuple[Unit, ...] = ()
     trace: tuple[TokenStep, ...] | None = None
+    proven_gap: float | None = None
 
     def parse(self, model: Any = None) -> Any:
         """The text as JSON: of a pydantic model or TypeAdapter where one is given, else plain values."""

@@ -135,7 +135,7 @@ class TokenStep:
 
 @dataclass(frozen=True, config=CONFIG)
 class Choice:
-    """One answer, re-checked on its text."""
+    """One answer, re-checked on its text. `proven_gap` as in `api.generation.Choice`."""
 
     text: str
     finish_reason: str
@@ -145,6 +145,7 @@ class Choice:
     words: tuple[Word, ...]
     tokens: int
     trace: tuple[TokenStep, ...] | None
+    proven_gap: float | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

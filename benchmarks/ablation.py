@@ -29,7 +29,7 @@ from benchmarks.search_quality import Bench
 from decoding.forced import Pieces
 from decoding.language_model import Feed
 from decoding.options import SearchOptions
-from decoding.search import BeamSearch, drive
+from decoding.search import drive, search_of
 
 FOLDER = RESULTS_DIRECTORY / "ablation"
 SETS = 40
@@ -102,8 +102,7 @@ class Ablation:
         constraint, prompt = self._bench.constraint(task.case), self._bench.prompt_ids(task.case)
         model = CountingModel(self._bench.model)
         started = time.perf_counter()
-        search = BeamSearch(constraint, options, heuristics=variant.heuristics)
-        best = drive(model, prompt, search)[0]
+        best = drive(model, prompt, search_of(constraint, options, heuristics=variant.heuristics))[0]
         seconds = time.perf_counter() - started
         return Measured(
             name, k, task.family, task.key, int(not task.decides), round(best.log_prob, 4), len(best.tokens),

@@ -63,7 +63,7 @@ def tasks(model: str, dev: Path, sets: int) -> list[Task]:
         Task(family, case, 32) for family, cases in families(model, dev, sets).items() for case in cases
     ]
     prompt = PLAIN_PROMPTS.get(model, STORY_PROMPT)
-    for record in _RECORDS:
+    for record in _RECORDS if model != "tinystories-656k" else ():  # which has no token for a brace
         schema = {
             "type": "object", "properties": record, "required": list(record), "additionalProperties": False,
         }

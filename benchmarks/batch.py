@@ -30,15 +30,13 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from decoding.constraint import Constraint
+from decoding.cost_to_go import unigram_prior
 from decoding.engine import Engine
-from decoding.estimate import token_prior
 from decoding.forced import Pieces
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis
-from decoding.search import BeamSearch
-from decoding.texts import Texts
-from decoding.widths import tightness
+from decoding.search import rows_of, search_of
 
 MEMORY_BYTES = 2**32
 PROMPTS = ("", "A man", "Two dogs are", "The children in the park", "concepts: dog, ball, park. sentence:")
@@ -74,11 +72,10 @@ def orders(model: HuggingFaceModel, count: int) -> list[Order]:
     files = open_model_files(BUILT_IN_MODEL)
     vocabulary = files.vocabulary
     tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
-    texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, model.device)
-    prior = token_prior(model)
+    prior = unigram_prior(model)
     pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
     compiled = [compile_spec(spec_from_json(one), vocabulary, Limits()).tokens for one in CONSTRAINTS]
-    constraints = [Constraint.prepare(one, model.device, prior=prior, texts=texts, pieces=pieces) for one in compiled]
+    constraints = [Constraint.prepare(one, model.device, prior=prior, pieces=pieces) for one in compiled]
     found = []
     for number in range(count):
         constraint = constraints[number % len(constraints)]
@@ -90,12 +87,10 @@ def orders(model: HuggingFaceModel, count: int) -> list[Order]:
 
 
 def ask(engine: Engine, order: Order) -> tuple[Hypothesis, ...]:
-    tight = tightness(order.constraint.automaton.min_tokens, order.options.max_tokens)
-
-    def begin() -> BeamSearch:
-        return BeamSearch(order.constraint, order.options, tight=tight)
-
-    return engine.generate(begin, order.prompt_ids, order.options.beams, order.options.max_tokens, tight=tight)
+    return engine.generate(
+        lambda: search_of(order.constraint, order.options), order.prompt_ids, rows_of(order.options),
+        order.options.max_tokens,
+    )
 
 
 def one_after_another(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:

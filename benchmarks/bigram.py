@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
-from decoding.estimate import cost_to_go
+from decoding.cost_to_go import cost_to_go
 from decoding.language_model import Feed, Rescored, Scores
 
 _BACK_OFF = 4.0  # a context seen so often is believed as much as the unigrams are
@@ -74,7 +74,7 @@ class BigramModel:
         own = self.log_probs[feed.tokens[:, :-1], feed.tokens[:, 1:]]
         return Scores(self.log_probs[feed.session.last], own, self.log_probs[feed.tokens[:, :-1]].amax(dim=2))
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
         return 8 * rows + 4 * rows * self.vocab_size
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:

@@ -39,13 +39,12 @@ from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from compiler.text_automaton import answer_text
 from decoding.constraint import Constraint
-from decoding.estimate import token_prior
+from decoding.cost_to_go import unigram_prior
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.search import generate
-from decoding.texts import Texts
 
 RESULT = RESULTS_DIRECTORY / "search_quality.json"
 COMMAND = "python -m benchmarks.search_quality"
@@ -87,8 +86,7 @@ class Bench:
         self.model: LanguageModel[Any] = (
             self._bigrams(shared, name) if name == "bigram" else HuggingFaceModel.load(folder, device="cpu")
         )
-        self._texts = Texts.of(self.files.vocabulary.tokens, self.model.eos_ids, self.model.device)
-        self._prior = token_prior(self.model)
+        self._prior = unigram_prior(self.model)
         self.pieces: Pieces | None = None
         self._compiled = functools.cache(self._compile)
 
@@ -105,9 +103,7 @@ class Bench:
     def _compile(self, written: str) -> tuple[Any, Constraint]:
         compiled = compile_spec(spec_from_json(json.loads(written)), self.files.vocabulary, Limits(compile_s_max=600.0))
         device = self.model.device
-        return compiled.text, Constraint.prepare(
-            compiled.tokens, device, prior=self._prior, texts=self._texts, pieces=self.pieces
-        )
+        return compiled.text, Constraint.prepare(compiled.tokens, device, prior=self._prior, pieces=self.pieces)
 
     def constraint(self, case: Case) -> Constraint:
         """The case's constraint, compiled once."""

@@ -29,12 +29,11 @@ from benchmarks.report import write_report
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from decoding.constraint import Constraint
-from decoding.estimate import token_prior
+from decoding.cost_to_go import unigram_prior
 from decoding.language_model import Feed
 from decoding.model import HuggingFaceModel
 from decoding.options import Algorithm, SearchOptions
-from decoding.search import BeamSearch, first_scores
-from decoding.texts import Texts
+from decoding.search import first_scores, search_of
 
 ALGORITHMS: tuple[Algorithm, ...] = ("abs", "banked")
 BEAMS = (4, 16, 64)
@@ -47,7 +46,7 @@ def steps(
     model: HuggingFaceModel, constraint: Constraint, prompt: list[int], options: SearchOptions
 ) -> Iterator[dict[str, float]]:
     """The milliseconds of the forward pass and of the search, for each step with as many rows alive as beams."""
-    run = BeamSearch(constraint, options)
+    run = search_of(constraint, options)
     session, first = model.prefill(prompt)
     first[list(model.eos_ids)] -= _EOS_PENALTY
     run.advance(first_scores(first))
@@ -86,8 +85,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     model = HuggingFaceModel(GPT2LMHeadModel(GPT2Config()))
     vocabulary = read_vocabulary(tokenizer_path(args.shared, "gpt2"))
     automaton = compile_spec(spec_from_json(constraint_json(args.shared)), vocabulary).tokens
-    texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, model.device)
-    constraint = Constraint.prepare(automaton, model.device, prior=token_prior(model), texts=texts)
+    constraint = Constraint.prepare(automaton, model.device, prior=unigram_prior(model))
     prompt = torch.randint(0, model.eos_ids[0], (PROMPT_TOKENS,)).tolist()
     found = []
     for beams in BEAMS:

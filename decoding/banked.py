@@ -1,124 +1,203 @@
-"""What `algorithm: "banked"` keeps: live rows shared out over progress.
+"""`algorithm: "banked"`, the default search: ranked by log-prob minus cost to go, shared out over distances.
 
-Algorithm 1 makes forced tokens free, so that its rows put the obligations off. Here a candidate is worth its own
-log-prob less what acceptance is still expected to cost, and among candidates equally far from acceptance each further
-one counts for less, so that progress and probability both find places, however few there are.
+docs/decoding.md states it as pseudocode. Algorithm 1 makes progress tokens free, so its rows put obligations off. Here
+a candidate is worth its log-prob minus the expected cost of the rest, and among candidates of equal distance each
+further one counts less, a soft form of dynamic beam allocation (Post and Vilar 2018). No Python branch reads an array
+of the device.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import log, nan
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from decoding.arrays import Array, count_up, library, take
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.arrays import Array, count_up, library, like, real, take
+from decoding.beam_run import BeamRun
+from decoding.beams import DEAD_SCORE, Beams
+from decoding.candidates import NO_FLOOR, Continuations, best_candidates, floored
+from decoding.constraint import Constraint
 from decoding.forced import FREE
-from decoding.moves import Moves, floored
-from decoding.plan import Plan
-from decoding.ranking import place_in_group, repeats, top_in_order
+from decoding.language_model import Scores
+from decoding.options import DEFAULT, NATS_PER_TOKEN, Heuristics, SearchOptions
+from decoding.ranking import place_in_group
+from decoding.runs import Hypothesis, Snapshot, TextOf
+from decoding.tables import Tables
 
 
-def pool_size(plan: Plan) -> int:
-    """How many of the best candidates `share_out` looks at."""
-    return plan.heuristics.pool * plan.beam_count
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """How the candidates of all steps of a request are ranked. S automaton states.
 
-
-def with_ends(pool: Beams, moves: Moves, tables: Tables, plan: Plan, budget_after: int) -> Beams:
-    """The pool, and after it the best candidates by which a text nears its end sooner than the estimate knows.
-
-    A full stop may be many nats behind what else could follow, and yet lead to EOS at less than it costs anywhere else;
-    and what goes on with such a way is behind the rest by what its state owes. So after every row `Endings.first` are
-    looked for, and the token that the row's own way goes on with. One that is in the pool already is in it twice then.
-    `budget_after` as in `Endings.nats`.
+    rows     rows kept after a step
+    cost     float64 [S]  weighted cost to go, in nats
+    penalty  float64 [F]  nats by place among the pool's candidates of equal distance, F the size of the pool
     """
-    ways, rows = plan.endings, len(moves.number)
-    if ways is None:
-        return pool
-    xp, width = library(pool.score), len(ways.first) + 1
-    along = ways.next(moves.rows.before, moves.rows.token, budget_after + 1)
-    sought = xp.concatenate([xp.broadcast_to(ways.first, (rows, width - 1)), along[:, None]], 1)  # [R, F+1]
-    missing = (along < 0) | (along[:, None] == ways.first).any(1)
-    place = count_up(along, rows * width)
-    line, token = place // width, sought.reshape(-1).clip(min=0)
-    move = line * moves.successor.shape[1] + take(tables.token_class, token)
-    state, push = take(moves.successor, move), take(moves.push, move)
-    if moves.only is not None:
-        only = take(moves.only, line)
-        push = xp.where((only != FREE) & (only != token), DEAD_SCORE, push)
-    own = floored(moves.log_probs_of(token, line))
-    keys = [key.reshape(-1) for key in moves.keys(own[:, None], line, push[:, None], None)]
-    known = plan.weight * ways.nats(take(moves.rows.token, line), token, state, tables, budget_after)
-    sooner = (take(tables.distance, state) == 1) & (known < plan.cost_of(state)) & (keys[0] != DEAD_SCORE)
-    sooner = sooner & ~((place % width == width - 1) & take(missing, line))
-    if xp is np and not sooner.any():
-        return pool
-    rank = token * rows + line
-    chosen = top_in_order(
-        [xp.where(sooner, keys[1] - known, DEAD_SCORE), *keys[1:]], rank.__getitem__, min(plan.beam_count, len(rank))
-    )
-    line, token = line[chosen], token[chosen]
-    score = xp.where(sooner[chosen], keys[0][chosen], DEAD_SCORE)
-    before, text_hash = take(moves.rows.token, line), take(moves.rows.text_hash, line)
-    return pool.followed_by(Beams(token, before, moves.number[line], state[chosen], score, keys[1][chosen], text_hash))
+
+    rows: int
+    cost: Array
+    penalty: Array
+
+    @classmethod
+    def of(cls, tables: Tables, cost_to_go: Tensor | None, beams: int, heuristics: Heuristics) -> Ranking:
+        """From the constraint's cost to go, float64 [S], None where it is unknown, and the beam width."""
+        rows = heuristics.rows(beams)
+        if heuristics.cost_to_go == "none":
+            cost = real(tables.distance) * 0.0
+        elif heuristics.cost_to_go == "distance" or cost_to_go is None:
+            cost = NATS_PER_TOKEN * real(tables.distance)
+        else:
+            cost = like(tables.distance, cost_to_go)
+        penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(heuristics.pool * rows)])
+        return cls(rows, heuristics.cost_weight * cost, like(tables.distance, penalty))
+
+    def share_out(self, pool: Beams, tables: Tables) -> Beams:
+        """A pool, best first, in the order in which candidates are kept; padding at the end."""
+        xp, dead = library(pool.score), pool.score == DEAD_SCORE
+        group = xp.where(dead, -1, take(tables.distance, pool.state))
+        key = xp.where(dead, DEAD_SCORE, pool.score - take(self.penalty, place_in_group(group)))
+        return pool.select(xp.argsort(-key, stable=True))
 
 
-def ends_told(pool: Beams, tables: Tables, plan: Plan, budget_after: int) -> Beams:
-    """The pool, best first again, where rows that lack but EOS owe what it costs after their last token, if less.
+def step(
+    beams: Beams, log_probs: Tensor, tables: Tables, ranking: Ranking, budget_before: int,
+    forced: Array | None = None, floor: float = NO_FLOOR,
+) -> tuple[Beams, Array]:
+    """Extends every row by every token: at most `rows` live rows, then those that finish, then padding.
 
-    The estimate knows states, not tokens: after "." a text ends of itself, after "are" it does not, and both may be
-    the same to the constraint. `budget_after` as in `Endings.nats`.
+    beams          live rows
+    log_probs      float32 [R, V]  of the next token after each of them
+    budget_before  T - t + 1, the tokens left with this step's
+    forced         int64 [R]       the token forced after each row, FREE where there is none
+    floor          live rows whose log-prob is not above it are dropped
+
+    Also the highest log-prob of the live rows that lost to others: float64 [1], -inf where none did. All scores are
+    NaN where a row of log_probs holds NaN or has no finite best.
     """
-    if plan.end_cost is None:
-        return pool
-    xp = library(pool.score)
-    owed, nats = plan.cost_of(pool.state), take(plan.end_cost, pool.token)
-    if plan.endings is not None:
-        way = plan.endings.nats(pool.before, pool.token, pool.state, tables, budget_after)
-        nats = xp.where(way < nats, way, nats)
-    known = plan.weight * nats
-    told = (take(tables.distance, pool.state) == 1) & (known < owed)
-    score = xp.where(told, pool.log_prob - known, pool.score)
-    score = xp.where(pool.score == DEAD_SCORE, DEAD_SCORE, score)
-    return replace(pool, score=score).select(xp.argsort(-score, stable=True))
+    leader = tables.best_of_chunks(log_probs)  # [R, M]
+    xp, known = library(leader), like(leader, log_probs.contiguous())
+    successor = tables.successors(beams.state)  # [R, C]
+    to_go = take(tables.distance, successor)  # [R, C]
+    push = xp.where((to_go >= budget_before) | (to_go == 0), DEAD_SCORE, -take(ranking.cost, successor))
+    number = count_up(beams.state, len(beams.state))
+    moves = Continuations(number, beams, known, successor, beams.log_prob, push, None, forced, floor)
+    found = best_candidates(moves, leader, tables, len(ranking.penalty))
+    shared = ranking.share_out(found.beams, tables)
+    place = count_up(shared.score, len(shared.score))
+    lost = xp.where((shared.score == DEAD_SCORE) | (place < ranking.rows), DEAD_SCORE, shared.log_prob)
+    after = shared.select(place[: ranking.rows]).followed_by(_finishing(moves, tables))
+    after = after.select(xp.argsort(xp.where(after.score == DEAD_SCORE, 1, 0), stable=True))
+    return _nan_unless_finite(after, xp.amax(leader, 1)), xp.maximum(found.dropped, xp.amax(lost[None], 1))
 
 
-def share_out(pool: Beams, before: Array, gains: Array, tables: Tables, plan: Plan) -> Beams:
-    """At most k of the pool, best first.
+def forced_step(
+    beams: Beams, tokens: Array, own: Array, peak: Array, tables: Tables, ranking: Ranking, floor: float = NO_FLOOR
+) -> Beams:
+    """`step` where every row takes a forced token that does not end the text: nothing is chosen but by the floor.
 
-    pool    candidates, best first, at most `pool_size`, twice the reserve and k; DEAD_SCORE where one is none
-    before  int64 [N]  the last token but two of each
-    gains   bool  [N]  it is closer to acceptance than its parent
-
-    Of candidates that are in the same state and say the same, or end in the same three tokens, only the best is kept
-    (recombination, as in phrase-based translation: what differs lies too far back to matter). Candidates equally far
-    from acceptance form a group; the r-th of a group falls back by the group cost times ln(r). The best `plan.reserve` of those
-    that come closer to acceptance are kept whatever their place: where what acceptance needs is rarer than was
-    estimated, all others would put it off to the end.
+    tokens     int64   [R]
+    own, peak  float32 [R]  its log-prob, and the best log-prob in its place
     """
-    xp = library(before)
-    size = len(tables.token_class)
-    repeated = pool.state < 0  # none
-    if plan.heuristics.merge_endings:
-        repeated = repeats(pool.state, before, pool.before * size + pool.token)
-    if plan.texts is not None:
-        repeated = repeated | repeats(pool.state, pool.text_hash)
-    dead = repeated | (pool.score == DEAD_SCORE)
-    group = xp.where(dead, -1, take(tables.distance, pool.state))  # no distance is negative: a group by themselves
-    key = xp.where(dead, DEAD_SCORE, pool.score)
-    if plan.heuristics.sharing == "penalty":
-        key = xp.where(dead, DEAD_SCORE, pool.score - take(plan.fall, place_in_group(group)))
-    elif plan.heuristics.sharing == "banks":  # the first of each bank, then the second of each, and so on
-        places = xp.where(dead, len(dead), place_in_group(group))
-        within = xp.argsort(xp.argsort(-pool.score, stable=True), stable=True)
-        key = xp.where(dead, DEAD_SCORE, -1.0 * (places * len(dead) + within))
-    first = gains & ~dead
-    key = xp.where(first & (xp.cumsum(first, 0) <= plan.reserve), float("inf"), key)
-    kept = xp.argsort(-key, stable=True)[: plan.beam_count]
-    return replace(pool, score=xp.where(dead, DEAD_SCORE, pool.score)).select(kept)
+    xp, state = library(tokens), tables.after(beams.state, tokens)
+    log_prob = beams.log_prob + floored(own)
+    score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - take(ranking.cost, state))
+    after = Beams(tokens, count_up(tokens, len(tokens)), state, score, log_prob)
+    return _nan_unless_finite(after.select(xp.argsort(-score, stable=True)), peak)
 
 
-def dead_last(beams: Beams) -> Beams:
-    """The same rows, those that fill places at the end."""
-    xp = library(beams.score)
-    return beams.select(xp.argsort(xp.where(beams.score == DEAD_SCORE, 1, 0), stable=True))
+def _finishing(moves: Continuations, tables: Tables) -> Beams:
+    """Each row with EOS at its end, DEAD_SCORE where it may not end: R rows."""
+    token, state = moves.best_eos(tables), moves.successor[:, tables.eos_class]
+    log_prob = moves.rows.log_prob + floored(moves.log_probs_of(token))
+    barred = take(tables.distance, state) != 0
+    if moves.forced is not None:
+        barred = barred | ((moves.forced != FREE) & (moves.forced != token))
+    return Beams(token, moves.number, state, library(state).where(barred, DEAD_SCORE, log_prob), log_prob)
+
+
+def _nan_unless_finite(beams: Beams, peak: Array) -> Beams:
+    """The rows, with NaN for scores where some row's best log-prob, float32 [R], is no finite number."""
+    xp = library(peak)
+    return replace(beams, score=xp.where(xp.isfinite(peak).all(), beams.score, nan))
+
+
+class BankedSearch(BeamRun):
+    """The default search between two forward passes; obeys `Run`. `heuristics` is internal, the rest as in `BeamRun`.
+
+    Finished rows are taken out as they come, and live rows that can no longer beat them are dropped: no step raises a
+    log-prob, so this loses nothing. The search ends when no live row is left.
+    """
+
+    def __init__(
+        self, constraint: Constraint, options: SearchOptions, *, start: int | None = None,
+        text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
+    ) -> None:
+        super().__init__(constraint, options, start, text_of)
+        self._ranking = Ranking.of(self._tables, constraint.cost_to_go, options.beams, heuristics)
+        self._forced = constraint.forced if heuristics.forced else None
+        self._has_floor = heuristics.floor
+        self._chain: list[NDArray[np.int64]] = []  # forced tokens fed in advance, each for all rows of the feed
+        self._dropped: Array = np.full(1, DEAD_SCORE)  # the highest log-prob of all rows that lost to others
+
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        snapshots = []
+        for place, chained in enumerate(self._chain):
+            fed = self._fed[self._columns.live]
+            own, peak = (self._array(column[:, place])[self._array(fed)] for column in (scores.own, scores.peak))
+            beams = forced_step(
+                self._beams, self._array(chained[fed]), own, peak, self._tables, self._ranking, self._floor
+            )
+            snapshots.append(self._take(beams, keep_finished=False))
+            if self.done:  # the rest of the stretch can beat no answer
+                return snapshots
+        log_probs, fed = scores.log_probs, self._fed[self._columns.live]
+        if not np.array_equal(fed, np.arange(len(log_probs))):
+            log_probs = log_probs[self._on_device(fed)]
+        forced, budget = self._forced_now(), self._budget_before
+        beams, lost = step(self._beams, log_probs, self._tables, self._ranking, budget, forced, self._floor)
+        self._dropped = library(lost).maximum(like(lost, self._dropped), lost)
+        return [*snapshots, self._take(beams, keep_finished=False)]
+
+    def feed(self) -> tuple[Tensor, Tensor]:
+        """The last token of each live row, and the forced ones after it that all rows have."""
+        self._chain = self._forced_ahead()
+        parents, tokens = super().feed()
+        ahead = [self._on_device(column[:, None]) for column in self._chain]
+        return parents, torch.cat([tokens, *ahead], dim=1)
+
+    def answers(self) -> tuple[Hypothesis, ...]:
+        return self._finished.answers(float(self._dropped[0]) / self._longest)
+
+    @property
+    def _longest(self) -> float:
+        """What the value of the longest text divides its log-prob by."""
+        return float(self._options.max_tokens**self._options.length_power)
+
+    @property
+    def _floor(self) -> float:
+        """The log-prob that a live row must exceed to become an answer."""
+        return float(self._finished.threshold * self._longest) if self._has_floor else NO_FLOOR
+
+    def _forced_now(self) -> Array | None:
+        """The token forced after each live row, FREE where there is none; None where no row has one."""
+        if self._forced is None:
+            return None
+        tokens = self._forced.tokens(self._columns.state[self._columns.live], self._budget_before - 1)
+        return self._array(tokens) if (tokens != FREE).any() else None
+
+    def _forced_ahead(self) -> list[NDArray[np.int64]]:
+        """The tokens forced in every live row, step by step as far as all have one; EOS is never fed."""
+        columns: list[NDArray[np.int64]] = []
+        states = self._columns.state[self._columns.live]
+        for budget_after in range(self._budget_before - 1, 0, -1) if self._forced else ():
+            assert self._forced is not None
+            tokens = self._forced.tokens(states, budget_after)
+            if (tokens == FREE).any() or self._forced.ends(tokens).any():
+                break
+            columns.append(tokens)
+            states = self._forced.after(states)
+        return columns

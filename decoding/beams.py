@@ -1,56 +1,42 @@
-"""The arrays of a search: the rows of a beam, and an automaton's tables laid out for the device.
-
-Owns shapes and layouts. Knows nothing of scores, of models or of the loop.
-"""
+"""The arrays of a search: the rows of a beam, and an automaton's tables on the model's device."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.arrays import Array, count_up, library, like, take
-from decoding.layout import NARROW, WIDE, Layout
 
-DEAD_SCORE = float("-inf")  # the score of a row that only fills a place: no candidate was left for it
-
-_LAID_MAX = 2**19  # log-probs laid out at once: what stays in the processor's cache, and is no burden on the memory
+DEAD_SCORE = float("-inf")  # the score of padding rows and of continuations that are not allowed
 
 
 @dataclass(frozen=True, slots=True)
 class Beams:
     """The rows of a beam, best first. R rows.
 
-    token      int64   [R]  the last token; a finished row's last token is EOS
-    before     int64   [R]  the last token but one
-    parent     int64   [R]  the row this one extends, in the beam before
-    state      int64   [R]  automaton state after the token
-    score      float64 [R]  what rows are ranked by, DEAD_SCORE where the row only fills a place
-    log_prob   float64 [R]  the model's own sum
-    text_hash  int64   [R]  of the text so far (`texts`)
+    token     int64   [R]  the last token; a finished row's last token is EOS
+    parent    int64   [R]  the row this one extends, in the beam before
+    state     int64   [R]  automaton state after the token
+    score     float64 [R]  what rows are ranked by; DEAD_SCORE where the row is padding
+    log_prob  float64 [R]  the model's own sum, in nats
     """
 
     token: Array
-    before: Array
     parent: Array
     state: Array
     score: Array
     log_prob: Array
-    text_hash: Array
 
     @classmethod
     def start(cls, state: int, model: Array) -> Beams:
-        """ONE row: k equal rows would only find every candidate k times. Its token is the prompt's, not named here.
+        """One row, the prompt's: k equal rows would find every candidate k times. Its token is never read.
 
-        model  the rows are of its library, and on its device
+        model  an array of the library and device that the rows are to have
         """
         whole = count_up(model, 1)
         zero = like(model, np.zeros(1))
-        return cls(whole, whole, whole, whole + state, zero, zero, whole)
+        return cls(whole, whole, whole + state, zero, zero)
 
     def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""
@@ -61,142 +47,5 @@ class Beams:
         join = library(self.token).concatenate
         return Beams(*(join([getattr(self, name), getattr(others, name)]) for name in _COLUMNS))
 
-    def where(self, condition: Array, others: Beams) -> Beams:
-        """These rows where the condition, bool [R], holds, and those of the others elsewhere."""
-        choose = library(self.token).where
-        return Beams(*(choose(condition, getattr(self, name), getattr(others, name)) for name in _COLUMNS))
-
 
 _COLUMNS = tuple(field.name for field in fields(Beams))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tables:
-    """A TokenAutomaton on the device. V ids, C classes, M chunks of at most W ids; the rest as in `TokenAutomaton`.
-
-    edge_outer     int   [B, C0]
-    edge_inner     int   [L-B+1, C1]
-    edge_target    int64 [P]        labeller state an edge leads to, times Q
-    edge_function  int64 [P]        row of `function` an edge applies, times Q
-    function       int64 [F * Q]    letter state after it
-    distance       int32 [S]        fewest tokens to acceptance, UNREACHABLE when dead
-    letter_states  Q
-    distance_max   the largest of the distances that is not UNREACHABLE
-
-    The ids lie in chunks of one class each (`layout`). All tokens of a chunk take a row to the same state, so that what
-    may be taken, and what it is worth, is decided once a chunk.
-
-    chunk_id       int64 [M, W]     as in `Layout`
-    spare          bool  [M, W]
-    chunk_class    int64 [M]
-    token_chunk    int64 [V]
-    token_class    int64 [V]        the class of each id
-    eos            bool  [V]        the ids that end a text
-    eos_ids        int64 [E]        the same, ascending
-    eos_class      their class
-
-    The best of each chunk is asked of all rows at every step, by a tensor:
-
-    slot_id        int32 [64 * wide + 4 * narrow]
-    wide           as in `Layout`
-    """
-
-    edge_outer: Array
-    edge_inner: Array
-    edge_target: Array
-    edge_function: Array
-    function: Array
-    distance: Array
-    letter_states: int
-    distance_max: int
-    chunk_id: Array
-    spare: Array
-    chunk_class: Array
-    token_chunk: Array
-    token_class: Array
-    eos: Array
-    eos_ids: Array
-    eos_class: int
-    wide: int
-    slot_id: Tensor
-
-    @classmethod
-    def from_automaton(cls, automaton: TokenAutomaton, device: torch.device) -> Tables:
-        """Copies an automaton's arrays to the device; a few milliseconds for 50,000 ids."""
-        letter_states, token_class = automaton.letter_states, automaton.token_class
-        layout = Layout.of(token_class, automaton.classes)
-        eos = np.zeros(len(token_class), dtype=bool)
-        eos[list(automaton.eos_ids)] = True
-        finite = automaton.distance[automaton.distance != UNREACHABLE]
-
-        def put(array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
-            return torch.tensor(array, dtype=dtype, device=device)
-
-        return cls(
-            edge_outer=put(automaton.edge_outer, torch.int32),
-            edge_inner=put(automaton.edge_inner, torch.int32),
-            edge_target=put(automaton.edge_target.astype(np.int64) * letter_states),
-            edge_function=put(automaton.edge_function.astype(np.int64) * letter_states),
-            function=put(automaton.function.reshape(-1)),
-            distance=put(automaton.distance, torch.int32),
-            letter_states=letter_states,
-            distance_max=int(finite.max(initial=0)),
-            chunk_id=put(layout.chunk_id),
-            spare=put(layout.spare, torch.bool),
-            chunk_class=put(layout.chunk_class),
-            token_chunk=put(layout.token_chunk),
-            token_class=put(token_class),
-            eos=put(eos, torch.bool),
-            eos_ids=put(np.flatnonzero(eos)),
-            eos_class=int(token_class[automaton.eos_ids[0]]),
-            wide=layout.wide,
-            slot_id=put(layout.slot_id, torch.int32),
-        )
-
-    def for_search(self) -> Tables:
-        """The same as the search reads them fastest: on the CPU as numpy's, in the same memory."""
-        if self.slot_id.device.type != "cpu":
-            return self
-        parts = [(name, getattr(self, name)) for name in _SMALL]
-        views: dict[str, Any] = {name: part.numpy() for name, part in parts if isinstance(part, Tensor)}
-        return replace(self, **views)
-
-    def successors(self, state: Array) -> Array:
-        """The state after one token of each class, from each of the states int64 [R]: int64 [R, C]."""
-        xp = library(state)
-        labeller, letter = state // self.letter_states, state % self.letter_states
-        between = self.edge_outer.shape[0]
-        outer = xp.where(labeller < between, labeller, 0)
-        inner = xp.where(labeller >= between, labeller - between + 1, 0)
-        edge = xp.concatenate([self.edge_outer[outer], self.edge_inner[inner]], axis=1)
-        read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
-        return take(self.function, read) + take(self.edge_target, edge)
-
-    def after(self, state: Array, token: Array) -> Array:
-        """The state after one token, int64 [N], from each of as many states: int64 [N]."""
-        xp = library(state)
-        labeller, letter = state // self.letter_states, state % self.letter_states
-        between, columns = self.edge_outer.shape
-        kind = take(self.token_class, token)
-        inside = labeller >= between
-        outer = xp.where(inside | (kind >= columns), 0, labeller * columns + kind)
-        inner_columns = max(1, self.edge_inner.shape[1])
-        inner = xp.where(inside & (kind >= columns), (labeller - between + 1) * inner_columns + kind - columns, 0)
-        edge = take(self.edge_outer, outer) + (take(self.edge_inner, inner) if self.edge_inner.shape[1] else 0)
-        return take(self.function, take(self.edge_function, edge) + letter) + take(self.edge_target, edge)
-
-    def best_of_chunks(self, log_probs: Tensor) -> Array:
-        """The best log-prob of each chunk, for each row of [R, V]: [R, M]. NaN anywhere in a chunk is NaN here."""
-        rows = max(1, _LAID_MAX // len(self.slot_id))
-        laid = [self._best_of_laid(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
-        return like(self.distance, laid[0] if len(laid) == 1 else torch.cat(laid))
-
-    def _best_of_laid(self, laid: Tensor) -> Tensor:
-        """The same for log-probs in the order of `slot_id`, [R, slots]."""
-        split = self.wide * WIDE
-        wide = laid[:, :split].view(len(laid), self.wide, WIDE).amax(dim=2)
-        narrow = laid[:, split:].reshape(len(laid), (laid.shape[1] - split) // NARROW, NARROW).amax(dim=2)
-        return torch.cat([wide, narrow], dim=1)
-
-
-_SMALL = tuple(field.name for field in fields(Tables) if field.name != "slot_id")

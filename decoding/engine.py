@@ -93,21 +93,19 @@ class Engine:
 
     def generate(
         self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
-        tight: int = 0, on_step: Callable[[StepEvent], None] | None = None,
+        on_step: Callable[[StepEvent], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
 
-        begin             makes the run; asked again where it has to begin anew for want of memory. A search is to be
-                          told the same `tight`
-        rows, max_tokens  the rows of a sampling or k of a search, and the most tokens of each
-        tight             how tight a search's budget is: the more, the more rows it keeps (`widths`)
+        begin             makes the run; called again where it has to begin anew for want of memory
+        rows, max_tokens  the most rows that the run reads side by side (`search.rows_of`), and the most tokens of each
         on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
         cancelled         is asked before every step, in the engine's thread; True frees the run's memory at once
         Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
         alone, Cancelled, and what the run raises.
         """
-        held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens, tight)
+        held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens)
         if held > self._memory_bytes:
             raise RequestTooLarge(held, self._memory_bytes)
         ticket = Ticket(begin, prompt_ids, held, cancelled, on_step is not None)
@@ -118,17 +116,6 @@ class Engine:
             return outcome(ticket, on_step)
         finally:
             ticket.abandoned = True  # where the listener failed, nobody waits any more
-
-    def tight_at_most(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int) -> int:
-        """How tight a search takes its budget to be: as `tight` as it is, or less where it would need half the memory.
-
-        So that no request keeps all others waiting for the sake of a slightly better text. It does not depend on what
-        else is running, but on `memory_bytes`.
-        """
-        most = self._memory_bytes // 2
-        while tight and self._model.bytes_for(prompt_tokens, rows, max_tokens, tight) > most:
-            tight -= 1
-        return tight
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None

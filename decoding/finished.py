@@ -1,7 +1,8 @@
-"""The answers that a search has found so far: the best ones, all distinct. Knows ids and sums, not how they came."""
+"""The best answers that a search has found so far, all distinct."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from decoding.options import SearchOptions
@@ -11,7 +12,7 @@ Key = tuple[float, float, int, tuple[int, ...]]
 
 
 class Finished:
-    """The `options.n` best answers by the last choice, of those that were added.
+    """The `options.n` best of the answers that were added.
 
     text_of  with it answers are distinct as texts, without it as ids
     """
@@ -21,7 +22,7 @@ class Finished:
         self._best: dict[bytes | tuple[int, ...], tuple[Key, Hypothesis]] = {}
 
     def add(self, answer: Hypothesis) -> None:
-        """Keeps an answer where it is among the best, and better than what says the same."""
+        """Keeps an answer where it is among the best, and better than one of the same text."""
         ids = answer.tokens[:-1]
         said = ids if self._text_of is None else self._text_of(ids)
         found = (self._key(answer), answer)
@@ -31,21 +32,28 @@ class Finished:
 
     @property
     def complete(self) -> bool:
-        """True when there are as many as were asked for."""
+        """Whether there are n answers."""
         return len(self._best) >= self._options.n
 
     @property
     def threshold(self) -> float:
-        """What the last of them is ranked by, which a better one must pass; -inf while there is room."""
+        """The value of the n-th best answer, which a better one must exceed; -inf while there are fewer."""
         return -max(key for key, _ in self._best.values())[0] if self.complete else -inf
 
-    def answers(self) -> tuple[Hypothesis, ...]:
-        """Best first."""
-        return tuple(answer for _, answer in sorted(self._best.values(), key=lambda one: one[0]))
+    def answers(self, bound: float | None) -> tuple[Hypothesis, ...]:
+        """Best first, each with how far a better text can be above it.
+
+        bound  the highest value that any text which the search dropped can have; None where it is unknown
+        """
+        ranked = sorted(self._best.values(), key=lambda one: one[0])
+        if bound is None:
+            return tuple(answer for _, answer in ranked)
+        best = max(bound, -ranked[0][0][0])
+        return tuple(replace(answer, proven_gap=best + key[0]) for key, answer in ranked)
 
     def _key(self, answer: Hypothesis) -> Key:
-        """Lower is better: as asked, then by the other sum, then shorter, then lower ids."""
-        shrink = len(answer.tokens) ** self._options.length_power
-        score, log_prob = answer.score / shrink, answer.log_prob / shrink
-        first, second = (score, log_prob) if self._options.rank_by == "score" else (log_prob, score)
+        """Lower is better: by `rank_by`, then by the other sum, then shorter, then lower ids."""
+        divisor = len(answer.tokens) ** self._options.length_power
+        values = answer.log_prob / divisor, answer.score / divisor
+        first, second = reversed(values) if self._options.rank_by == "score" else values
         return -first, -second, len(answer.tokens), answer.tokens

@@ -1,8 +1,7 @@
-"""Forced stretches: where a constraint dictates the text, the tokenizer's own spelling of it is the one that is tried.
+"""Forced tokens: where every satisfying text goes on with the same bytes, the tokenizer's spelling of them is written.
 
-Many splits of a dictated text satisfy as well ("dog" as d, o, g); the model has hardly seen them, and rows that differ
-in nothing else crowd a beam. And what is known beforehand can go through the model in one pass.
-Knows a constraint's automaton and a vocabulary's bytes; nothing of scores, beams or models.
+Many splits of a forced text satisfy too ("dog" as d, o, g), but the model has hardly seen them, and rows that differ in
+nothing else crowd a beam. A forced stretch is read in one forward pass (jump-forward).
 """
 
 from __future__ import annotations
@@ -14,30 +13,23 @@ from numpy.typing import NDArray
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 
-FREE = -1  # no token is dictated here
+FREE = -1  # no token is forced here
 _NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
-_UNKNOWN = -2  # nobody has asked yet
+_UNKNOWN = -2  # not computed yet
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
-_NOT_WALKED, _CHOICE, _ENDS, _NOT_ALONE = 0, 1, 2, 3  # what is known of the next byte; see `Forced._walk`
+_NOT_WALKED, _CHOICE, _ENDS, _NOT_ALONE = 0, 1, 2, 3  # what follows a state; see `Forced._walk`
 _FIRST_BYTE = 4  # the codes from here on are bytes
 
 Spell = Callable[[bytes, bool], Sequence[int]]
-"""The tokenizer's own ids of a text, as far as they are certain: all of them where the text ends there (True), else
-without those that what follows might change. Nothing where the bytes are no text, or come out as other bytes."""
+"""The tokenizer's ids of a text: all of them where the text ends there (True), else those that no continuation of the
+text can change. Empty where the bytes are no text, or the ids stand for other bytes."""
 
 
 class Pieces:
-    """What the stretches of any constraint need of a vocabulary.
-
-    tokens   the bytes of each id, None or empty where it has none
-    eos_ids  the ids that end a text
-    spell    see `Spell`
-    """
+    """What forced stretches need of a vocabulary: `tokens` are the bytes of each id, None or empty where it has none."""
 
     def __init__(self, tokens: Sequence[bytes | None], eos_ids: Sequence[int], spell: Spell) -> None:
-        self.tokens = tokens
-        self.eos_ids = frozenset(eos_ids)
-        self.spell = spell
+        self.spell, self.eos_ids = spell, frozenset(eos_ids)
         first = np.array([token[0] if token else _NOTHING for token in tokens], dtype=np.int64)
         first[list(eos_ids)] = _END
         self.first_byte = first  # int64 [V]
@@ -45,10 +37,9 @@ class Pieces:
 
 
 class Forced:
-    """The dictated token of each state of an automaton, worked out when it is first asked for. Not thread-safe.
+    """The forced token of each state of an automaton, computed on first use. Not thread-safe.
 
-    A state dictates a token where every text that still satisfies goes on with the same bytes. What it is depends
-    on the state alone, so no answer depends on who asked before.
+    It depends on the state alone, so no answer depends on earlier requests.
     """
 
     def __init__(self, automaton: TokenAutomaton, pieces: Pieces) -> None:
@@ -63,54 +54,41 @@ class Forced:
 
     @property
     def nbytes(self) -> int:
-        """Of what is kept for each state, on the host."""
-        kept = (self._token, self._after, self._next_byte, self._after_byte)
-        return sum(int(array.nbytes) for array in kept)
+        """The memory of the arrays by state, on the host."""
+        return sum(int(array.nbytes) for array in (self._token, self._after, self._next_byte, self._after_byte))
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
-        """For each state int64 [N] the token it dictates, FREE where there is none or it could not finish in time.
+        """The token forced in each state int64 [N], FREE where there is none or it could not finish in time.
 
-        budget_after  the tokens left once this one is written
+        budget_after  the tokens left after this one
         """
-        found = self._token[states].astype(np.int64)
-        for state in set(states[found == _UNKNOWN].tolist()):
-            self._learn(state)
-            found = self._token[states].astype(np.int64)
+        for state in set(states[self._token[states] == _UNKNOWN].tolist()):
+            token = self._forced_token(state)
+            self._token[state] = token
+            self._after[state] = state if token == FREE else self._automaton.advance(state, token)
         late = self._automaton.distance[self._after[states]] > budget_after
-        return np.where(late, FREE, found)
+        return np.where(late, FREE, self._token[states].astype(np.int64))
 
     def ends(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these ids end a text: bool [N]."""
         return np.asarray(self._pieces.first_byte[tokens] == _END)
 
     def after(self, states: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The states after the tokens that these dictate, int64 [N]; only for states that dictate one."""
+        """The states after the forced tokens of these, int64 [N]; only for states that have one."""
         return self._after[states].astype(np.int64)
 
-    def _learn(self, state: int) -> None:
-        token = self._dictated(state)
-        self._token[state] = token
-        self._after[state] = state if token == FREE else self._automaton.advance(state, token)
-
-    def _dictated(self, state: int) -> int:
+    def _forced_token(self, state: int) -> int:
         text, closed = self._stretch(state)
-        if not text and closed:
-            return self._only_eos()
+        if not text and closed:  # the end is forced; of several EOS ids the step takes the best
+            return FREE if len(self._pieces.eos_ids) > 1 else next(iter(self._pieces.eos_ids))
         ids = self._pieces.spell(text, closed) if text else ()
         if not ids:
             return FREE
         after = self._automaton.advance(state, ids[0])
         return FREE if self._automaton.distance[after] == UNREACHABLE else int(ids[0])
 
-    def _only_eos(self) -> int:
-        """The end is dictated; of several EOS ids the step takes the best."""
-        return FREE if len(self._pieces.eos_ids) > 1 else next(iter(self._pieces.eos_ids))
-
     def _stretch(self, state: int) -> tuple[bytes, bool]:
-        """The bytes dictated from a state on, and whether the text ends after them.
-
-        Each state of a long stretch asks for what lies ahead of it, so each byte is worked out once and then followed.
-        """
+        """The bytes forced from a state on, and whether the text ends after them. Each byte is computed once."""
         text = bytearray()
         while len(text) < _STRETCH_BYTES_MAX:
             code = int(self._next_byte[state])
@@ -127,10 +105,10 @@ class Forced:
         return bytes(text), False
 
     def _walk(self, state: int) -> int:
-        """One byte on from a state, kept for whoever comes by again: what may follow, and the state after it.
+        """What follows a state: _FIRST_BYTE plus the only byte that can, or one of the other codes.
 
-        _CHOICE where more than one byte may follow, none, or one without a token; _ENDS where the text must end;
-        _NOT_ALONE where the byte has a token that cannot be written alone; else _FIRST_BYTE and the byte.
+        _CHOICE where several bytes can follow, none, or one without a token; _ENDS where the text must end; _NOT_ALONE
+        where the byte has a token that cannot be written alone.
         """
         automaton, byte_id = self._automaton, self._pieces.byte_id
         successors = automaton.successors(state)

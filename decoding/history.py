@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from decoding.arrays import take
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.beams import DEAD_SCORE, Beams
+from decoding.tables import Tables
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -91,10 +91,11 @@ class LanguageModel(Protocol[SessionT]):
         sessions are as they were, and the same feeds may be given again, in smaller numbers; else they are spoilt.
         """
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
-        """The most that a generation will hold: keys, values and log-probs of so many rows and tokens a row.
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+        """The most memory that a generation will hold: keys, values and log-probs.
 
-        rows, max_tokens, tight  a sampling's, or k, T and what `widths` makes of them
+        rows        read side by side, at most
+        max_tokens  of each row
         """
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:

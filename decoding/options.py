@@ -1,4 +1,4 @@
-"""What a caller may choose of a generation, checked where it is made. Knows nothing of how it is done."""
+"""The options of a search: the caller's, and the internal ones of the default search."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ class SearchOptions:
     """A search with beams. Raises OptionsInvalid where a value is out of its range.
 
     max_tokens      T, the budget in tokens, EOS among them
-    beams           k, the rows kept; "banked" keeps more at first, and where the budget is tight (`widths`)
-    algorithm       "abs", the paper's Algorithm 1, or "banked": rows ranked by the model's own log-prob and shared out
-                    over progress
+    beams           k, the rows kept by "abs"; "banked" keeps a multiple (`heuristics.Heuristics.rows_per_beam`)
+    algorithm       "abs", the paper's Algorithm 1, or "banked", the default search
     alpha_min       the least push-up of "abs", 0 to 1 (paper, Eq. 2)
     gamma           sharpness of the ramp of "abs", above 0
     n               how many distinct answers, at most `beams`
@@ -50,6 +49,40 @@ class SearchOptions:
     def length_power(self) -> float:
         """What the last choice raises an answer's length to: the paper's algorithm knows no such thing."""
         return 0.0 if self.algorithm == "abs" else self.length_penalty
+
+
+@dataclass(frozen=True, slots=True)
+class Heuristics:
+    """What `algorithm: "banked"` adds to pruning by budget. An internal option, not a field of any request.
+
+    docs/decoding.md states the search that these belong to, and what each of them contributes.
+
+    cost_to_go     "unigram": nats to acceptance under the model's unigram prior; "distance": NATS_PER_TOKEN for each
+                   token of the distance; "none": 0
+    cost_weight    factor on the cost to go
+    group_cost     nats by which a candidate falls back for each e-fold of its place among those of equal distance
+    rows_per_beam  rows kept after each step, for each beam
+    pool           candidates that are looked at for each row kept
+    floor          whether candidates that cannot beat the answers found are dropped
+    forced         whether forced stretches take the tokenizer's spelling, in one forward pass
+    """
+
+    cost_to_go: Literal["unigram", "distance", "none"] = "unigram"
+    cost_weight: float = 0.8
+    group_cost: float = 3.0
+    rows_per_beam: float = 3.0
+    pool: int = 8
+    floor: bool = True
+    forced: bool = True
+
+    def rows(self, beams: int) -> int:
+        """The rows kept after each step."""
+        return max(1, round(self.rows_per_beam * beams))
+
+
+DEFAULT = Heuristics()
+NATS_PER_TOKEN = 6.0
+"""The cost of each token on the way to acceptance where no prior is known."""
 
 
 def require(holds: bool, field: str, expected: str) -> None:

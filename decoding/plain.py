@@ -21,7 +21,6 @@ from decoding.errors import ModelUnavailable
 from decoding.language_model import Feed, Scores
 from decoding.packed import activation_bytes
 from decoding.stretch import PIECE_ROWS_MAX, Stretch, piece_bytes, piece_rows
-from decoding.widths import nodes_at_most, rows_at_most
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -51,14 +50,13 @@ class PlainReader:
     def step(self, feeds: Sequence[Feed[PlainSession]]) -> list[Scores]:
         return [self._step_alone(feed) for feed in feeds]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
         """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass,
         or what a sampling makes of its log-probs."""
         first, each = self._row_bytes
         longest = prompt_tokens + max_tokens
         drawing = draw_bytes(rows, self._vocab_size, self._model.device)
-        nodes, rows = nodes_at_most(rows, max_tokens, tight), rows_at_most(rows, max_tokens, tight)
-        held = 2 * (rows * (first + prompt_tokens * each) + nodes * each)
+        held = 2 * rows * (first + longest * each)
         fed = piece_rows(rows, min(max_tokens, self.tokens_at_once))
         masks = 8 * self._scores_written * max(prompt_tokens * prompt_tokens, fed * longest)
         passing = activation_bytes(self._model, max(prompt_tokens, fed))

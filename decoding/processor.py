@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import LogitsProcessor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
-from decoding.beams import Tables
 from decoding.errors import BudgetTooSmall, ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
 from decoding.ramp import LEAST_LOG_PROB
+from decoding.tables import Tables
 
 _DEAD_STATE = 0
 _MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the places of a row in the row's hash

@@ -1,13 +1,11 @@
-"""Choosing among many candidates exactly, whatever the ties. Knows arrays of keys, not what they stand for."""
+"""Exact selection among many candidates, ties included."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from decoding.arrays import Array, count_up, library, take
 
@@ -20,29 +18,27 @@ def top_in_order(keys: Sequence[Array], order: Order, count: int) -> Array:
     """The first `count` elements by descending lexicographic order of the keys, in that order: int64 [count].
 
     keys   float64 [N] each, the most significant first, no NaN; count <= N
-    order  settles what ties in all of them; numpy asks it of little else
+    order  settles what ties in all of them
     """
     chosen = top(keys, order, count)
-    last = order(chosen)
-    if isinstance(chosen, np.ndarray):
-        return chosen[np.lexsort([last, *(-key[chosen] for key in reversed(keys))])]
-    chosen = chosen[last.argsort(stable=True)]
-    for key in reversed(keys):
-        chosen = chosen[key[chosen].argsort(descending=True, stable=True)]
-    return chosen
+    if not isinstance(chosen, np.ndarray):
+        return chosen
+    return chosen[np.lexsort([order(chosen), *(-key[chosen] for key in reversed(keys))])]
 
 
 def top(keys: Sequence[Array], order: Order, count: int) -> Array:
-    """The same elements, in any order.
-
-    Each key in turn settles the elements above its threshold, and passes on those that tie with it.
-    """
-    return _top_by_numpy(keys, order, count) if isinstance(keys[0], np.ndarray) else _top_in_place(keys, order, count)
+    """The same elements; on the CPU in any order."""
+    if isinstance(keys[0], np.ndarray):
+        return _top_by_numpy(keys, order, count)
+    chosen = order(count_up(keys[0], len(keys[0]))).argsort()  # on an accelerator shapes must not depend on data
+    for key in reversed(keys):
+        chosen = chosen[key[chosen].argsort(descending=True, stable=True)]
+    return chosen[:count]
 
 
 def _top_by_numpy(keys: Sequence[NDArray[np.float64]], order: Order, count: int) -> NDArray[np.int64]:
-    """On the CPU, where numpy selects several times faster and lengths may depend on data: only ties are looked at."""
-    tied = _hopeful(keys[0], count)
+    """Each key in turn settles the elements above its threshold, and passes on those that tie with it."""
+    tied = _superset(keys[0], count)
     settled: list[NDArray[np.int64]] = []
     for key in keys:
         if len(tied) <= count:
@@ -57,10 +53,10 @@ def _top_by_numpy(keys: Sequence[NDArray[np.float64]], order: Order, count: int)
     return np.concatenate([*settled, tied])
 
 
-def _hopeful(key: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Few more elements than `count`, ascending, and the best among them, at a fraction of a selection's cost.
+def _superset(key: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """A few more elements than `count`, ascending, and the best among them, faster than a selection.
 
-    Cut into columns, the best of each column are elements too: what is below the count-th best of these is not chosen.
+    The keys are cut into columns. An element below the count-th best of the columns' maxima cannot be chosen.
     """
     columns = 2 * count
     deep = len(key) // columns
@@ -68,41 +64,6 @@ def _hopeful(key: NDArray[np.float64], count: int) -> NDArray[np.int64]:
         return np.arange(len(key))
     best = key[: deep * columns].reshape(deep, columns).max(axis=0)
     return np.flatnonzero(key >= np.partition(best, columns - count)[columns - count])
-
-
-def _top_in_place(keys: Sequence[Tensor], order: Order, count: int) -> Tensor:
-    """On an accelerator, in shapes that do not depend on data, so that nothing waits for it."""
-    every = torch.arange(len(keys[0]), device=keys[0].device)
-    columns = [*keys, -order(every).double()]
-    tied = torch.ones_like(keys[0], dtype=torch.bool)
-    taken = torch.zeros_like(tied)
-    places = torch.full((1,), count, dtype=torch.int64, device=tied.device)
-    for column in columns:
-        ranked = column.masked_fill(~tied, float("-inf")).topk(count).values
-        threshold = ranked.gather(0, places - 1)
-        above = tied & (column > threshold)
-        taken = taken | above
-        places = places - above.sum()
-        tied = tied & (column == threshold)
-    return (2 * taken.to(torch.uint8) + tied.to(torch.uint8)).topk(count).indices
-
-
-def repeats(*keys: Array) -> Array:
-    """bool [N]: all the keys, int64 [N] each, are those of an element before."""
-    xp = library(keys[0])
-    if xp is np:
-        order = np.lexsort(keys)
-    else:
-        order = count_up(keys[0], len(keys[0]))
-        for key in keys:
-            order = order[xp.argsort(key[order], stable=True)]
-    same = order[1:] >= 0  # all
-    for key in keys:
-        sorted_key = take(key, order)
-        same = same & (sorted_key[1:] == sorted_key[:-1])
-    found = order < 0  # none
-    found[order[1:]] = same
-    return found
 
 
 def place_in_group(group: Array) -> Array:

@@ -16,11 +16,17 @@ TextOf = Callable[[tuple[int, ...]], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A finished answer: its ids with one EOS at the end, and its sums. It always finishes, hence one reason."""
+    """A finished answer: its ids with one EOS at the end, and its sums. It always finishes, hence one reason.
+
+    proven_gap  no satisfying text has a value (log_prob / tokens ** length_penalty) that is higher by more than this;
+                0 where the answer is proven the best; None where the algorithm keeps no bound. Of texts with a forced
+                stretch, only the tokenizer's spelling of the stretch counts.
+    """
 
     tokens: tuple[int, ...]
     score: float
     log_prob: float
+    proven_gap: float | None = None
     finish_reason: Literal["eos"] = "eos"
 
 

@@ -18,7 +18,6 @@ from decoding.language_model import Feed, Scores
 from decoding.packed import activation_bytes, layer_widths, rows_computed
 from decoding.stretch import Stretch, piece_bytes, piece_rows
 from decoding.tree import Tree, slots_at_most
-from decoding.widths import nodes_at_most, rows_at_most
 
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
@@ -73,14 +72,13 @@ class SharedReader:
             reading = [(tree, stretch) for tree, stretch in reading if not stretch.done]
         return [stretch.scores() for stretch in stretches]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, tight: int = 0) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
         """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides, or
         what a sampling makes of its log-probs."""
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
         drawing = draw_bytes(rows, self._vocab_size, self._model.device)
-        nodes, rows = nodes_at_most(rows, max_tokens, tight), rows_at_most(rows, max_tokens, tight)
-        slots, fed = slots_at_most(rows, nodes), piece_rows(rows, max_tokens)
+        slots, fed = slots_at_most(rows, rows * max_tokens), piece_rows(rows, max_tokens)
         held = (prompt_tokens + slots) * token + 2 * rows * slots  # who sees what: now, and before the step
         growing = held // layers  # one layer is held twice while it grows
         activations = activation_bytes(self._model, max(prompt_tokens, fed))

@@ -96,6 +96,10 @@ class Choice(Strict):
 
     `score` is the pushed sum of `abs`; of a sample the log-prob under the distribution that it was drawn from, to
     which the scores in its trace, the model's own log-probs, do not add up.
+
+    `proven_gap` bounds how much better the best satisfying text can be than this one, in `log_prob` divided by tokens
+    to the power `length_penalty`: 0 where this answer is proven the best. Of text that the constraint dictates, only
+    the tokenizer's own spelling counts. Null for `abs` and `sample`, which keep no bound.
     """
 
     text: str
@@ -103,6 +107,7 @@ class Choice(Strict):
     log_prob: float
     score: float
     satisfied: bool
+    proven_gap: float | None
     trace: tuple[TokenStep, ...] | None
     words: tuple[Word, ...]
 
@@ -178,6 +183,7 @@ def generate_response(job_id: str, result: GenerateResult, model: str) -> Genera
             log_prob=choice.log_prob,
             score=choice.score,
             satisfied=choice.satisfied,
+            proven_gap=choice.proven_gap,
             trace=choice.trace,
             words=choice.words,
         )

@@ -45,9 +45,9 @@ from compiler.text_automaton import answer_text, check_text, replay, states_alon
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding import trace
 from decoding.constraint import Constraint
+from decoding.cost_to_go import unigram_prior
 from decoding.engine import Engine
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
-from decoding.estimate import token_prior
 from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
@@ -57,10 +57,8 @@ from decoding.noted import Noted
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import BeamSearch, refuse_early
-from decoding.texts import Texts
+from decoding.search import refuse_early, rows_of, search_of
 from decoding.trace import TraceStep
-from decoding.widths import tightness
 
 _OPENINGS = 16  # constraints that are prepared side by side, at most
 FREE_SHARE = 4  # one part in so many of what is free is for generations
@@ -120,11 +118,6 @@ class _Task:
         """What the text that must satisfy begins with before the answer; None where the answer is all of it."""
         return self.job.prompt if self.options.scope == "full" else None
 
-    @property
-    def tight(self) -> int:
-        """How tight a search's budget is: the more, the more rows it keeps."""
-        least = int(self.compiled.tokens.distance[self.start])
-        return tightness(least, self.options.max_tokens) if self.options.algorithm == "banked" else 0
 
 
 class Generator:
@@ -139,11 +132,10 @@ class Generator:
         self._tokens = files.vocabulary.tokens
         self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
-        self._texts = Texts.of(self._tokens, files.vocabulary.eos_ids, model.device)
         self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
         self._opened: Kept[str, tuple[Compiled, Constraint]] = Kept(settings.tables_bytes_max)
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
-        self._prior = token_prior(model)  # before the engine starts, whose thread alone may ask the model then
+        self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may ask the model then
         self._engine = Engine(model, _memory_bytes(model, settings), _Watch())
 
     def close(self) -> None:
@@ -167,7 +159,7 @@ class Generator:
                 raise
             log.error("memory ran out over a request: %s", without_message(error))
         release_memory(self._model.device)  # not before: the error held what was made with it
-        needed = self._model.bytes_for(len(job.prompt) + 1, job.options.rows, job.options.max_tokens)
+        needed = self._model.bytes_for(len(job.prompt) + 1, _rows(job.options), job.options.max_tokens)
         raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
 
     def _answered(self, job: GenerateJob, context: Context) -> GenerateResult:
@@ -179,18 +171,17 @@ class Generator:
         job = _fitted(job, len(prompt_ids), self._model.context_length)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
         refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
-        rows, max_tokens = task.options.rows, task.options.max_tokens
-        tight = self._engine.tight_at_most(len(prompt_ids), rows, max_tokens, task.tight)
+        rows, max_tokens = _rows(task.options), task.options.max_tokens
         started = time.perf_counter()
-        with tracing.span("decode", rows=rows, max_tokens=max_tokens, tight=tight):
+        with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
-                lambda: self._run_of(task, tight), prompt_ids, rows, max_tokens,
-                tight=tight, on_step=self._listener(task, context), cancelled=context.cancelled,
+                lambda: self._run_of(task), prompt_ids, rows, max_tokens,
+                on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
         decode_ms = (time.perf_counter() - started) * 1000
         result = GenerateResult(
-            choices, len(prompt_ids), sizes, task.options.seed, rows, context.waited_s * 1000, decode_ms,
+            choices, len(prompt_ids), sizes, task.options.seed, task.options.rows, context.waited_s * 1000, decode_ms,
             total_ms=since(job),
         )
         return named_generation(result, job.names)
@@ -213,7 +204,7 @@ class Generator:
             if opened is None:
                 compiled = self._compiled(automaton, context)
                 constraint = Constraint.prepare(
-                    compiled.tokens, self._model.device, prior=self._prior, texts=self._texts, pieces=self._pieces
+                    compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces
                 )
                 opened = compiled, constraint
                 size = sum(map(array_bytes, (compiled.tokens, constraint, constraint.tables)))
@@ -245,14 +236,14 @@ class Generator:
             raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
         return [self._files.bos_id]
 
-    def _run_of(self, task: _Task, tight: int) -> Run:
+    def _run_of(self, task: _Task) -> Run:
         """The state machine of the algorithm that was asked for."""
         options = _decoding_options(task.options)
         run: Run
         if isinstance(options, SamplingOptions):
             run = Sampling(task.constraint, options, start=task.start)
         else:
-            run = BeamSearch(task.constraint, options, start=task.start, text_of=self._answers(task), tight=tight)
+            run = search_of(task.constraint, options, start=task.start, text_of=self._answers(task))
         return Noted(run, task.job.refusals) if task.job.refusals else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
@@ -282,6 +273,7 @@ class Generator:
         return Choice(
             text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
             satisfied=check.satisfied, words=word_trace(check), tokens=len(hypothesis.tokens),
+            proven_gap=hypothesis.proven_gap,
             trace=self._trace(steps, task) if task.job.trace else None,
         )
 
@@ -342,6 +334,12 @@ def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileResul
     """The constraint's sizes, and what the compilation took where the job waited for one."""
     told = context.compiling
     return summary(automaton, compiled, told is None or told.cached, 0.0 if told is None else told.compile_ms)
+
+
+def _rows(options: GenerateOptions) -> int:
+    """The most rows that the model reads side by side."""
+    decoding_options = _decoding_options(options)
+    return options.n if isinstance(decoding_options, SamplingOptions) else rows_of(decoding_options)
 
 
 def _decoding_options(options: GenerateOptions) -> SearchOptions | SamplingOptions:

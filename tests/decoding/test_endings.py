@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton, from_table
 from decoding.arrays import Array, like
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.beams import DEAD_SCORE, Beams
 from decoding.constraint import Constraint
 from decoding.endings import LONGEST, Endings
 from decoding.endings_found import endings_found
@@ -21,6 +21,7 @@ from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.search import generate
 from decoding.step import step
+from decoding.tables import Tables
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import CPU
 from tests.fakes import PrefixModel, PrefixSession

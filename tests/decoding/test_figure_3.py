@@ -22,13 +22,14 @@ import pytest
 import torch
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.beams import DEAD_SCORE, Beams
 from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.ramp import push_up
 from decoding.runs import StepEvent
 from decoding.search import generate
 from decoding.step import step
+from decoding.tables import Tables
 from tests.fakes import ScriptedModel
 
 VOCABULARY = "The A coffee lazy spilled was on over the a cat toy toys 's and owner floor favorite by . , eos"

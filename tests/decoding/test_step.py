@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton, from_table
 from decoding.arrays import count_up, like
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.beams import DEAD_SCORE, Beams
 from decoding.forced import FREE
 from decoding.options import SearchOptions
 from decoding.plan import Plan
@@ -20,6 +20,7 @@ from decoding.ranking import place_in_group, repeats, top, top_in_order
 from decoding.runs import Hypothesis, StepEvent
 from decoding.search import generate
 from decoding.step import forced_step, step
+from decoding.tables import Tables
 from decoding.texts import Texts
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import CPU, MODELS, Case, differences

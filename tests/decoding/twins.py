@@ -10,7 +10,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
 from decoding.arrays import Array, count_up, like
-from decoding.beams import DEAD_SCORE, Beams, Tables
+from decoding.beams import DEAD_SCORE, Beams
 from decoding.endings import LONGEST, Endings
 from decoding.estimate import class_costs, cost_to_go
 from decoding.forced import FREE
@@ -18,6 +18,7 @@ from decoding.lessons import Lessons
 from decoding.options import SearchOptions
 from decoding.plan import Plan
 from decoding.step import forced_step, step
+from decoding.tables import Tables
 from decoding.texts import Texts
 from decoding.widths import rows_after, tightness
 from tests.decoding.random_automata import random_factored, random_table, random_wide

@@ -1,0 +1,292 @@
+"""Beam searches with other costs to go than the default's, from the literature, for `benchmarks.ablation`.
+
+Each rival ranks as `decoding.banked` does and differs in the cost to go alone. The search is dense: it writes out the
+scores of all continuations, [R, V], so a cost to go may depend on the last token and on the budget.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from compiler.token_automaton import DEAD_EDGE, UNREACHABLE, TokenAutomaton
+from decoding.constraint import Constraint
+from decoding.cost_to_go import unigram_prior
+from decoding.errors import PromptEmpty
+from decoding.forced import FREE
+from decoding.language_model import Feed, LanguageModel, Scores
+from decoding.options import DEFAULT, NATS_PER_TOKEN
+from decoding.ramp import LEAST_LOG_PROB
+from decoding.ranking import place_in_group
+from decoding.runs import Hypothesis, Snapshot
+
+_TEXTS, _TOKENS, _SEED = 256, 24, 7  # the sample that the bigram is estimated from
+_UNIGRAM_WEIGHT = 1.0  # occurrences of a last token that count as much as the unigram
+_LEAST_PROB = 1e-9  # floor under the bigram's probabilities, as LEAST_PRIOR under the unigram's
+_SMALL_CLASS = 8
+_RELEVANT_MAX = 160
+_FREQUENT = 60
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+
+class Estimates:
+    """What costs to go need of a model, each estimated when first read."""
+
+    def __init__(self, model: LanguageModel[Any]) -> None:
+        self._model = model
+
+    @functools.cached_property
+    def unigram(self) -> Reals:
+        """The log-prob of each token regardless of context: float64 [V]."""
+        return np.asarray(unigram_prior(self._model).numpy())
+
+    @functools.cached_property
+    def bigram(self) -> NDArray[np.float32]:
+        """The cost in nats of each token after each last token: float32 [V, V]."""
+        probs = _sampled_bigram(self._model, torch.from_numpy(self.unigram).exp().float())
+        return np.asarray(-probs.clamp(min=_LEAST_PROB).log().numpy())
+
+
+@torch.inference_mode()
+def _sampled_bigram(model: LanguageModel[Any], unigram: Tensor) -> Tensor:
+    """The mean distribution after each last token in sampled texts: float32 [V, V].
+
+    unigram  float32 [V]  probabilities, which a last token without a sample takes
+    """
+    random = torch.Generator().manual_seed(_SEED)
+    try:
+        session, first = model.prefill(())
+    except PromptEmpty:
+        session, first = model.prefill(model.eos_ids[:1])
+    total, count = _UNIGRAM_WEIGHT * unigram.repeat(len(unigram), 1), torch.full((len(unigram), 1), _UNIGRAM_WEIGHT)
+    drawn = torch.multinomial(first.double().exp(), _TEXTS, replacement=True, generator=random)
+    parents, ends = torch.zeros(_TEXTS, dtype=torch.int64), torch.tensor(model.eos_ids)
+    for _ in range(_TOKENS):
+        live = (~torch.isin(drawn, ends)).nonzero()[:, 0]
+        if not len(live):
+            break
+        (scores,) = model.step([Feed(session, parents[live], drawn[live, None])])
+        probs = scores.log_probs.exp()
+        total.index_add_(0, drawn[live], probs)
+        count.index_add_(0, drawn[live], torch.ones(len(live), 1))
+        drawn = torch.multinomial(probs.double(), 1, generator=random)[:, 0]
+        parents = torch.arange(len(drawn))
+    return total / count
+
+
+class CostToGo(Protocol):
+    """Nats from a candidate to acceptance, weighted as the ranking uses them."""
+
+    def __call__(self, state: Wholes, token: Wholes, budget_after: int) -> Reals:
+        """The cost after the last token int64 [N] in the state int64 [N], with so many tokens left: float64 [N]."""
+
+
+def unigram_viterbi(constraint: Constraint) -> Reals:
+    """The default's cost to go, without its weight: float64 [S]."""
+    if constraint.cost_to_go is None:
+        return np.asarray(NATS_PER_TOKEN * constraint.automaton.distance.astype(np.float64))
+    return np.asarray(constraint.cost_to_go.cpu().numpy())
+
+
+class UnigramViterbi:
+    """The default's cost to go: the cheapest path under the unigram."""
+
+    def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
+        self._cost = DEFAULT.cost_weight * unigram_viterbi(constraint)
+
+    def __call__(self, state: Wholes, token: Wholes, budget_after: int) -> Reals:
+        return np.asarray(self._cost[state])
+
+
+class UnigramLookahead:
+    """Minus the log-probability that the unigram finishes within the budget.
+
+    A sum over paths where Viterbi takes the cheapest. GeLaTo (Zhang et al. 2023) and Ctrl-G (Zhang et al. 2024) compute
+    it under a hidden Markov model, with weight 1; a unigram is such a model with one hidden state.
+    """
+
+    _WEIGHT: ClassVar[float] = 1.0
+
+    def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
+        automaton = constraint.automaton
+        source, edge, log_prob = _merged_edges(automaton, estimates.unigram)
+        target, after = automaton.edge_target[edge], automaton.function[automaton.edge_function[edge]]
+        first = np.flatnonzero(np.diff(source, prepend=-1))
+        accepted = automaton.distance.reshape(-1, automaton.letter_states) == 0
+        finished = np.where(accepted, 0.0, -inf)  # [L, Q]
+        table = [finished]
+        for _ in range(max_tokens):
+            ahead = finished[target[:, None], after] + log_prob[:, None]  # [N, Q]
+            finished = np.where(accepted, 0.0, -inf)
+            finished[source[first]] = np.logaddexp.reduceat(ahead, first, axis=0)
+            finished[accepted] = 0.0
+            table.append(finished)
+        self._cost = -self._WEIGHT * np.stack(table).reshape(max_tokens + 1, -1)  # [T + 1, S]
+
+    def __call__(self, state: Wholes, token: Wholes, budget_after: int) -> Reals:
+        return np.asarray(self._cost[budget_after, state])
+
+
+def _merged_edges(automaton: TokenAutomaton, unigram: Reals) -> tuple[Wholes, Wholes, Reals]:
+    """The live edges by labeller state, ascending, and the log-probability of all tokens that take each."""
+    mass = np.bincount(automaton.token_class, weights=np.exp(unigram), minlength=automaton.classes)
+    sources, edges, probs = [], [], []
+    for state in range(len(automaton.edge_outer) + len(automaton.edge_inner) - 1):
+        edge, place = np.unique(automaton.edges(state), return_inverse=True)
+        prob = np.bincount(place, weights=mass)
+        live = (edge != DEAD_EDGE) & (prob > 0)
+        sources.append(np.full(live.sum(), state))
+        edges.append(edge[live])
+        probs.append(prob[live])
+    return np.concatenate(sources), np.concatenate(edges), np.log(np.concatenate(probs))
+
+
+class BigramViterbi:
+    """The cheapest path under a bigram of the model's own samples.
+
+    Value iteration over pairs of a state between characters and a last token. Paths are restricted to relevant tokens,
+    and states inside a character keep the unigram's cost.
+    """
+
+    _WEIGHT: ClassVar[float] = 0.8
+
+    def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
+        automaton, nats = constraint.automaton, estimates.bigram
+        self._unigram = self._WEIGHT * unigram_viterbi(constraint)
+        relevant = _relevant_tokens(automaton, nats)
+        between = len(automaton.edge_outer) * automaton.letter_states
+        successor = constraint.tables.for_search().successors(np.arange(between))[:, automaton.token_class[relevant]]
+        fixed = np.where(automaton.distance == UNREACHABLE, inf, unigram_viterbi(constraint)).astype(np.float32)
+        ahead = _bigram_ahead(nats[np.ix_(relevant, relevant)], successor, fixed, automaton)
+        self._table = self._WEIGHT * _cheapest(nats[:, relevant], ahead)  # float32 [S between characters, V]
+
+    def __call__(self, state: Wholes, token: Wholes, budget_after: int) -> Reals:
+        cost = self._unigram[state]
+        between = np.flatnonzero(state < len(self._table))
+        cost[between] = self._table[state[between], token[between]]
+        return np.asarray(cost)
+
+
+def _relevant_tokens(automaton: TokenAutomaton, nats: NDArray[np.float32]) -> Wholes:
+    raise NotImplementedError
+
+
+def _bigram_ahead(
+    nats: NDArray[np.float32], successor: Wholes, fixed: NDArray[np.float32], automaton: TokenAutomaton
+) -> NDArray[np.float32]:
+    """The cost to go after each relevant token from each state between characters: float32 [S', J].
+
+    nats       float32 [J, J]
+    successor  int64 [S', J]
+    fixed      float32 [S]     the cost of states inside characters; inf where dead
+    """
+    inside = successor >= len(successor)
+    accepted = automaton.distance[: len(successor)] == 0
+    last = np.arange(len(nats))
+    cost = np.full(successor.shape, inf, dtype=np.float32)  # [S', J], the last index the last token
+    cost[accepted] = 0.0
+    while True:
+        ahead = np.where(inside, fixed[successor], cost[np.where(inside, 0, successor), last])
+        lower = _cheapest(nats, ahead)
+        lower[accepted] = 0.0
+        if not (lower < cost).any():
+            return np.asarray(ahead)
+        cost = np.minimum(lower, cost)
+
+
+def _cheapest(nats: NDArray[np.float32], ahead: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The least sum of a token's cost and what lies ahead of it: float32 [S', N], by state and last token.
+
+    nats   float32 [N, J]
+    ahead  float32 [S', J]
+    """
+    least = np.full((len(ahead), len(nats)), inf, dtype=np.float32)
+    for token in range(ahead.shape[1]):
+        lines = np.flatnonzero(np.isfinite(ahead[:, token]))
+        least[lines] = np.minimum(least[lines], ahead[lines, token, None] + nats[:, token])
+    return least
+
+
+RIVALS: Mapping[str, Callable[[Estimates, Constraint, int], CostToGo]] = {
+    "rival: unigram, dense": UnigramViterbi,
+    "rival: unigram lookahead": UnigramLookahead,
+    "rival: bigram": BigramViterbi,
+}
+
+
+class DenseSearch:
+    """The ranking of `decoding.banked` with any cost to go; obeys `Run`.
+
+    The pool is the best by log-prob minus cost; in it the r-th candidate of a distance falls back by group_cost * ln r.
+    """
+
+    def __init__(self, constraint: Constraint, max_tokens: int, beams: int, cost: CostToGo) -> None:
+        self._tables, self._forced = constraint.tables.for_search(), constraint.forced
+        self._rows, self._cost, self._budget_after = DEFAULT.rows(beams), cost, max_tokens
+        self._tokens: list[tuple[int, ...]] = [()]
+        self._state = np.array([constraint.automaton.start])
+        self._log_prob = np.zeros(1)
+        self._parent = np.zeros(1, dtype=np.int64)
+        self._best = Hypothesis((), -inf, -inf)
+
+    @property
+    def done(self) -> bool:
+        return not self._tokens
+
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        self._budget_after -= 1
+        own = np.maximum(scores.log_probs.numpy(), LEAST_LOG_PROB).astype(np.float64)  # [R, V]
+        log_prob = self._log_prob[:, None] + own
+        state = self._tables.successors(self._state)[:, self._tables.token_class]  # [R, V]
+        distance = self._tables.distance[state]
+        allowed = (distance <= self._budget_after) & self._unforced(own.shape[1])
+        row, token = np.nonzero(allowed & (distance > 0) & (log_prob > self._best.log_prob))
+        self._finish(np.where(allowed & (distance == 0), log_prob, -inf))
+        kept = self._kept(state[row, token], token, log_prob[row, token], row)
+        row, token = row[kept], token[kept]
+        self._tokens = [(*self._tokens[at], last) for at, last in zip(row.tolist(), token.tolist(), strict=True)]
+        self._state, self._log_prob, self._parent = state[row, token], log_prob[row, token], row
+        return []
+
+    def feed(self) -> tuple[Tensor, Tensor]:
+        last = np.array([[tokens[-1]] for tokens in self._tokens])
+        return torch.from_numpy(self._parent), torch.from_numpy(last)
+
+    def answers(self) -> tuple[Hypothesis, ...]:
+        return (self._best,)
+
+    def _unforced(self, vocabulary_size: int) -> NDArray[np.bool_]:
+        """Whether each row may take each token, were no token too late: bool [R, V]."""
+        free = np.ones((len(self._state), vocabulary_size), dtype=bool)
+        if self._forced is not None:
+            forced = self._forced.tokens(self._state, self._budget_after)
+            lines = np.flatnonzero(forced != FREE)
+            free[lines] = False
+            free[lines, forced[lines]] = True
+        return free
+
+    def _finish(self, log_prob: Reals) -> None:
+        """Keeps the best of the answers that end with this step; float64 [R, V], -inf where none does."""
+        row, token = np.unravel_index(log_prob.argmax(), log_prob.shape)
+        best = float(log_prob[row, token])
+        if best > self._best.log_prob:
+            self._best = Hypothesis((*self._tokens[row], int(token)), best, best)
+
+    def _kept(self, state: Wholes, token: Wholes, log_prob: Reals, row: Wholes) -> Wholes:
+        """Which candidates become the next rows, best first."""
+        score = log_prob - self._cost(state, token, self._budget_after)
+        count = min(DEFAULT.pool * self._rows, len(score))
+        pool = np.argpartition(-score, count - 1)[:count] if count else np.zeros(0, dtype=np.int64)
+        pool = pool[np.lexsort((row[pool], token[pool], -log_prob[pool], -score[pool]))]
+        place = place_in_group(self._tables.distance[state[pool]])
+        key = score[pool] - DEFAULT.group_cost * np.log1p(place)
+        return np.asarray(pool[np.argsort(-key, kind="stable")][: self._rows])
