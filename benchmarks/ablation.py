@@ -1,11 +1,12 @@
-"""Which heuristics of the search earn their place: each one off alone, and built up from the plain algorithm.
+"""Which heuristics of the search earn their place: each one off alone, built up from none, and rivals.
 
-    python -m benchmarks.ablation --stage 1        70 stratified cases, k = 8 and 16, two models, all variants
-    python -m benchmarks.ablation --stage 2 --variants ...   all cases, models and k, for what the first stage left open
+    python -m benchmarks.ablation --stage 1        stratified cases, k = 8 and 16, the two fast models, all variants
+    python -m benchmarks.ablation --stage 2 --variants kept "4k rows" ...    over 500 cases, all models, more beams
     python -m benchmarks.ablation --quick          the first stage at k = 8 alone, within 30 minutes
 
 Every case is kept in results/ablation as it is measured, so a run that was stopped goes on where it was, and a single
-variant can be added. A variant's time is paired with the default's on the same case, measured right before it.
+variant can be added. A variant's time is paired with the baseline's on the same case, measured right before it. The
+tables in docs/experiments.md are written from these files (`benchmarks.report_ablation`).
 """
 
 from __future__ import annotations
@@ -14,39 +15,44 @@ import argparse
 import csv
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from app.spelling import Speller
-from benchmarks.ablation_cases import FIRST_STAGE, MODELS, Task, first_stage, tasks
-from benchmarks.ablation_variants import BASELINE, VARIANTS, Variant
+from benchmarks.ablation_cases import FIRST_STAGE, MODELS, Task, first_stage, second_stage, tasks
+from benchmarks.ablation_variants import BASELINE, VARIANTS
 from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report_ablation import write_experiments
+from benchmarks.rival_search import RIVALS, DenseSearch, Estimates
 from benchmarks.search_quality import Bench
 from decoding.forced import Pieces
-from decoding.language_model import Feed
+from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
+from decoding.runs import Run
 from decoding.search import drive, search_of
 
 FOLDER = RESULTS_DIRECTORY / "ablation"
 SETS = 40
 STAGES = {1: (8, 16), 2: (4, 8, 16, 64)}
+NAMES = (*VARIANTS, *RIVALS)
 
 
 class Measured(NamedTuple):
     """One answer, and what finding it cost.
 
-    key           `Task.key`
-    half          0 for cases on which decisions are made, 1 for those set apart
-    log_prob      of the answer, in nats
-    tokens        of the answer
-    rows          that the model read, over all steps
-    tokens_read   by the model in these rows
-    peak_rows     the most rows side by side
-    seconds       of the search, and of the default's just before it
+    key               `Task.key`
+    half              0 for cases on which decisions are made, 1 for those set apart
+    log_prob          of the answer, in nats
+    tokens            of the answer
+    rows              that the model read, over all steps
+    tokens_read       by the model in these rows
+    peak_rows         the most rows side by side
+    seconds           of the search
+    baseline_seconds  of the baseline's search just before it
     """
 
     variant: str
@@ -60,7 +66,10 @@ class Measured(NamedTuple):
     tokens_read: int
     peak_rows: int
     seconds: float
-    default_seconds: float
+    baseline_seconds: float
+
+
+_KINDS = (str, int, str, str, int, float, int, int, int, int, float, float)
 
 
 class CountingModel:
@@ -73,11 +82,12 @@ class CountingModel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def step(self, feeds: list[Feed[Any]]) -> Any:
+    def step(self, feeds: Sequence[Feed[Any]]) -> list[Scores]:
         rows = sum(len(feed.parents) for feed in feeds)
         self.rows, self.peak = self.rows + rows, max(self.peak, rows)
         self.tokens += sum(feed.tokens.numel() for feed in feeds)
-        return self._model.step(feeds)
+        found: list[Scores] = self._model.step(feeds)
+        return found
 
 
 class Ablation:
@@ -88,45 +98,46 @@ class Ablation:
         vocabulary = self._bench.files.vocabulary
         speller = Speller(self._bench.tokenizer, vocabulary.tokens)
         self._bench.pieces = Pieces(vocabulary.tokens, self._bench.model.eos_ids, speller)
+        self._estimates = Estimates(self._bench.model)
         self.every = [
             task for task in tasks(name, shared / "data" / "commongen" / "dev.jsonl", SETS)
             if self._bench.constraint(task.case).automaton.min_tokens <= task.max_tokens
-        ]
+        ]  # fmt: skip
         self.file = FOLDER / f"{name}.csv"
 
-    def answer(self, task: Task, k: int, name: str, variant: Variant, default_seconds: float) -> Measured:
-        """The variant's answer to a case."""
-        options = SearchOptions(
-            task.max_tokens, k * variant.beams_factor, variant.algorithm, length_penalty=0.0,
-        )
-        constraint, prompt = self._bench.constraint(task.case), self._bench.prompt_ids(task.case)
-        model = CountingModel(self._bench.model)
-        started = time.perf_counter()
-        best = drive(model, prompt, search_of(constraint, options, heuristics=variant.heuristics))[0]
+    def answer(self, task: Task, k: int, name: str, baseline_seconds: float) -> Measured:
+        """The answer of a variant or rival to a case."""
+        model, started = CountingModel(self._bench.model), time.perf_counter()
+        best = drive(model, self._bench.prompt_ids(task.case), self._run(task, k, name))[0]
         seconds = time.perf_counter() - started
         return Measured(
             name, k, task.family, task.key, int(not task.decides), round(best.log_prob, 4), len(best.tokens),
-            model.rows, model.tokens, model.peak, round(seconds, 5), round(default_seconds or seconds, 5),
+            model.rows, model.tokens, model.peak, round(seconds, 5), round(baseline_seconds or seconds, 5),
         )
 
-    def known(self) -> set[tuple[str, int, str]]:
-        """Variant, k and key of all that is in the file."""
-        return {(one.variant, one.k, one.key) for one in stored(self.file)}
+    def _run(self, task: Task, k: int, name: str) -> Run:
+        constraint = self._bench.constraint(task.case)
+        if name in RIVALS:
+            cost = RIVALS[name](self._estimates, constraint, task.max_tokens)
+            return DenseSearch(constraint, task.max_tokens, k, cost)
+        variant = VARIANTS[name]
+        options = SearchOptions(task.max_tokens, k * variant.beams_factor, variant.algorithm, length_penalty=0.0)
+        return search_of(constraint, options, heuristics=variant.heuristics)
 
-    def run(self, chosen: list[Task], beams: tuple[int, ...], variants: list[str]) -> Iterator[Measured]:
-        """What is not stored of these variants, case by case; the default first, for the others' times."""
-        known = self.known()
+    def run(self, chosen: list[Task], beams: tuple[int, ...], names: list[str]) -> Iterator[Measured]:
+        """What is not stored of these variants, case by case; the baseline first, for the others' times."""
+        known = {(one.variant, one.k, one.key) for one in stored(self.file)}
         for task in chosen:
             for k in beams:
-                lacking = [name for name in variants if (name, k, task.key) not in known]
+                lacking = [name for name in names if (name, k, task.key) not in known]
                 if not lacking:
                     continue
-                default = self.answer(task, k, BASELINE, VARIANTS[BASELINE], 0.0)
+                baseline = self.answer(task, k, BASELINE, 0.0)
                 if (BASELINE, k, task.key) not in known:
-                    yield default
+                    yield baseline
                 for name in lacking:
                     if name != BASELINE:
-                        yield self.answer(task, k, name, VARIANTS[name], default.seconds)
+                        yield self.answer(task, k, name, baseline.seconds)
 
 
 def stored(file: Path) -> list[Measured]:
@@ -137,16 +148,13 @@ def stored(file: Path) -> list[Measured]:
         return [Measured(*(kind(text) for kind, text in zip(_KINDS, row, strict=True))) for row in csv.reader(lines)]
 
 
-_KINDS = (str, int, str, str, int, float, int, int, int, int, float, float)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stage", type=int, choices=STAGES, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--beams", "--k", type=int, nargs="+")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--variants", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -154,7 +162,7 @@ def main() -> None:
     beams = tuple(args.beams or ((8,) if args.quick else STAGES[args.stage]))
     for name in args.models or (FIRST_STAGE if args.stage == 1 else MODELS):
         ablation = Ablation(name, args.shared)
-        chosen = list(first_stage(name, ablation.every)) if args.stage == 1 else ablation.every
+        chosen = list(first_stage(name, ablation.every) if args.stage == 1 else second_stage(ablation.every))
         started, done = time.monotonic(), 0
         with ablation.file.open("a", encoding="utf-8", newline="") as lines:
             writer = csv.writer(lines, lineterminator="\n")
@@ -163,6 +171,7 @@ def main() -> None:
                 lines.flush()
                 done += 1
         print(f"{name}: {done} searches in {time.monotonic() - started:.0f} s", flush=True)
+    write_experiments()
 
 
 if __name__ == "__main__":

@@ -71,9 +71,17 @@ def tasks(model: str, dev: Path, sets: int) -> list[Task]:
     return found
 
 
+def second_stage(every: Sequence[Task]) -> Iterator[Task]:
+    """At most 26 concept sets of each family, evenly spread, and all patterns and JSON schemas."""
+    for family in dict.fromkeys(task.family for task in every):
+        own = [task for task in every if task.family == family]
+        count = min(len(own), 26) if "ordered" in family else len(own)
+        yield from (own[at * len(own) // count] for at in range(count))
+
+
 def first_stage(model: str, every: Sequence[Task]) -> Iterator[Task]:
     """The stratified cases of the first stage, evenly spread over each family."""
-    few = FIRST_STAGE.get(model, 0)
+    few = FIRST_STAGE.get(model, 9)
     for family in dict.fromkeys(task.family for task in every):
         own = [task for task in every if task.family == family]
         yield from (own[at * len(own) // few] for at in range(few))

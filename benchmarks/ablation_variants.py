@@ -1,8 +1,8 @@
-"""The searches that `benchmarks.ablation` compares: the default without each heuristic, and built up from none."""
+"""The searches that `benchmarks.ablation` compares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decoding.options import DEFAULT, Algorithm, Heuristics
 
@@ -16,8 +16,30 @@ class Variant:
     algorithm: Algorithm = "banked"
 
 
-_PLAIN = Heuristics(cost_to_go="none", group_cost=0.0, rows_per_beam=1.0, floor=False, forced=False)
+def _with(**changes: object) -> Variant:
+    return Variant(replace(DEFAULT, **changes))  # type: ignore[arg-type]
+
+
+PLAIN = Heuristics(
+    cost_to_go="none", group_cost=0.0, rows_per_beam=1.0, reserve_share=None, endings=False, floor=False, forced=False
+)
 BASELINE = "kept"
 VARIANTS: dict[str, Variant] = {
     BASELINE: Variant(),
+    "without cost to go": _with(cost_to_go="none"),
+    "without prior: 6 nats a token": _with(cost_to_go="distance"),
+    "without group penalty": _with(group_cost=0.0),
+    "without reserve": _with(reserve_share=None),
+    "without endings": _with(endings=False),
+    "without floor": _with(floor=False),
+    "without forced tokens": _with(forced=False),
+    "k rows": _with(rows_per_beam=1.0),
+    "2k rows": _with(rows_per_beam=2.0),
+    "4k rows": _with(rows_per_beam=4.0),
+    "pool of 4": _with(pool=4),
+    "pool of 16": _with(pool=16),
+    "plain": Variant(PLAIN),
+    "plain, cost to go": Variant(replace(PLAIN, cost_to_go="unigram")),
+    "plain, cost to go, penalty": Variant(replace(PLAIN, cost_to_go="unigram", group_cost=DEFAULT.group_cost)),
+    "abs, 3k rows": Variant(beams_factor=3, algorithm="abs"),
 }

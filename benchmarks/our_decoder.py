@@ -9,6 +9,7 @@ from compiler.token_automaton import TokenAutomaton
 from compiler.vocabulary import Vocabulary
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
+from decoding.endings import find_endings
 from decoding.forced import Pieces
 from decoding.model import HuggingFaceModel
 
@@ -21,6 +22,9 @@ class OurDecoder:
         self.vocabulary = vocabulary
         self._pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
         self._prior = unigram_prior(model)
+        self._endings = find_endings(model, self._prior)
 
     def constraint(self, automaton: TokenAutomaton) -> Constraint:
-        return Constraint.prepare(automaton, self.model.device, prior=self._prior, pieces=self._pieces)
+        return Constraint.prepare(
+            automaton, self.model.device, prior=self._prior, pieces=self._pieces, endings=self._endings
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.places import KEPT, REPORT, RESULTS_DIRECTORY
 from benchmarks.report_batch import batch_section
+from benchmarks.report_beam_widths import beam_widths_section
 from benchmarks.report_chaos import chaos_section
 from benchmarks.report_commongen import commongen_section
 from benchmarks.report_compile import compile_section
@@ -37,6 +38,7 @@ SECTIONS = {
     "scale.json": scale_section,
     "ltlf.json": ltlf_section,
     "search_quality.json": quality_section,
+    "beam_widths.json": beam_widths_section,
     "decode.json": decode_section,
     "step.json": step_section,
     "batch.json": batch_section,

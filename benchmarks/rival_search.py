@@ -18,8 +18,7 @@ from torch import Tensor
 
 from compiler.token_automaton import DEAD_EDGE, UNREACHABLE, TokenAutomaton
 from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.errors import PromptEmpty
+from decoding.cost_to_go import begin_text, unigram_prior
 from decoding.forced import FREE
 from decoding.language_model import Feed, LanguageModel, Scores
 from decoding.options import DEFAULT, NATS_PER_TOKEN
@@ -62,11 +61,7 @@ def _sampled_bigram(model: LanguageModel[Any], unigram: Tensor) -> Tensor:
 
     unigram  float32 [V]  probabilities, which a last token without a sample takes
     """
-    random = torch.Generator().manual_seed(_SEED)
-    try:
-        session, first = model.prefill(())
-    except PromptEmpty:
-        session, first = model.prefill(model.eos_ids[:1])
+    random, (session, first) = torch.Generator().manual_seed(_SEED), begin_text(model)
     total, count = _UNIGRAM_WEIGHT * unigram.repeat(len(unigram), 1), torch.full((len(unigram), 1), _UNIGRAM_WEIGHT)
     drawn = torch.multinomial(first.double().exp(), _TEXTS, replacement=True, generator=random)
     parents, ends = torch.zeros(_TEXTS, dtype=torch.int64), torch.tensor(model.eos_ids)
@@ -177,7 +172,14 @@ class BigramViterbi:
 
 
 def _relevant_tokens(automaton: TokenAutomaton, nats: NDArray[np.float32]) -> Wholes:
-    raise NotImplementedError
+    """The tokens that paths may take: of small classes, the cheapest of every class, and the cheapest of all.
+
+    nats  float32 [V, V]; cheapest: by the mean over all last tokens
+    """
+    token_class, order = automaton.token_class, nats.mean(axis=0).argsort(kind="stable")
+    small = order[np.bincount(token_class)[token_class[order]] <= _SMALL_CLASS][:_RELEVANT_MAX]
+    leaders = order[np.unique(token_class[order], return_index=True)[1]]
+    return np.unique(np.concatenate([small, leaders, order[:_FREQUENT], automaton.eos_ids]))
 
 
 def _bigram_ahead(

@@ -3,7 +3,7 @@
     python -m benchmarks.search_quality [--models captions bigram ...] [--sets 200] [--beams 1 4 8 16 64 128]
 
 For every model, family of constraints, algorithm and number of beams one row: all cases answered one after another,
-T = 32. For some of the cases the best answers are sought by the default with 1,024 beams, and for the bigram model the
+T = 32. For some of the cases the best answers are sought by the default with 256 beams, and for the bigram model the
 exact optimum. Rows already in results/search_quality.json are not measured again, so that a run may be
 stopped and taken up; one of fewer cases is carried on by those that it lacks. --again measures all anew.
 """
@@ -40,6 +40,7 @@ from compiler.spec_json import spec_from_json
 from compiler.text_automaton import answer_text
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
+from decoding.endings import find_endings
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
 from decoding.model import HuggingFaceModel
@@ -50,7 +51,7 @@ RESULT = RESULTS_DIRECTORY / "search_quality.json"
 COMMAND = "python -m benchmarks.search_quality"
 MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
 MAX_TOKENS = 32
-DEFAULT, JUDGED_BEAMS, REFERENCE_BEAMS = "banked", 16, 1024
+DEFAULT, JUDGED_BEAMS, WIDE_BEAMS, REFERENCE_BEAMS = "banked", 16, 64, 256
 MEANS = ("log_prob", "tokens", "words", "seconds")
 EXACT = "exact"
 
@@ -87,6 +88,7 @@ class Bench:
             self._bigrams(shared, name) if name == "bigram" else HuggingFaceModel.load(folder, device="cpu")
         )
         self._prior = unigram_prior(self.model)
+        self._endings = find_endings(self.model, self._prior)
         self.pieces: Pieces | None = None
         self._compiled = functools.cache(self._compile)
 
@@ -103,7 +105,9 @@ class Bench:
     def _compile(self, written: str) -> tuple[Any, Constraint]:
         compiled = compile_spec(spec_from_json(json.loads(written)), self.files.vocabulary, Limits(compile_s_max=600.0))
         device = self.model.device
-        return compiled.text, Constraint.prepare(compiled.tokens, device, prior=self._prior, pieces=self.pieces)
+        return compiled.text, Constraint.prepare(
+            compiled.tokens, device, prior=self._prior, pieces=self.pieces, endings=self._endings
+        )
 
     def constraint(self, case: Case) -> Constraint:
         """The case's constraint, compiled once."""
@@ -171,7 +175,8 @@ def settings(args: argparse.Namespace, model: str, family: str) -> Iterator[tupl
     """What to measure of a family, in an order that lets the exact solver profit; with how many of the cases."""
     for beams in args.beams:
         for algorithm in args.algorithms:
-            yield Setting(model, family, algorithm, beams), None
+            wide = algorithm == DEFAULT and beams >= WIDE_BEAMS
+            yield Setting(model, family, algorithm, beams), args.references if wide else None
     for penalty in args.length_penalties:
         setting = Setting(model, family, DEFAULT, JUDGED_BEAMS, penalty)
         if is_judged(setting):

@@ -7,7 +7,7 @@ to q, so the tables grow with L + Q, not with L x Q; constraints without letters
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,16 @@ class TokenAutomaton:
             raise ValueError("distances are not negative, and the dead state has none")
         if not self.eos_ids or not all(0 <= eos < len(self.token_class) for eos in self.eos_ids):
             raise ValueError("eos_ids names ids of the vocabulary, at least one")
+
+    def with_own_classes(self, ids: np.ndarray) -> TokenAutomaton:
+        """The same automaton in which each of these ids, int64 [n], has a class of its own, if it begins a character."""
+        columns = self.edge_outer.shape[1]
+        own = self.token_class[ids]
+        ids, own = ids[own < columns], own[own < columns]
+        token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
+        token_class[ids] = np.arange(columns, columns + len(ids))
+        edge_outer = np.concatenate([self.edge_outer, self.edge_outer[:, own]], axis=1)
+        return replace(self, token_class=token_class, edge_outer=edge_outer)
 
     @property
     def states(self) -> int:

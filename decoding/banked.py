@@ -21,6 +21,7 @@ from decoding.beam_run import BeamRun
 from decoding.beams import DEAD_SCORE, Beams
 from decoding.candidates import NO_FLOOR, Continuations, best_candidates, floored
 from decoding.constraint import Constraint
+from decoding.endings import Endings
 from decoding.forced import FREE
 from decoding.language_model import Scores
 from decoding.options import DEFAULT, NATS_PER_TOKEN, Heuristics, SearchOptions
@@ -33,34 +34,68 @@ from decoding.tables import Tables
 class Ranking:
     """How the candidates of all steps of a request are ranked. S automaton states.
 
-    rows     rows kept after a step
+    rows     kept after a step; `pool` candidates compete for them
+    reserve  of the rows, those for the best candidates that come closer to acceptance, whatever their rank
     cost     float64 [S]  weighted cost to go, in nats
-    penalty  float64 [F]  nats by place among the pool's candidates of equal distance, F the size of the pool
+    penalty  float64 [F]  nats by place among the pool's candidates of equal distance
+    endings  token classes int64 [n], weighted nats [n+1, n] and index [V] of `Endings`; None: there are none
     """
 
     rows: int
+    pool: int
+    reserve: int
     cost: Array
     penalty: Array
+    endings: tuple[Array, Array, Array] | None = None
 
     @classmethod
-    def of(cls, tables: Tables, cost_to_go: Tensor | None, beams: int, heuristics: Heuristics) -> Ranking:
+    def of(
+        cls, tables: Tables, cost_to_go: Tensor | None, beams: int, heuristics: Heuristics,
+        endings: Endings | None = None,
+    ) -> Ranking:
         """From the constraint's cost to go, float64 [S], None where it is unknown, and the beam width."""
         rows = heuristics.rows(beams)
+        pool, reserve = heuristics.pool * rows, heuristics.reserve(rows)
         if heuristics.cost_to_go == "none":
             cost = real(tables.distance) * 0.0
         elif heuristics.cost_to_go == "distance" or cost_to_go is None:
             cost = NATS_PER_TOKEN * real(tables.distance)
         else:
             cost = like(tables.distance, cost_to_go)
-        penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(heuristics.pool * rows)])
-        return cls(rows, heuristics.cost_weight * cost, like(tables.distance, penalty))
+        penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(pool + reserve)])
+        ends = None
+        if endings is not None and heuristics.endings:
+            column = take(tables.token_class, like(tables.distance, endings.ids))
+            nats = heuristics.cost_weight * like(tables.distance, endings.nats)
+            nats[:, column >= tables.edge_outer.shape[1]] = float("inf")  # ids that share their class
+            ends = column, nats, like(tables.distance, endings.index)
+        return cls(rows, pool, reserve, heuristics.cost_weight * cost, like(tables.distance, penalty), ends)
 
-    def share_out(self, pool: Beams, tables: Tables) -> Beams:
-        """A pool, best first, in the order in which candidates are kept; padding at the end."""
+    def push(self, beams: Beams, successor: Array, to_go: Array, budget_before: int) -> Array:
+        """Minus the cost to go after each token class, DEAD_SCORE where it is not allowed: float64 [R, C].
+
+        successor, to_go  int [R, C]  state after a token of the class, and its distance
+        """
+        xp = library(successor)
+        push = xp.where((to_go >= budget_before) | (to_go == 0), DEAD_SCORE, -take(self.cost, successor))
+        if self.endings is not None and budget_before > 1:
+            column, nats, index = self.endings
+            left = nats[take(index, beams.token)]  # [R, n]
+            cheaper = xp.where(to_go[:, column] == 1, xp.maximum(push[:, column], -left), push[:, column])
+            push[:, column] = cheaper
+        return push
+
+    def share_out(self, pool: Beams, gains: Array, tables: Tables) -> Beams:
+        """A pool, best first, in the order in which candidates are kept; padding at the end.
+
+        gains  bool [N]  closer to acceptance than its parent; the best `reserve` of these are kept first
+        """
         xp, dead = library(pool.score), pool.score == DEAD_SCORE
         group = xp.where(dead, -1, take(tables.distance, pool.state))
-        key = xp.where(dead, DEAD_SCORE, pool.score - take(self.penalty, place_in_group(group)))
-        return pool.select(xp.argsort(-key, stable=True))
+        key = pool.score - take(self.penalty, place_in_group(group))
+        gains = gains & ~dead
+        key = xp.where(gains & (xp.cumsum(gains, 0) <= self.reserve), float("inf"), key)
+        return pool.select(xp.argsort(-xp.where(dead, DEAD_SCORE, key), stable=True))
 
 
 def step(
@@ -75,18 +110,22 @@ def step(
     forced         int64 [R]       the token forced after each row, FREE where there is none
     floor          live rows whose log-prob is not above it are dropped
 
-    Also the highest log-prob of the live rows that lost to others: float64 [1], -inf where none did. All scores are
-    NaN where a row of log_probs holds NaN or has no finite best.
+    Also the highest log-prob of the live rows outside the pool, or in it and not kept: float64 [1], -inf where there
+    is none. All scores are NaN where a row of log_probs holds NaN or has no finite best.
     """
     leader = tables.best_of_chunks(log_probs)  # [R, M]
     xp, known = library(leader), like(leader, log_probs.contiguous())
     successor = tables.successors(beams.state)  # [R, C]
     to_go = take(tables.distance, successor)  # [R, C]
-    push = xp.where((to_go >= budget_before) | (to_go == 0), DEAD_SCORE, -take(ranking.cost, successor))
+    push = ranking.push(beams, successor, to_go, budget_before)
     number = count_up(beams.state, len(beams.state))
     moves = Continuations(number, beams, known, successor, beams.log_prob, push, None, forced, floor)
-    found = best_candidates(moves, leader, tables, len(ranking.penalty))
-    shared = ranking.share_out(found.beams, tables)
+    found = best_candidates(moves, leader, tables, ranking.pool)
+    before = take(tables.distance, beams.state)
+    pool = found.beams
+    if ranking.reserve:
+        pool = _with_progress(pool, moves, to_go < before[:, None], leader, tables, ranking.reserve)
+    shared = ranking.share_out(pool, take(tables.distance, pool.state) < take(before, pool.parent), tables)
     place = count_up(shared.score, len(shared.score))
     lost = xp.where((shared.score == DEAD_SCORE) | (place < ranking.rows), DEAD_SCORE, shared.log_prob)
     after = shared.select(place[: ranking.rows]).followed_by(_finishing(moves, tables))
@@ -107,6 +146,23 @@ def forced_step(
     score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - take(ranking.cost, state))
     after = Beams(tokens, count_up(tokens, len(tokens)), state, score, log_prob)
     return _nan_unless_finite(after.select(xp.argsort(-score, stable=True)), peak)
+
+
+def _with_progress(
+    pool: Beams, moves: Continuations, closer: Array, leader: Array, tables: Tables, count: int
+) -> Beams:
+    """The pool, followed by candidates that come closer to acceptance, if it has fewer than `count` of these.
+
+    closer  bool [R, C]  whether a token of the class brings the row closer
+    """
+    xp, column = library(closer), take(tables.token_class, pool.token)
+    gains = take(closer, pool.parent * closer.shape[1] + column) & (pool.score != DEAD_SCORE)
+    if isinstance(gains, np.ndarray) and np.count_nonzero(gains) >= count:
+        return pool  # an accelerator would have to be waited for: there they are always looked for
+    moves = replace(moves, push=xp.where(closer, moves.push, DEAD_SCORE))
+    more, size = best_candidates(moves, leader, tables, count).beams, len(tables.token_class)
+    known = xp.isin(more.parent * size + more.token, pool.parent * size + pool.token)
+    return pool.followed_by(replace(more, score=xp.where(known, DEAD_SCORE, more.score)))
 
 
 def _finishing(moves: Continuations, tables: Tables) -> Beams:
@@ -137,7 +193,9 @@ class BankedSearch(BeamRun):
         text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
     ) -> None:
         super().__init__(constraint, options, start, text_of)
-        self._ranking = Ranking.of(self._tables, constraint.cost_to_go, options.beams, heuristics)
+        self._ranking = Ranking.of(
+            self._tables, constraint.cost_to_go, options.beams, heuristics, constraint.endings
+        )
         self._forced = constraint.forced if heuristics.forced else None
         self._has_floor = heuristics.floor
         self._chain: list[NDArray[np.int64]] = []  # forced tokens fed in advance, each for all rows of the feed

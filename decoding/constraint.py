@@ -9,6 +9,7 @@ from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton
 from decoding.cost_to_go import cost_to_go
+from decoding.endings import Endings
 from decoding.forced import Forced, Pieces
 from decoding.tables import Tables
 
@@ -19,23 +20,27 @@ class Constraint:
 
     cost_to_go  float64 [S]  nats from each state to acceptance under the model's unigram prior; None: unknown
     forced      the forced token of each state; None: none is forced
+    endings     how the model ends its texts; None: by EOS alone
     """
 
     automaton: TokenAutomaton
     tables: Tables
     cost_to_go: Tensor | None = None
     forced: Forced | None = None
+    endings: Endings | None = None
 
     @classmethod
     def prepare(
         cls, automaton: TokenAutomaton, device: torch.device, *, prior: Tensor | None = None,
-        pieces: Pieces | None = None,
+        pieces: Pieces | None = None, endings: Endings | None = None,
     ) -> Constraint:
         """Copies the automaton's arrays to the device; takes milliseconds for 50,000 ids, more for a cost to go.
 
-        prior  float64 [V], from `cost_to_go.unigram_prior`
+        prior    float64 [V], from `cost_to_go.unigram_prior`
+        endings  from `endings.find_endings`
         """
-        tables = Tables.from_automaton(automaton, device)
+        split = automaton if endings is None else automaton.with_own_classes(endings.ids)
+        tables = Tables.from_automaton(split, device)
         forced = Forced(automaton, pieces) if pieces is not None else None
         cost = None if prior is None else cost_to_go(automaton, prior)
-        return cls(automaton, tables, None if cost is None else cost.to(device), forced)
+        return cls(automaton, tables, None if cost is None else cost.to(device), forced, endings)

@@ -39,11 +39,7 @@ def unigram_prior(model: LanguageModel[Any]) -> Tensor:
     The mean of the model's distributions over texts that it samples after an empty prompt, with a fixed seed. It takes
     as long as a request of _TEXTS rows and _TOKENS tokens.
     """
-    random = torch.Generator().manual_seed(_SEED)
-    try:
-        session, first = model.prefill(())
-    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
-        session, first = model.prefill(model.eos_ids[:1])
+    random, (session, first) = torch.Generator().manual_seed(_SEED), begin_text(model)
     steps = _TOKENS if model.context_length is None else min(_TOKENS, model.context_length - 1)
     total, count = first.double().exp().cpu(), 1
     drawn = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
@@ -61,6 +57,15 @@ def unigram_prior(model: LanguageModel[Any]) -> Tensor:
         drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
         parents = torch.arange(len(drawn))
     return (total / count).log().clamp(min=LEAST_PRIOR)
+
+
+def begin_text(model: LanguageModel[Any]) -> tuple[Any, Tensor]:
+    """A session at the beginning of a text, and the log-probs float32 [V] of the first token."""
+    try:
+        begun: tuple[Any, Tensor] = model.prefill(())
+    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
+        begun = model.prefill(model.eos_ids[:1])
+    return begun
 
 
 def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:

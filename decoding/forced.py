@@ -26,7 +26,7 @@ text can change. Empty where the bytes are no text, or the ids stand for other b
 
 
 class Pieces:
-    """What forced stretches need of a vocabulary: `tokens` are the bytes of each id, None or empty where it has none."""
+    """What forced stretches need of a vocabulary. `tokens`: the bytes of each id, None or empty where it has none."""
 
     def __init__(self, tokens: Sequence[bytes | None], eos_ids: Sequence[int], spell: Spell) -> None:
         self.spell, self.eos_ids = spell, frozenset(eos_ids)

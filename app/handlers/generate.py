@@ -46,6 +46,7 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding import trace
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
+from decoding.endings import find_endings
 from decoding.engine import Engine
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
@@ -135,7 +136,8 @@ class Generator:
         self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
         self._opened: Kept[str, tuple[Compiled, Constraint]] = Kept(settings.tables_bytes_max)
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
-        self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may ask the model then
+        self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
+        self._endings = find_endings(model, self._prior)
         self._engine = Engine(model, _memory_bytes(model, settings), _Watch())
 
     def close(self) -> None:
@@ -204,7 +206,8 @@ class Generator:
             if opened is None:
                 compiled = self._compiled(automaton, context)
                 constraint = Constraint.prepare(
-                    compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces
+                    compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
+                    endings=self._endings,
                 )
                 opened = compiled, constraint
                 size = sum(map(array_bytes, (compiled.tokens, constraint, constraint.tables)))

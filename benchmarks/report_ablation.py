@@ -1,0 +1,128 @@
+"""The tables of docs/experiments.md, from results/ablation."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.report_tables import table
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
+FOLDER = RESULTS_DIRECTORY / "ablation"
+BEGIN, END = "<!-- ablation: begin -->", "<!-- ablation: end -->"
+MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
+FORMER, SIMPLE = "default", "simple, 3k rows, weight 0.8"
+RESAMPLES, SEED = 2_000, 0
+WITHOUT = (
+    "without cost to go", "without prior (6 nats a token)", "without corrections", "without end costs",
+    "without endings", "without row schedule (k rows)", "without tight budgets", "without group penalty",
+    "hard banks for the penalty", "without reserve", "without floor", "without merging equal texts",
+    "without recombination", "without forced stretches", "pool 4",
+)  # fmt: skip
+BUILT_UP = (
+    "plain", "plain, 3k rows", "abs, 3k beams", "banks (dynamic beam allocation)", "prior", "prior, banks",
+    "prior, penalty", "simple", "simple, 2k rows", "simple, 3k rows", SIMPLE, "simple, 4k rows",
+)  # fmt: skip
+NEAR = (
+    "simple, 4k rows", "simple, 3k rows, no penalty", "simple, 3k rows, banks", "simple, 3k rows, corrections",
+    "simple, 3k rows, pool 4",
+)  # fmt: skip
+OVERLAP = ("without corrections", "without endings", "without recombination", SIMPLE)
+KEPT = (
+    "without cost to go", "without prior: 6 nats a token", "without group penalty", "without reserve",
+    "without endings", "without floor", "without forced tokens", "k rows", "2k rows", "4k rows", "pool of 4",
+    "pool of 16", "rival: unigram, dense", "rival: unigram lookahead", "rival: bigram",
+)  # fmt: skip
+
+
+class Pair(NamedTuple):
+    """A case answered by a variant and by the search that it is compared with: changes as shares, costs as ratios."""
+
+    half: int
+    nats: float
+    share: float
+    seconds: float
+    rows: float
+
+
+def write_experiments() -> None:
+    """Writes the tables between the page's two marks."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.split(BEGIN)[0], page.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")
+
+
+def tables() -> str:
+    """All tables as Markdown."""
+    rows = {model: _by_case(FOLDER / f"{model}.csv") for model in MODELS}
+    fast = ("captions", "stories260k")
+    parts = [
+        "### The search before, each heuristic off alone", _changes(rows, WITHOUT, FORMER, fast, (8, 16)),
+        "### Built up from pruning alone, against the search before",
+        _changes(rows, BUILT_UP, FORMER, fast, (8, 16)),
+        "### Near the thresholds, over all cases, against the search before",
+        _changes(rows, OVERLAP, FORMER, MODELS, (4, 8, 16, 64)),
+        f'### Near the thresholds, against "{SIMPLE}"', _changes(rows, NEAR, SIMPLE, MODELS, (4, 8, 16, 64)),
+        "### The search that was kept, each part off alone, and rivals", _changes(rows, KEPT, "kept", MODELS, (8, 16)),
+    ]  # fmt: skip
+    return "\n\n".join(part for part in parts if part)
+
+
+def _by_case(file: Path) -> dict[tuple[str, int], dict[str, list[str]]]:
+    """The lines of a file by variant and k, then by case."""
+    found: dict[tuple[str, int], dict[str, list[str]]] = {}
+    if file.exists():
+        with file.open(encoding="utf-8", newline="") as lines:
+            for line in csv.reader(lines):
+                found.setdefault((line[0], int(line[1])), {})[line[3]] = line
+    return found
+
+
+def _changes(
+    rows: dict[str, dict[tuple[str, int], dict[str, list[str]]]], variants: Sequence[str], baseline: str,
+    models: Sequence[str], beams: Sequence[int],
+) -> str:
+    """One line for each variant, model and k."""
+    body = []
+    for variant in variants:
+        for model in models:
+            for k in beams:
+                pairs = list(_pairs(rows[model].get((variant, k), {}), rows[model].get((baseline, k), {})))
+                if len(pairs) >= 10:
+                    body.append([variant, model, f"{k}", f"{len(pairs)}", *_summary(pairs)])
+    head = ["variant", "model", "k", "cases", "nats", "log-prob, %", "95 %", "set apart, %", "time", "rows"]
+    return table(head, body) if body else ""
+
+
+def _pairs(own: dict[str, list[str]], others: dict[str, list[str]]) -> Iterable[Pair]:
+    for key, line in own.items():
+        other = others.get(key)
+        if other is not None:
+            nats = float(line[5]) - float(other[5])
+            yield Pair(
+                int(line[4]), nats, 100.0 * nats / abs(float(other[5])), float(line[10]) / float(line[11]),
+                int(line[7]) / max(1, int(other[7])),
+            )
+
+
+def _summary(pairs: Sequence[Pair]) -> list[str]:
+    """Mean changes with a paired bootstrap interval, the half set apart, the median time and the mean rows."""
+    shares = np.array([pair.share for pair in pairs])
+    drawn = np.random.default_rng(SEED).integers(0, len(shares), (RESAMPLES, len(shares)))
+    low, high = np.percentile(shares[drawn].mean(axis=1), [2.5, 97.5])
+    apart = [pair.share for pair in pairs if pair.half]
+    return [
+        f"{statistics.fmean(pair.nats for pair in pairs):+.2f}", f"{shares.mean():+.2f}", f"{low:+.2f} to {high:+.2f}",
+        f"{statistics.fmean(apart):+.2f}" if apart else "", f"{statistics.median(pair.seconds for pair in pairs):.2f}",
+        f"{statistics.fmean(pair.rows for pair in pairs):.2f}",
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    write_experiments()
