@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +28,9 @@ from benchmarks.ablation_variants import BASELINE, VARIANTS
 from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report_ablation import write_experiments
-from benchmarks.rival_search import RIVALS, DenseSearch, Estimates
+from benchmarks.rival_search import RIVALS, CostToGo, DenseSearch, Estimates
 from benchmarks.search_quality import Bench
+from decoding.constraint import Constraint
 from decoding.forced import Pieces
 from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
@@ -93,36 +95,46 @@ class CountingModel:
 class Ablation:
     """The cases of one model, and what has been measured of them."""
 
-    def __init__(self, name: str, shared: Path) -> None:
+    def __init__(self, name: str, shared: Path, folder: Path = FOLDER) -> None:
         self._bench = Bench(name, shared)
         vocabulary = self._bench.files.vocabulary
         speller = Speller(self._bench.tokenizer, vocabulary.tokens)
         self._bench.pieces = Pieces(vocabulary.tokens, self._bench.model.eos_ids, speller)
         self._estimates = Estimates(self._bench.model)
+        self._cost_to_go = functools.lru_cache(maxsize=len(RIVALS))(self._new_cost_to_go)
         self.every = [
             task for task in tasks(name, shared / "data" / "commongen" / "dev.jsonl", SETS)
             if self._bench.constraint(task.case).automaton.min_tokens <= task.max_tokens
         ]  # fmt: skip
-        self.file = FOLDER / f"{name}.csv"
+        self.file = folder / f"{name}.csv"
 
     def answer(self, task: Task, k: int, name: str, baseline_seconds: float) -> Measured:
         """The answer of a variant or rival to a case."""
-        model, started = CountingModel(self._bench.model), time.perf_counter()
-        best = drive(model, self._bench.prompt_ids(task.case), self._run(task, k, name))[0]
+        search, model = self._search(task, name), CountingModel(self._bench.model)
+        started = time.perf_counter()
+        best = drive(model, self._bench.prompt_ids(task.case), search(k))[0]
         seconds = time.perf_counter() - started
         return Measured(
             name, k, task.family, task.key, int(not task.decides), round(best.log_prob, 4), len(best.tokens),
             model.rows, model.tokens, model.peak, round(seconds, 5), round(baseline_seconds or seconds, 5),
         )
 
-    def _run(self, task: Task, k: int, name: str) -> Run:
+    def _search(self, task: Task, name: str) -> Callable[[int], Run]:
+        """A variant or rival, prepared for a case; it takes k. `Measured.seconds` leaves the preparation out."""
         constraint = self._bench.constraint(task.case)
         if name in RIVALS:
-            cost = RIVALS[name](self._estimates, constraint, task.max_tokens)
-            return DenseSearch(constraint, task.max_tokens, k, cost)
+            cost = self._cost_to_go(name, constraint, task.max_tokens)
+            return lambda k: DenseSearch(constraint, task.max_tokens, k, cost)
         variant = VARIANTS[name]
-        options = SearchOptions(task.max_tokens, k * variant.beams_factor, variant.algorithm, length_penalty=0.0)
-        return search_of(constraint, options, heuristics=variant.heuristics)
+
+        def search(k: int) -> Run:
+            options = SearchOptions(task.max_tokens, k * variant.beams_factor, variant.algorithm, length_penalty=0.0)
+            return search_of(constraint, options, heuristics=variant.heuristics)
+
+        return search
+
+    def _new_cost_to_go(self, name: str, constraint: Constraint, max_tokens: int) -> CostToGo:
+        return RIVALS[name](self._estimates, constraint, max_tokens)
 
     def run(self, chosen: list[Task], beams: tuple[int, ...], names: list[str]) -> Iterator[Measured]:
         """What is not stored of these variants, case by case; the baseline first, for the others' times."""
@@ -155,13 +167,14 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--beams", "--k", type=int, nargs="+")
     parser.add_argument("--variants", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--results", type=Path, default=FOLDER, help="another folder; the tables stay as they are")
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    FOLDER.mkdir(exist_ok=True)
+    args.results.mkdir(exist_ok=True)
     beams = tuple(args.beams or ((8,) if args.quick else STAGES[args.stage]))
     for name in args.models or (FIRST_STAGE if args.stage == 1 else MODELS):
-        ablation = Ablation(name, args.shared)
+        ablation = Ablation(name, args.shared, args.results)
         chosen = list(first_stage(name, ablation.every) if args.stage == 1 else second_stage(ablation.every))
         started, done = time.monotonic(), 0
         with ablation.file.open("a", encoding="utf-8", newline="") as lines:
@@ -171,7 +184,8 @@ def main() -> None:
                 lines.flush()
                 done += 1
         print(f"{name}: {done} searches in {time.monotonic() - started:.0f} s", flush=True)
-    write_experiments()
+    if args.results == FOLDER:
+        write_experiments()
 
 
 if __name__ == "__main__":

@@ -35,9 +35,9 @@ NEAR = (
 )  # fmt: skip
 OVERLAP = ("without corrections", "without endings", "without recombination", SIMPLE)
 KEPT = (
-    "without cost to go", "without prior: 6 nats a token", "without group penalty", "without reserve",
-    "without endings", "without floor", "without forced tokens", "k rows", "2k rows", "4k rows", "pool of 4",
-    "pool of 16", "rival: unigram, dense", "rival: unigram lookahead", "rival: bigram",
+    "kept without cost to go", "kept without prior", "kept without group penalty", "kept without reserve",
+    "kept without endings", "kept without floor", "kept without forced tokens", "2k rows", "4k rows",
+    "rival: unigram, dense", "rival: unigram lookahead", "rival: bigram",
 )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Beam searches with other costs to go than the default's, from the literature, for `benchmarks.ablation`.
 
-Each rival ranks as `decoding.banked` does and differs in the cost to go alone. The search is dense: it writes out the
-scores of all continuations, [R, V], so a cost to go may depend on the last token and on the budget.
+Each rival ranks as `decoding.banked` does without its reserve and its endings, and differs in the cost to go alone. The
+search is dense: it writes out the scores of all continuations, [R, V], so a cost to go may depend on the last token and
+on the budget. With the default's cost to go it finds the answers of `decoding.banked` without these two parts.
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ from decoding.runs import Hypothesis, Snapshot
 _TEXTS, _TOKENS, _SEED = 256, 24, 7  # the sample that the bigram is estimated from
 _UNIGRAM_WEIGHT = 1.0  # occurrences of a last token that count as much as the unigram
 _LEAST_PROB = 1e-9  # floor under the bigram's probabilities, as LEAST_PRIOR under the unigram's
-_SMALL_CLASS = 8
-_RELEVANT_MAX = 160
-_FREQUENT = 60
+_OF_EACH_CLASS, _OF_ALL = 2, 200  # the most probable tokens, which paths under the bigram may take
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -148,8 +147,9 @@ def _merged_edges(automaton: TokenAutomaton, unigram: Reals) -> tuple[Wholes, Wh
 class BigramViterbi:
     """The cheapest path under a bigram of the model's own samples.
 
-    Value iteration over pairs of a state between characters and a last token. Paths are restricted to relevant tokens,
-    and states inside a character keep the unigram's cost.
+    Value iteration over pairs of a state between characters and a last token. Paths are restricted to the most probable
+    tokens, with some of every token class, so that every state has a path. States inside a character keep the unigram's
+    cost.
     """
 
     _WEIGHT: ClassVar[float] = 0.8
@@ -157,9 +157,11 @@ class BigramViterbi:
     def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
         automaton, nats = constraint.automaton, estimates.bigram
         self._unigram = self._WEIGHT * unigram_viterbi(constraint)
-        relevant = _relevant_tokens(automaton, nats)
         between = len(automaton.edge_outer) * automaton.letter_states
-        successor = constraint.tables.for_search().successors(np.arange(between))[:, automaton.token_class[relevant]]
+        successor = constraint.tables.for_search().successors(np.arange(between))  # [S', C]
+        live = (automaton.distance[successor] != UNREACHABLE).any(axis=0)  # [C]
+        relevant = _relevant_tokens(automaton.token_class, live, estimates.unigram)
+        successor = successor[:, automaton.token_class[relevant]]
         fixed = np.where(automaton.distance == UNREACHABLE, inf, unigram_viterbi(constraint)).astype(np.float32)
         ahead = _bigram_ahead(nats[np.ix_(relevant, relevant)], successor, fixed, automaton)
         self._table = self._WEIGHT * _cheapest(nats[:, relevant], ahead)  # float32 [S between characters, V]
@@ -171,15 +173,18 @@ class BigramViterbi:
         return np.asarray(cost)
 
 
-def _relevant_tokens(automaton: TokenAutomaton, nats: NDArray[np.float32]) -> Wholes:
-    """The tokens that paths may take: of small classes, the cheapest of every class, and the cheapest of all.
+def _relevant_tokens(token_class: Wholes, live: NDArray[np.bool_], unigram: Reals) -> Wholes:
+    """The tokens that paths may take: the most probable of each live class, and of all live classes together.
 
-    nats  float32 [V, V]; cheapest: by the mean over all last tokens
+    Without the former, states whose classes have only rare tokens would have no path.
+
+    token_class  int [V]
+    live         bool [C]
     """
-    token_class, order = automaton.token_class, nats.mean(axis=0).argsort(kind="stable")
-    small = order[np.bincount(token_class)[token_class[order]] <= _SMALL_CLASS][:_RELEVANT_MAX]
-    leaders = order[np.unique(token_class[order], return_index=True)[1]]
-    return np.unique(np.concatenate([small, leaders, order[:_FREQUENT], automaton.eos_ids]))
+    order = np.argsort(-unigram, kind="stable")
+    order = order[live[token_class[order]]]
+    leading = place_in_group(token_class[order]) < _OF_EACH_CLASS
+    return np.unique(np.concatenate([order[leading], order[:_OF_ALL]]))
 
 
 def _bigram_ahead(

@@ -38,7 +38,7 @@ class Ranking:
     reserve  of the rows, those for the best candidates that come closer to acceptance, whatever their rank
     cost     float64 [S]  weighted cost to go, in nats
     penalty  float64 [F]  nats by place among the pool's candidates of equal distance
-    endings  token classes int64 [n], weighted nats [n+1, n] and index [V] of `Endings`; None: there are none
+    endings  token classes int64 [n], weighted nats [n+1, n] and index [V+1] of `Endings`; None: there are none
     """
 
     rows: int
@@ -68,7 +68,8 @@ class Ranking:
             column = take(tables.token_class, like(tables.distance, endings.ids))
             nats = heuristics.cost_weight * like(tables.distance, endings.nats)
             nats[:, column >= tables.edge_outer.shape[1]] = float("inf")  # ids that share their class
-            ends = column, nats, like(tables.distance, endings.index)
+            index = np.append(endings.index, 0)  # the last is that of NO_TOKEN
+            ends = column, nats, like(tables.distance, index)
         return cls(rows, pool, reserve, heuristics.cost_weight * cost, like(tables.distance, penalty), ends)
 
     def push(self, beams: Beams, successor: Array, to_go: Array, budget_before: int) -> Array:

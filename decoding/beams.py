@@ -9,6 +9,7 @@ import numpy as np
 from decoding.arrays import Array, count_up, library, like, take
 
 DEAD_SCORE = float("-inf")  # the score of padding rows and of continuations that are not allowed
+NO_TOKEN = -1  # in place of the last token of the first row, which has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,13 @@ class Beams:
 
     @classmethod
     def start(cls, state: int, model: Array) -> Beams:
-        """One row, the prompt's: k equal rows would find every candidate k times. Its token is never read.
+        """One row, the prompt's: k equal rows would find every candidate k times. Its token is NO_TOKEN.
 
         model  an array of the library and device that the rows are to have
         """
         whole = count_up(model, 1)
         zero = like(model, np.zeros(1))
-        return cls(whole, whole, whole + state, zero, zero)
+        return cls(whole + NO_TOKEN, whole, whole + state, zero, zero)
 
     def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""

@@ -66,7 +66,7 @@ def find_endings(model: LanguageModel[Any], prior: Tensor) -> Endings | None:
     for ending in cheapest:
         for before, token, left in zip((0, *index[list(ending)]), ending, found[ending], strict=False):
             nats_of[before, index[token] - 1] = min(left, nats_of[before, index[token] - 1])
-    return Endings(ids, nats_of, index)
+    return Endings(ids, np.minimum(nats_of, nats_of[0]), index)
 
 
 def _endings_after(

@@ -83,7 +83,7 @@ class Sampling:
         device = constraint.tables.distance.device
         numbers = np.random.Generator(np.random.PCG64(options.seed))  # torch's own takes 32 bits of a seed on the CPU
         self._uniform = torch.from_numpy(numbers.random((options.n, options.max_tokens))).to(device)
-        self._token_class = torch.as_tensor(constraint.automaton.token_class, dtype=torch.int64, device=device)
+        self._token_class = torch.as_tensor(self._tables.token_class)  # endings split classes of the automaton
         state = torch.full((options.n,), constraint.automaton.start if start is None else start, device=device)
         zero = torch.zeros(options.n, dtype=torch.float64, device=device)
         nothing = torch.empty((options.n, 0), dtype=torch.int64, device=device)

@@ -8,25 +8,25 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from compiler.token_automaton import TokenAutomaton
 from compiler.vocabulary import Vocabulary
 from decoding.constraint import Constraint
-from decoding.endings import LONGEST, Endings
+from decoding.endings import Endings
 from decoding.engine import Engine
-from decoding.estimate import Prior
 from decoding.forced import Pieces
 from decoding.language_model import LanguageModel
-from decoding.options import SearchOptions
+from decoding.options import DEFAULT, Heuristics, SearchOptions
 from decoding.processor import ConstraintLogitsProcessor
-from decoding.runs import Run
+from decoding.runs import Hypothesis, Run, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import BeamSearch, drive, refuse_early
-from decoding.texts import Texts
+from decoding.search import drive, refuse_early, rows_of, search_of
 
 CPU = torch.device("cpu")
 MEMORY_BYTES = 10**9
@@ -73,35 +73,44 @@ def sampling_options(budget: int, draw: random.Random) -> SamplingOptions:
     )  # fmt: skip
 
 
+def heuristics_of(draw: random.Random) -> Heuristics:
+    """Mostly the default; else any, for no answer may depend on them."""
+    if draw.random() < 0.7:
+        return DEFAULT
+    return Heuristics(
+        cost_to_go=draw.choice(("unigram", "distance", "none")),
+        cost_weight=draw.choice((0.1, 0.8, 2.0)),
+        group_cost=draw.choice((0.0, 3.0, 50.0)),
+        rows_per_beam=draw.choice((0.3, 1.0, 3.0)),
+        reserve_share=draw.choice((None, 1, 2, 8)),
+        pool=draw.choice((1, 2, 8)),
+        endings=draw.random() < 0.5,
+        floor=draw.random() < 0.5,
+        forced=draw.random() < 0.5,
+    )
+
+
 def constraint_of(case: Case, draw: random.Random) -> Constraint:
     """With all that a service gives it, or less."""
     vocabulary = case.vocabulary
-    texts = Texts.of(vocabulary.tokens, vocabulary.eos_ids, CPU) if draw.random() < 0.7 else None
     pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, spelling(vocabulary)) if draw.random() < 0.7 else None
-    prior = None  # with one the search learns on its way
+    prior = None
     if draw.random() < 0.7:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
-        ends = [draw.choice((0.1, 2.0, float("inf"))) for _ in costs]
-        ways = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
-        prior = Prior(-torch.tensor(costs, dtype=torch.float64), torch.tensor(ends, dtype=torch.float64), ways)
-    return Constraint.prepare(case.automaton, CPU, prior=prior, texts=texts, pieces=pieces)
+        prior = -torch.tensor(costs, dtype=torch.float64)
+    endings = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
+    return Constraint.prepare(case.automaton, CPU, prior=prior, pieces=pieces, endings=endings)
 
 
-def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings:
-    """Ways to the end that lead there seldom."""
-    size, steps = automaton.vocabulary_size, LONGEST + 1
-
-    def nats(columns: int) -> torch.Tensor:
-        return torch.tensor([[draw.choice((0.0, 3.0, float("inf"))) for _ in range(columns)] for _ in range(steps)])
-
-    def then(columns: int) -> torch.Tensor:
-        return torch.tensor([[draw.randrange(-1, size) for _ in range(columns)] for _ in range(steps)])
-
-    pairs = sorted({draw.randrange(size * size) for _ in range(size)})
+def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings | None:
+    """Tokens after which a text seldom ends, with random costs; None where EOS is all that the vocabulary has."""
+    size = automaton.vocabulary_size
     others = [token for token in range(size) if token not in automaton.eos_ids]
-    first = torch.tensor(sorted(draw.sample(others, min(4, len(others)))), dtype=torch.int64)
-    known = (nats(size).double(), then(size), torch.tensor(pairs), nats(len(pairs)).double(), then(len(pairs)))
-    return Endings(*known, first)
+    ids = np.array(sorted(draw.sample(others, min(len(others), draw.randint(1, 4)))), dtype=np.int64)
+    index = np.zeros(size, dtype=np.int64)
+    index[ids] = np.arange(1, len(ids) + 1)
+    nats = np.array([[draw.choice((0.0, 3.0, inf)) for _ in ids] for _ in range(len(ids) + 1)])
+    return Endings(ids, nats, index) if len(ids) else None
 
 
 def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
@@ -122,24 +131,42 @@ def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
     return spell
 
 
+def _search(case: Case, constraint: Constraint, draw: random.Random) -> tuple[Run, int]:
+    """A search, and how many rows it reads side by side."""
+    options, heuristics = search_options(case.budget, draw), heuristics_of(draw)
+    text_of = functools.partial(text_bytes, case.vocabulary)
+    run = search_of(constraint, options, start=case.start, text_of=text_of, heuristics=heuristics)
+    return run, rows_of(options, heuristics)
+
+
 def _runs(case: Case, draw: random.Random) -> tuple[Run, int]:
-    """A search or a sampling, and how many rows it feeds at once."""
+    """A search or a sampling, and how many rows it reads side by side."""
     constraint = constraint_of(case, draw)
     if draw.random() < 0.3:
         sampling = sampling_options(case.budget, draw)
         return Sampling(constraint, sampling, start=case.start), sampling.n
-    options = search_options(case.budget, draw)
-    text_of = functools.partial(text_bytes, case.vocabulary)
-    return BeamSearch(constraint, options, start=case.start, text_of=text_of), options.beams
+    return _search(case, constraint, draw)
+
+
+def confirm_gaps(answers: Sequence[Hypothesis]) -> None:
+    """All answers have a proven gap, or none has; gaps are not negative, and the first answer's is the smallest."""
+    gaps = [answer.proven_gap for answer in answers if answer.proven_gap is not None]
+    if len(gaps) not in (0, len(answers)) or any(not 0.0 <= gap < inf for gap in gaps) or gaps != sorted(gaps):
+        raise AssertionError(f"the proven gaps are {[answer.proven_gap for answer in answers]}")
 
 
 def by_search(case: Case, draw: random.Random) -> list[Tokens]:
     constraint = constraint_of(case, draw)
     refuse_early(case.model, len(case.prompt_ids), constraint, case.budget, case.start)
-    text_of = functools.partial(text_bytes, case.vocabulary)
-    run = BeamSearch(constraint, search_options(case.budget, draw), start=case.start, text_of=text_of)
-    found = [answer.tokens for answer in drive(case.model, case.prompt_ids, run)]
-    if len({text_of(tokens[:-1]) for tokens in found}) != len(found):
+    run, rows = _search(case, constraint, draw)
+    events: list[StepEvent] = []
+    answers = drive(case.model, case.prompt_ids, run, events.append)
+    confirm_gaps(answers)
+    widest = max(sum(not row.finished for row in event.rows) for event in events)
+    if widest > rows:
+        raise AssertionError(f"{widest} rows were read side by side, more than {rows}")
+    found = [answer.tokens for answer in answers]
+    if len({text_bytes(case.vocabulary, tokens[:-1]) for tokens in found}) != len(found):
         raise AssertionError("two answers have the same text")
     return found
 
@@ -161,15 +188,17 @@ def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
 
     with Engine(case.model, MEMORY_BYTES) as engine, ThreadPoolExecutor(len(seeds)) as callers:
 
-        def ask(seed: int) -> list[Tokens]:
+        def ask(seed: int) -> tuple[Hypothesis, ...]:
             run, rows = again(seed)
-            return [answer.tokens for answer in engine.generate(lambda: run, case.prompt_ids, rows, case.budget)]
+            return engine.generate(lambda: run, case.prompt_ids, rows, case.budget)
 
         crowd = list(callers.map(ask, seeds))
-    alone = [[answer.tokens for answer in drive(case.model, case.prompt_ids, again(seed)[0])] for seed in seeds]
+    alone = [drive(case.model, case.prompt_ids, again(seed)[0]) for seed in seeds]
     if crowd != alone:
         raise AssertionError(f"in a crowd {crowd}, alone {alone}")
-    return [tokens for answers in crowd for tokens in answers]
+    for answers in crowd:
+        confirm_gaps(answers)
+    return [answer.tokens for answers in crowd for answer in answers]
 
 
 def by_the_library(case: Case, draw: random.Random) -> list[Tokens]:

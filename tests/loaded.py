@@ -17,7 +17,7 @@ from app.settings import read_settings
 torch.set_num_threads(1)  # a thread of PyTorch's own would be missing after a fork
 _settings = read_settings({})
 _load = functools.cache(generate.HuggingFaceModel.load)
-_prior = functools.cache(generate.token_prior)
+_prior = functools.cache(generate.unigram_prior)
 setattr(generate.HuggingFaceModel, "load", staticmethod(_load))  # noqa: B010  # neither is a method, as types go
-setattr(generate, "token_prior", _prior)  # noqa: B010
+setattr(generate, "unigram_prior", _prior)  # noqa: B010
 _prior(_load(checked_model(_settings), device=_settings.device, dtype=_settings.dtype))

@@ -22,10 +22,9 @@ ORDER = {  # inside a package, a module imports only those on its left
         json_spaces json_blocks json_alphabet json_machine json_values json_texts json_arrays json_keys json_objects
         json_scalars json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled
         codec unspellable phrases conflict pipeline samples explain""",
-    "decoding": """errors options heuristics widths ramp draw language_model memory packed stretch room tree attention
-        plain loading shared probe model texts forced arrays layout ranking beams endings plan moves banked step
-        endings_found estimate lessons constraint runs noted finished history search sampling tickets crowd engine
-        exact processor trace""",
+    "decoding": """errors options ramp draw language_model memory packed stretch room tree attention plain loading
+        shared probe model cost_to_go endings forced arrays layout ranking beams tables candidates constraint runs
+        noted finished history beam_run abs_search banked search sampling tickets crowd engine exact processor trace""",
     "abs_client": """errors pieces html results constraints formulas forms events retries calls stories connection
         client async_client""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files

@@ -61,6 +61,30 @@ def test_a_regex_matches_the_whole_answer_and_n_answers_differ(client: TestClien
     assert log_probs == sorted(log_probs, reverse=True)
 
 
+def test_a_default_answer_has_a_number_as_its_proven_gap(client: TestClient) -> None:
+    choices = generate(client, KEYWORDS, n=4, trace=True)["choices"]
+    gaps = [choice["proven_gap"] for choice in choices]
+    assert all(isinstance(gap, float) and gap >= 0 for gap in gaps) and gaps == sorted(gaps)
+    bounds = [one["log_prob"] / math.sqrt(len(one["trace"])) + one["proven_gap"] for one in choices]
+    assert bounds == pytest.approx([bounds[0]] * len(bounds))  # one bound for all answers of a request
+
+
+def test_the_best_of_few_options_is_proven_the_best(client: TestClient) -> None:
+    options = ["a dog", "a cat", "two toys", "coffee"]
+    choices = generate(client, {"choice": options}, n=4, beams=16, length_penalty=0)["choices"]
+    assert sorted(choice["text"] for choice in choices) == sorted(options)
+    best = choices[0]["log_prob"]
+    assert choices[0]["proven_gap"] == 0
+    assert [choice["proven_gap"] for choice in choices] == pytest.approx([best - one["log_prob"] for one in choices])
+
+
+@pytest.mark.parametrize("options", [{"algorithm": "abs", "beams": 8}, {"algorithm": "sample", "seed": 3, "n": 2}])
+def test_abs_and_sample_have_no_proven_gap(client: TestClient, options: dict[str, Any]) -> None:
+    request = {"prompt": "sentence:", "constraint": {"choice": ["a dog", "a cat"]}, "max_tokens": 24, **options}
+    choices = generate_plainly(client, request)
+    assert choices and all(choice["proven_gap"] is None for choice in choices)
+
+
 def test_answers_are_ranked_as_asked(client: TestClient) -> None:
     answer = generate(client, KEYWORDS, n=4, algorithm="abs", rank_by="score")
     scores = [choice["score"] for choice in answer["choices"]]

@@ -1,4 +1,4 @@
-"""Memory that is too little for a request or its rows, or runs out beside the engine: over tables, over a check."""
+"""Memory that is too little for a request, or runs out beside the engine: over tables, over a check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from app.handlers.generate import Generator
 from app.settings import Settings
 from decoding.engine import Engine
 from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
-from decoding.widths import rows_at_most
+from decoding.options import SearchOptions
+from decoding.search import rows_of
 from tests.app.test_generate import a_job, open_generator
 from tests.app.test_handlers import Context
 
@@ -58,9 +59,9 @@ def test_an_answer_whose_check_finds_no_memory_at_first_is_checked_in_the_end(
         assert len(tries) == 2
 
 
-def test_what_could_never_fit_in_memory_is_refused_and_all_else_waits_for_room(captions_dir: Path) -> None:
+def test_a_request_beyond_all_memory_is_refused_while_others_wait(captions_dir: Path) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
-    needs = 8 * (2 + 2 * 6)  # HashModel.bytes_for
+    needs = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
     narrow = dataclasses.replace(settings, decode_memory_bytes=needs + needs // 2)
     with open_generator(narrow) as generator, ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda job: generator.run(job, context), [a_job(narrow, context)] * 4))
@@ -70,20 +71,32 @@ def test_what_could_never_fit_in_memory_is_refused_and_all_else_waits_for_room(c
     assert refusal.value.memory_bytes == narrow.decode_memory_bytes
 
 
-def test_where_memory_lacks_for_as_many_rows_as_a_tight_budget_calls_for_there_are_fewer(
-    captions_dir: Path,
+@pytest.mark.parametrize(("options", "rows"), [
+    ({"algorithm": "banked", "beams": 2}, rows_of(SearchOptions(6, beams=2))),
+    ({"algorithm": "abs", "beams": 5}, 5),
+    ({"algorithm": "sample", "n": 3, "seed": 7}, 3),
+])  # fmt: skip
+def test_admission_counts_all_rows_that_the_algorithm_keeps(
+    captions_dir: Path, options: dict[str, Any], rows: int
 ) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
-    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=2), tell="steps")
-    needs = 8 * (2 + 2 * 8)  # HashModel.bytes_for: as much again for each degree of tightness
-    widest = []
-    announced: list[int] = []
-    for memory_bytes in (6 * needs, needs):
-        context.told.clear()
-        with open_generator(dataclasses.replace(settings, decode_memory_bytes=memory_bytes)) as generator:
-            with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as asked:
-                assert generator.run(job, context).choices
-            announced.append(asked.call_args.kwargs["tight"])
-        widest.append(max(sum(not row.finished for row in step.rows) for step in context.told))
-    assert widest == [rows_at_most(2, 8, 1), rows_at_most(2, 8)]
-    assert announced == [1, 0]  # what memory is kept free for
+    job = a_job(settings, context, max_tokens=6, **options)
+    needs = 8 * (2 + rows * 6)  # HashModel.bytes_for
+    with open_generator(dataclasses.replace(settings, decode_memory_bytes=needs)) as generator:
+        with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
+            assert generator.run(job, context).choices
+        assert generate.call_args.args[2:] == (rows, 6)
+    narrow = dataclasses.replace(settings, decode_memory_bytes=needs - 1)
+    with open_generator(narrow) as generator, pytest.raises(RequestTooLarge) as refusal:
+        generator.run(job, context)
+    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needs, needs - 1)
+
+
+@pytest.mark.parametrize("beams", [1, 2, 5])
+def test_a_search_never_keeps_more_rows_than_admission_counts(captions_dir: Path, beams: int) -> None:
+    settings, context = Settings(model=str(captions_dir)), Context()
+    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=beams), tell="steps")
+    with open_generator(settings) as generator:
+        assert generator.run(job, context).choices
+    live = [sum(not row.finished for row in step.rows) for step in context.told]
+    assert max(live) == rows_of(SearchOptions(8, beams=beams))

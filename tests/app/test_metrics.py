@@ -22,7 +22,8 @@ from app.main import create_app
 from app.settings import Settings
 from decoding.errors import ReplayRejected
 from decoding.memory import gpu_bytes
-from decoding.widths import rows_at_most
+from decoding.options import SearchOptions
+from decoding.search import rows_of
 from tests.app import fake_handlers
 from tests.app.conftest import wait_until_ready
 from tests.app.measured import Samples, scrape
@@ -74,7 +75,7 @@ def test_a_generation_moves_all_that_it_goes_through(client: TestClient) -> None
     steps = moved(before, after, "abs_step_duration_seconds_count")
     assert 0 < steps < 60
     assert moved(before, after, "abs_batch_size_count") == steps
-    assert steps <= moved(before, after, "abs_batch_size_sum") <= rows_at_most(2, 60) * steps
+    assert steps <= moved(before, after, "abs_batch_size_sum") <= rows_of(SearchOptions(60, beams=2)) * steps
     assert after("abs_last_step_timestamp_seconds") >= began
     assert moved(before, after, "abs_cache_bytes") > 0
     assert moved(before, after, "abs_constraint_violations_total") == 0

@@ -12,6 +12,7 @@ import pytest
 from abs_client import (
     AsyncClient,
     BudgetTooSmall,
+    Choice,
     Client,
     Compiled,
     ConstraintSyntax,
@@ -47,6 +48,17 @@ def test_generate_gives_texts_that_satisfy_with_their_traces(kind: str, url: str
         assert choice.trace is not None and choice.trace[-1].distance == 0
     assert result.usage.beams == 16 and result.timings.total_ms > 0 and result.model == "captions"
     assert result.raw["choices"][0]["text"] == result.text and result.seed is None
+
+
+@both
+def test_an_answer_shows_how_far_the_best_text_can_be(kind: str, url: str) -> None:
+    pets = Choice("a dog", "a cat", "two toys")
+    best, *rest = ask(kind, url, lambda c: c.generate(PROMPT, pets, max_tokens=12, n=3, length_penalty=0)).choices
+    assert best.proven_gap == 0 and len(rest) == 2
+    for choice in rest:
+        assert choice.proven_gap == pytest.approx(best.log_prob - choice.log_prob)
+    unproven = ask(kind, url, lambda c: c.generate(PROMPT, pets, algorithm="abs", max_tokens=12)).choices[0]
+    assert unproven.proven_gap is None
 
 
 @both

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from decoding.constraint import Constraint
 from decoding.errors import (
     BudgetTooSmall,
     Cancelled,
@@ -19,89 +21,74 @@ from decoding.errors import (
     SearchExhausted,
     VocabularyMismatch,
 )
-from decoding.options import SearchOptions
-from decoding.runs import Hypothesis, StepEvent, TextOf
-from decoding.search import generate
+from decoding.options import DEFAULT, Algorithm, SearchOptions
+from decoding.runs import Hypothesis, StepEvent
+from decoding.search import drive, generate, search_of
 from tests.decoding.random_automata import random_table
-from tests.decoding.twins import MAKERS, MODELS
+from tests.decoding.twins import ALGORITHMS, MODELS, Case, random_options
 from tests.fakes import HashModel, PrefixModel, ScriptedModel
-from tests.reference import Row, Settings, answers, beam_search
+from tests.reference import Answer, answers, beam_search
 
-ALGORITHMS = ("abs", "banked")
 CASES = {"table": 12, "factored": 12, "wide": 3}
-
-
-def _options(random: np.random.Generator, automaton: TokenAutomaton, algorithm: str) -> SearchOptions:
-    beams = int(random.integers(1, 9))
-    return SearchOptions(
-        max_tokens=automaton.min_tokens + int(random.integers(0, 6)),
-        beams=beams,
-        algorithm=algorithm,
-        alpha_min=float(random.choice([0.0, 0.25, 0.5, 1.0])),
-        gamma=float(random.choice([0.5, 1.0, 2.0, 3.7])),
-        n=int(random.integers(1, beams + 1)),
-        rank_by=str(random.choice(["score", "log_prob"])),
-        length_penalty=float(random.choice([0.0, 0.0, 0.7])),
-    )
-
-
-def _settings(options: SearchOptions) -> Settings:
-    return Settings(
-        options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
-        options.length_power,
-    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("maker", CASES)
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_beam_and_every_answer_equal_those_of_the_slow_twin_to_the_last_bit(
-    kind: str, maker: str, algorithm: str
-) -> None:
+def test_beams_and_answers_equal_those_of_the_slow_twin(kind: str, maker: str, algorithm: Algorithm) -> None:
     for seed in range(CASES[maker]):
-        random = np.random.default_rng([seed, *kind.encode()])
-        automaton = MAKERS[maker](random)
-        options = _options(random, automaton, algorithm)
-        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
+        case = Case(maker, kind, algorithm, seed)
         events: list[StepEvent] = []
-        found = generate(model, (1, 2), automaton, options, on_step=events.append)
-        twin = beam_search(
-            lambda ids, m=model: m.log_probs((1, 2, *ids)).tolist(), automaton, _settings(options)
-        )
-        for event, rows in zip(events, twin, strict=False):
-            padded = [
-                row.tokens + (automaton.eos_ids[0],) * (event.step_number - len(row.tokens)) for row in event.rows
+        search = search_of(case.constraint, case.options, heuristics=case.heuristics)
+        found = drive(case.model, (), search, events.append)
+        problem = case.problem
+        beams = beam_search(problem)
+        assert [event.step_number for event in events] == list(range(1, len(beams) + 1))
+        for event, beam in zip(events, beams, strict=True):
+            assert [(row.tokens, row.score, row.log_prob, row.state, row.parent) for row in event.rows] == [
+                (row.ids, row.score, row.log_prob, row.state, row.parent) for row in beam.rows
             ]
-            assert padded == [row.ids for row in rows]
-            assert [(row.score, row.log_prob, row.state) for row in event.rows] == [
-                (row.score, row.log_prob, row.state) for row in rows
-            ]
-        assert _told(found) == _expected(twin, automaton, options)
+        assert _fields(found) == answers(beams, problem)
 
 
-def _told(found: Sequence[Hypothesis]) -> list[tuple[tuple[int, ...], float, float]]:
-    return [(answer.tokens, answer.score, answer.log_prob) for answer in found]
+@pytest.mark.parametrize("kind", MODELS)
+def test_answers_distinct_as_texts_equal_those_of_the_twin(kind: str) -> None:
+    for seed in range(12):
+        case = Case("table", kind, "banked", seed)
+        text_of = lambda ids: bytes(token % 2 for token in ids)  # noqa: E731
+        search = search_of(case.constraint, case.options, text_of=text_of, heuristics=case.heuristics)
+        problem = replace(case.problem, text_of=text_of)
+        assert _fields(drive(case.model, (), search)) == answers(beam_search(problem), problem)
 
 
-def _expected(
-    twin: Sequence[Sequence[Row]], automaton: TokenAutomaton, options: SearchOptions, text_of: TextOf | None = None
-) -> list[tuple[tuple[int, ...], float, float]]:
-    """The answers among the rows of the slow search: those of the last beam, or all that ever finished."""
-    ended = twin[-1] if options.algorithm == "abs" else [row for rows in twin for row in rows]
-    finished = [row for row in ended if automaton.distance[row.state] == 0]
-    return answers(
-        finished, automaton, n=options.n, rank_by=options.rank_by, length_penalty=options.length_power,
-        text_of=text_of,
-    )
+def test_dropping_rows_below_the_floor_changes_no_value() -> None:
+    saved = 0
+    for seed in range(40):
+        model = HashModel(6, (5,), seed=seed, spread=3.0)
+        options = SearchOptions(9, 4, n=1 + seed % 3, length_penalty=0.0)
+        events: dict[bool, list[StepEvent]] = {False: [], True: []}
+        values = {}
+        for floor, steps in events.items():
+            heuristics = replace(DEFAULT, floor=floor)
+            constraint = Constraint.prepare(_anything(6), model.device)
+            found = drive(model, (), search_of(constraint, options, heuristics=heuristics), steps.append)
+            values[floor] = [answer.log_prob for answer in found]
+        assert values[True][0] >= values[False][0]
+        saved += len(events[True]) < len(events[False])
+    assert saved > 10
+
+
+def _fields(found: Sequence[Hypothesis]) -> list[Answer]:
+    return [(answer.tokens, answer.score, answer.log_prob, answer.proven_gap) for answer in found]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_answer_is_accepted_within_the_budget_and_all_are_distinct(kind: str, algorithm: str) -> None:
+def test_answers_are_accepted_within_the_budget_and_distinct(kind: str, algorithm: Algorithm) -> None:
     for seed in range(25):
         random = np.random.default_rng([7, seed, *kind.encode()])
         automaton = random_table(random)
-        options = _options(random, automaton, algorithm)
+        options = random_options(random, automaton, algorithm)
         model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
         found = generate(model, (0,), automaton, options)
         assert 1 <= len(found) <= options.n
@@ -115,7 +102,7 @@ def test_every_answer_is_accepted_within_the_budget_and_all_are_distinct(kind: s
             assert len(answer.tokens) <= options.max_tokens
 
 
-def test_answers_are_distinct_as_texts_when_the_caller_can_spell_them() -> None:
+def test_answers_are_distinct_as_texts_with_text_of() -> None:
     pieces = [b"a", b"b", b"ab", b"ba", b"", b""]  # ids 4 and 5 are EOS
     automaton = from_table(np.zeros(6, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (4, 5))
     for seed in range(20):
@@ -128,27 +115,7 @@ def test_answers_are_distinct_as_texts_when_the_caller_can_spell_them() -> None:
         assert len({b"".join(pieces[token] for token in answer.tokens) for answer in plain}) == len(texts)
 
 
-def test_stopping_early_saves_work_and_changes_no_answer() -> None:
-    """Against the twin, which runs to the end; the fast search must read fewer rows at least once."""
-    pieces = [b"a", b"b", b"ab", b"ba", b"c", b""]
-    automaton = from_table(
-        np.array([0, 0, 0, 0, 1, 0]), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (5,)
-    )
-    saved = 0
-    for seed in range(40):
-        model = HashModel(6, (5,), seed=seed, spread=3.0)
-        for rank_by in ("score", "log_prob"):
-            options = SearchOptions(9, 4, "abs", alpha_min=0.25, n=1 + seed % 3, rank_by=rank_by)
-            steps: list[StepEvent] = []
-            text_of = lambda ids: b"".join(pieces[token] for token in ids)  # noqa: E731
-            found = generate(model, (), automaton, options, on_step=steps.append, text_of=text_of)
-            twin = beam_search(model.log_probs, automaton, _settings(options))
-            assert _told(found) == _expected(twin, automaton, options, text_of)
-            saved += len(steps) < 9 and any(not row.finished for row in steps[-1].rows)
-    assert saved > 10
-
-
-def test_the_first_beam_has_no_equal_rows_and_finished_rows_are_not_read_again() -> None:
+def test_no_rows_are_equal_and_finished_rows_are_not_read() -> None:
     automaton = from_table(np.zeros(9, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (8,))
     model = HashModel(9, (8,), seed=3)
     steps: list[StepEvent] = []
@@ -159,8 +126,8 @@ def test_the_first_beam_has_no_equal_rows_and_finished_rows_are_not_read_again()
     assert model.rows_read == 1 + live
 
 
-def test_a_finished_row_comes_before_a_live_one_that_ties_with_it_in_everything() -> None:
-    """Else certain tokens, which cost exactly 0, could push an answer down after the search has stopped for it."""
+def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
+    """Certain tokens cost exactly 0."""
     certain = {(0,) * length: {0: 1000.0} for length in range(1, 4)}
     model = ScriptedModel(3, (2,), {(): {0: 5.0, 2: 5.0}, **certain}, floor=-1000.0)
     steps: list[StepEvent] = []
@@ -172,7 +139,7 @@ def test_a_finished_row_comes_before_a_live_one_that_ties_with_it_in_everything(
     assert second.tokens[0] == 0
 
 
-def test_the_least_budget_answers_and_one_less_is_refused_with_that_number() -> None:
+def test_a_budget_below_the_least_is_refused_with_that_number() -> None:
     random = np.random.default_rng(11)
     for _ in range(60):
         automaton = random_table(random)
@@ -187,7 +154,7 @@ def test_the_least_budget_answers_and_one_less_is_refused_with_that_number() -> 
             assert model.rows_read == 0
 
 
-def test_an_automaton_without_an_accepted_text_is_refused_before_the_first_token() -> None:
+def test_an_automaton_without_an_accepted_text_is_refused() -> None:
     automaton = from_table(np.zeros(4, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([False]), 0, (3,))
     assert automaton.min_tokens == UNREACHABLE
     with pytest.raises(BudgetTooSmall) as refusal:
@@ -195,7 +162,7 @@ def test_an_automaton_without_an_accepted_text_is_refused_before_the_first_token
     assert refusal.value.min_tokens is None
 
 
-def test_an_automaton_whose_distances_count_a_column_that_no_id_reads_is_our_fault_not_an_empty_answer() -> None:
+def test_an_automaton_with_wrong_distances_exhausts_the_search() -> None:
     honest = from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (3,))
     automaton = dataclasses.replace(honest, token_class=np.array([0, 0, 0, 2], dtype=np.int32))
     assert automaton.min_tokens == 2
@@ -208,7 +175,7 @@ def _anything(size: int) -> TokenAutomaton:
     return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (size - 1,))
 
 
-def test_prompt_and_budget_may_fill_the_context_but_not_pass_it() -> None:
+def test_prompt_and_budget_must_fit_the_context() -> None:
     model = HashModel(5, (4,), context_length=8)
     assert generate(model, (0, 1, 2), _anything(5), SearchOptions(max_tokens=6, beams=2))
     with pytest.raises(PromptTooLong) as refusal:
@@ -232,7 +199,7 @@ def test_a_cancelled_generation_stops_before_its_next_step() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_model_that_answers_with_no_number_is_named_as_the_fault(bad: float) -> None:
+def test_log_probs_that_are_no_numbers_are_reported(bad: float) -> None:
     class Broken(PrefixModel):
         def log_probs(self, prefix: tuple[int, ...]) -> torch.Tensor:
             row = torch.full((5,), -1.0)
@@ -243,7 +210,7 @@ def test_a_model_that_answers_with_no_number_is_named_as_the_fault(bad: float) -
         generate(Broken(5, (4,)), (0,), _anything(5), SearchOptions(max_tokens=5, beams=3))
 
 
-def test_a_model_without_any_possible_token_is_named_as_the_fault() -> None:
+def test_a_model_without_any_possible_token_is_reported() -> None:
     class Silent(PrefixModel):
         def log_probs(self, prefix: tuple[int, ...]) -> torch.Tensor:
             return torch.full((5,), float("-inf"))
@@ -266,6 +233,7 @@ def test_a_model_without_any_possible_token_is_named_as_the_fault() -> None:
         ("n", {"n": 0}),
         ("n", {"n": 5, "beams": 4}),
         ("rank_by", {"rank_by": "luck"}),
+        ("length_penalty", {"length_penalty": 2.1}),
     ],
 )
 def test_an_option_out_of_its_range_is_refused_by_name(field: str, options: dict[str, object]) -> None:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from compiler.token_automaton import TokenAutomaton, from_table
+from decoding.banked import BankedSearch
 from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
 from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
-from decoding.runs import Hypothesis, StepEvent
-from decoding.search import BeamSearch, generate
+from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.search import generate, rows_of, search_of
 from tests.decoding.random_automata import random_table
 from tests.fakes import HashModel, PrefixSession
 
@@ -61,8 +62,12 @@ class Order:
     def alone(self) -> tuple[Hypothesis, ...]:
         return generate(WatchedModel(), self.prompt, self.automaton, self.options)
 
-    def run(self) -> BeamSearch:
-        return BeamSearch(Constraint.prepare(self.automaton, torch.device("cpu")), self.options)
+    def run(self) -> Run:
+        return search_of(Constraint.prepare(self.automaton, torch.device("cpu")), self.options)
+
+    def bytes_held(self) -> int:
+        """What an engine keeps free for it."""
+        return WatchedModel().bytes_for(len(self.prompt), rows_of(self.options), self.options.max_tokens)
 
 
 def _order(seed: int, *, slack: int = 6) -> Order:
@@ -86,7 +91,7 @@ def _long(beams: int = 2, max_tokens: int = 12) -> Order:
 
 
 def _ask(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis, ...]:
-    return engine.generate(order.run, order.prompt, order.options.beams, order.options.max_tokens, **more)
+    return engine.generate(order.run, order.prompt, rows_of(order.options), order.options.max_tokens, **more)
 
 
 def _wait_for(holds: Callable[[], bool]) -> None:
@@ -129,7 +134,7 @@ def test_generations_join_and_leave_between_two_passes() -> None:
 def test_no_more_are_admitted_than_the_memory_holds_and_all_are_served_in_turn() -> None:
     order = _long(beams=3, max_tokens=8)
     model = WatchedModel()
-    each = model.bytes_for(1, 3, 8)
+    each = order.bytes_held()
     with Engine(model, 2 * each + each // 2) as engine, ThreadPoolExecutor(7) as callers:
         model.may_step.clear()
         answers = [callers.submit(_ask, engine, order) for _ in range(7)]
@@ -140,25 +145,18 @@ def test_no_more_are_admitted_than_the_memory_holds_and_all_are_served_in_turn()
 
 
 def test_a_request_that_could_never_fit_is_refused_with_both_sizes() -> None:
-    model = WatchedModel()
-    with Engine(model, 100) as engine, pytest.raises(RequestTooLarge) as refusal:
-        _ask(engine, _long(beams=10))
-    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (model.bytes_for(1, 10, 12), 100)
+    model, order = WatchedModel(), _long(beams=10)
+    memory_bytes = order.bytes_held() - 1
+    with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge) as refusal:
+        _ask(engine, order)
+    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (order.bytes_held(), memory_bytes)
     assert not model.opened
-
-
-def test_a_budget_is_taken_to_be_as_tight_as_half_the_memory_has_room_for() -> None:
-    needs = [2 * WatchedModel().bytes_for(1, 3, 8, tight) for tight in range(3)]
-    assert needs == sorted(set(needs))
-    for memory_bytes, most in [(needs[2], 2), (needs[2] - 1, 1), (needs[1], 1), (needs[1] - 1, 0), (1, 0)]:
-        with Engine(WatchedModel(), memory_bytes) as engine:
-            assert [engine.tight_at_most(1, 3, 8, tight) for tight in range(3)] == [0, min(1, most), most]
 
 
 def test_a_cancelled_generation_is_in_no_later_pass_and_its_memory_goes_to_the_next() -> None:
     called_off = threading.Event()
     model = WatchedModel()
-    each = model.bytes_for(1, 2, 200)
+    each = _long(max_tokens=200).bytes_held()
     steps: list[StepEvent] = []
 
     def watch(event: StepEvent) -> None:
@@ -183,7 +181,7 @@ def test_a_cancelled_generation_is_in_no_later_pass_and_its_memory_goes_to_the_n
 
 def test_one_that_is_cancelled_while_it_waits_is_never_begun() -> None:
     model = WatchedModel()
-    with Engine(model, model.bytes_for(1, 2, 30)) as engine, ThreadPoolExecutor(2) as callers:
+    with Engine(model, _long(max_tokens=30).bytes_held()) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
         first = callers.submit(_ask, engine, _long(max_tokens=30))
         _wait_for(lambda: len(model.opened) == 1)
@@ -249,8 +247,8 @@ def test_a_cancelled_function_that_fails_ends_his_own_generation_alone() -> None
 def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
     order = _long(max_tokens=40)
 
-    class Broken(BeamSearch):
-        def feed(self) -> tuple[Tensor, Tensor, bool]:
+    class Broken(BankedSearch):
+        def feed(self) -> tuple[Tensor, Tensor]:
             if self._columns.rows and len(self._history) == 5:
                 raise ValueError("no idea")
             return super().feed()
@@ -261,7 +259,7 @@ def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
         good = callers.submit(_ask, engine, order)
         _wait_for(lambda: len(model.opened) == 1)
         broken = Broken(Constraint.prepare(order.automaton, torch.device("cpu")), order.options)
-        limits = order.options.beams, order.options.max_tokens
+        limits = rows_of(order.options), order.options.max_tokens
         bad = callers.submit(engine.generate, lambda: broken, order.prompt, *limits)
         _wait_for(lambda: engine.generations == 2)
         model.may_step.set()
@@ -287,7 +285,7 @@ def test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served() -> No
 
 def test_closing_ends_what_runs_and_what_waits_and_refuses_what_comes() -> None:
     model = WatchedModel()
-    engine = Engine(model, model.bytes_for(1, 2, 200))
+    engine = Engine(model, _long(max_tokens=200).bytes_held())
     with ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
         answers = [callers.submit(_ask, engine, _long(max_tokens=200)) for _ in range(2)]

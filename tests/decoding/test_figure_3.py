@@ -22,13 +22,12 @@ import pytest
 import torch
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from decoding.abs_search import alpha_table, step
 from decoding.beams import DEAD_SCORE, Beams
 from decoding.options import SearchOptions
-from decoding.plan import Plan
 from decoding.ramp import push_up
 from decoding.runs import StepEvent
 from decoding.search import generate
-from decoding.step import step
 from decoding.tables import Tables
 from tests.fakes import ScriptedModel
 
@@ -123,15 +122,15 @@ def _pushed_logits(text: str) -> dict[str, float]:
     for token in _ids(text):
         state = automaton.advance(state, token)
     tables = Tables.from_automaton(automaton, device)
-    plan = Plan.prepare(tables, None, None, SearchOptions(max_tokens=T, beams=99, algorithm="abs", alpha_min=0.25))
-    after = step(Beams.start(state, tables.distance), log_probs[None], tables, plan, T - len(_ids(text)))
+    alphas = alpha_table(tables, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
+    after = step(Beams.start(state, tables.distance), log_probs[None], tables, alphas, T - len(_ids(text)), 99)
     word, logit = next(iter(LOGITS[text].items()))
     normaliser = logit - float(log_probs[ID[word]])
     rows = zip(after.token.tolist(), after.score.tolist(), strict=True)
     return {WORDS[token]: score + normaliser for token, score in rows if score != DEAD_SCORE}
 
 
-def test_the_table_and_the_distances_are_those_of_figure_1_with_its_misprint_mended() -> None:
+def test_table_and_distances_are_those_of_figure_1() -> None:
     automaton = _automaton()
     printed = {
         "q0": ("q2", "q1", "q1", "q1"), "q1": ("q1", "q1", "q1", "q1"), "q2": ("q2", "q3", "q1", "q1"),
@@ -150,14 +149,14 @@ def test_the_table_and_the_distances_are_those_of_figure_1_with_its_misprint_men
 
 
 @pytest.mark.parametrize("rank_by", ["score", "log_prob"])
-def test_two_beams_run_to_the_figures_sentence_by_either_ranking(rank_by: str) -> None:
+def test_two_beams_find_the_figures_sentence(rank_by: str) -> None:
     events, answer = _run(rank_by)
     assert [[" ".join(WORDS[token] for token in row.tokens) for row in event.rows] for event in events] == BEAMS
     assert [[row.state for row in event.rows] for event in events] == [[Q[name] for name in row] for row in STATES]
     assert answer == "The coffee spilled on the cat 's toy eos"
 
 
-def test_the_alphas_of_the_run_are_the_twelve_of_the_figure() -> None:
+def test_the_alphas_are_the_twelve_of_the_figure() -> None:
     events, _ = _run("score")
     alphas = [{push_up(4, T, 0.25, 1.0)}]
     for event in events[:-1]:
@@ -170,7 +169,7 @@ def test_the_alphas_of_the_run_are_the_twelve_of_the_figure() -> None:
 
 
 @pytest.mark.parametrize("text", LOGITS)
-def test_the_words_that_the_figure_drops_are_dropped_and_the_others_it_lists_are_not(text: str) -> None:
+def test_exactly_the_words_that_the_figure_drops_are_dropped(text: str) -> None:
     kept = _pushed_logits(text)
     assert [word for word in LOGITS[text] if word not in kept] == DROPPED.get(text, [])
 
@@ -189,7 +188,7 @@ def test_the_logits_after_the_push_are_those_printed(text: str, word: str, logit
     assert _pushed_logits(text)[word] == pytest.approx(logit, abs=0.05)
 
 
-def test_toy_and_toys_tie_at_full_push_and_the_models_own_log_prob_decides() -> None:
+def test_log_prob_decides_between_toy_and_toys_at_full_push() -> None:
     events, _ = _run("score")
     first, second = events[7].rows
     assert first.score == second.score

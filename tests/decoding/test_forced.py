@@ -18,12 +18,13 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from decoding.banked import BankedSearch, forced_step
 from decoding.constraint import Constraint
 from decoding.forced import FREE, Forced, Pieces
 from decoding.language_model import Feed, Scores
 from decoding.options import SearchOptions
-from decoding.search import BeamSearch, drive
-from decoding.widths import nodes_at_most
+from decoding.runs import Snapshot
+from decoding.search import drive, rows_of
 from tests.fakes import HashModel, PrefixSession
 
 TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
@@ -102,15 +103,19 @@ def test_what_is_dictated_does_not_depend_on_what_was_asked_before(files: ModelF
     assert (found != FREE).any() and (found == FREE).any()
 
 
-class Afresh(Forced):
-    """Walks every stretch anew, token by token of the vocabulary."""
+class SlowForced(Forced):
+    """Follows every stretch from its first byte, token by token of the vocabulary."""
+
+    def __init__(self, automaton: TokenAutomaton, pieces: Pieces, vocabulary: Sequence[bytes | None]) -> None:
+        super().__init__(automaton, pieces)
+        self._vocabulary = vocabulary
 
     def _stretch(self, state: int) -> tuple[bytes, bool]:
         automaton, pieces, text = self._automaton, self._pieces, bytearray()
         while len(text) < 512:
             after = automaton.distance[automaton.successors(state)[automaton.token_class]]
             live = np.flatnonzero(after != UNREACHABLE).tolist()
-            begins = {b"<end>" if id in pieces.eos_ids else (pieces.tokens[id] or b"")[:1] for id in live}
+            begins = {b"<end>" if id in pieces.eos_ids else (self._vocabulary[id] or b"")[:1] for id in live}
             if begins == {b"<end>"}:
                 return bytes(text), True
             byte = begins.pop()
@@ -140,7 +145,7 @@ def test_what_is_dictated_is_what_a_walk_over_all_tokens_finds(
     automaton = _compiled(files, constraint).tokens
     states = np.flatnonzero(automaton.distance < 1000)[-300:]
     found = Forced(automaton, pieces).tokens(states, 1000)
-    assert (found == Afresh(automaton, pieces).tokens(states, 1000)).all()
+    assert (found == SlowForced(automaton, pieces, files.vocabulary.tokens).tokens(states, 1000)).all()
 
 
 def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
@@ -161,33 +166,48 @@ def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
     assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1
 
 
-class StepByStep(BeamSearch):
-    """Takes what is dictated, but asks the model for one token at a time."""
+class StepByStep(BankedSearch):
+    """Takes the forced tokens, and feeds the model one token at a time."""
 
-    def _dictated(self) -> list[NDArray[np.int64]]:
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        live = self._columns.live
+        assert self._forced is not None
+        tokens = self._forced.tokens(self._columns.state[live], self._budget_before - 1)
+        if not len(self._history) or (tokens == FREE).any() or self._forced.ends(tokens).any():
+            return super().advance(scores)
+        log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
+        own, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
+        beams = forced_step(
+            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._floor
+        )
+        return [self._take(beams, keep_finished=False)]
+
+    def _forced_ahead(self) -> list[NDArray[np.int64]]:
         return []
 
 
 class Counting(HashModel):
-    """Knows the most tokens that all rows of a feed have written together."""
+    """Counts the rows of the widest feed, and the most tokens that all rows of a feed have written together."""
 
-    most = 0
+    widest, most = 0, 0
 
     def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
         scores = super().step(feeds)
         for feed in feeds:
+            self.widest = max(self.widest, len(feed.session.rows))
             self.most = max(self.most, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
         return scores
 
 
-def test_a_stretch_is_read_ahead_only_as_far_as_all_rows_have_room(files: ModelFiles, pieces: Pieces) -> None:
+def test_stretches_read_ahead_stay_within_the_reported_rows(files: ModelFiles, pieces: Pieces) -> None:
     one_of_many = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
     compiled = _compiled(files, {"regex": one_of_many, "leading_space": "forbid"})
     constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
     options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 1, beams=3)
     model = Counting(files.vocabulary.size, files.vocabulary.eos_ids)
-    drive(model, (5,), BeamSearch(constraint, options))
-    assert 3 * options.max_tokens < model.most <= nodes_at_most(3, options.max_tokens, tight=2)
+    drive(model, (5,), BankedSearch(constraint, options))
+    assert model.widest == rows_of(options)
+    assert 3 * options.max_tokens < model.most <= rows_of(options) * options.max_tokens
 
 
 @pytest.mark.parametrize("beams", [1, 2, 7])
@@ -199,7 +219,7 @@ def test_a_dictated_stretch_goes_through_the_model_in_one_pass_and_changes_no_be
     for seed in range(6):
         options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 14, beams=beams, n=min(2, beams))
         ahead, alone = ([], []), ([], [])
-        for search, (events, found) in ((BeamSearch, ahead), (StepByStep, alone)):
+        for search, (events, found) in ((BankedSearch, ahead), (StepByStep, alone)):
             model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed, levels=5)
             found += drive(model, (5,), search(constraint, options), on_step=events.append)
             found.append(model.passes)

@@ -21,7 +21,7 @@ from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run
-from decoding.search import BeamSearch, drive
+from decoding.search import drive, rows_of, search_of
 from tests.decoding.models import GROUPED, V, made, windowed
 from tests.decoding.test_engine import PLENTY, _wait_for
 from tests.decoding.test_engine_memory import S_MAX, Notes
@@ -139,17 +139,19 @@ def test_real_models_give_everybody_his_answer(make: Callable[[], PreTrainedMode
     )
     constraint = Constraint.prepare(automaton, torch.device("cpu"))
     wanted = [SearchOptions(max_tokens=8 + number % 7, beams=2 + number % 5) for number in range(10)]
-    alone = [drive(model, [number + 1], BeamSearch(constraint, options)) for number, options in enumerate(wanted)]
+    alone = [drive(model, [number + 1], search_of(constraint, options)) for number, options in enumerate(wanted)]
     failing, notes = FailingSteps(model), Notes()
     with Engine(failing, PLENTY, notes) as engine, ThreadPoolExecutor(len(wanted)) as callers:  # type: ignore[arg-type]
 
         def ask(number: int) -> tuple[Hypothesis, ...]:
+            options = wanted[number]
+
             def begin() -> Run:
-                return BeamSearch(constraint, wanted[number])
+                return search_of(constraint, options)
 
             for _ in range(FAILURES_MAX + 1):  # by chance one may run out while it has the model to itself
                 try:
-                    return engine.generate(begin, [number + 1], wanted[number].beams, wanted[number].max_tokens)
+                    return engine.generate(begin, [number + 1], rows_of(options), options.max_tokens)
                 except OutOfMemory:
                     continue
             raise AssertionError("out of memory more often than memory ran out")

@@ -18,9 +18,9 @@ from compiler.token_automaton import from_table
 from decoding.constraint import Constraint
 from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel
+from decoding.options import Algorithm, SearchOptions
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive
-from decoding.widths import rows_after
+from decoding.search import drive, rows_of, search_of
 from tests.decoding.models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed
 
 
@@ -138,21 +138,22 @@ def test_a_generation_holds_no_more_than_was_announced(
     assert held.most <= announced < 40 * held.most
 
 
-@pytest.mark.parametrize("tight", [0, 1, 2])
+@pytest.mark.parametrize("algorithm", ["abs", "banked"])
 @pytest.mark.parametrize("name", ["gpt2", "mistral, a window of 5"])
-def test_a_search_that_begins_with_many_rows_holds_no_more_than_was_announced(name: str, tight: int) -> None:
-    beams, tokens = 20, 34
+def test_a_search_holds_no_more_than_was_announced(name: str, algorithm: Algorithm) -> None:
     model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else windowed(5))
-    announced = model.bytes_for(3, beams, tokens, tight)
+    length = 30  # tokens before EOS
+    chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
+    accepting = np.arange(length + 2) == length
+    automaton = from_table(np.zeros(V, dtype=np.int64), chain, accepting, 0, model.eos_ids)
+    constraint = Constraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
-    with _Held() as held:
-        session, _ = model.prefill([1, 2, 3])
-        before = 1
-        for step in range(1, tokens):
-            rows = rows_after(step, beams, tokens, tight)
-            _step(model, session, [row % before for row in range(rows)], [[row % V] for row in range(rows)])
-            before = rows
-    assert held.most <= announced < 40 * held.most
+    for beams in (2, 5, 20):
+        options = SearchOptions(max_tokens=length + 1, beams=beams, algorithm=algorithm)
+        announced = model.bytes_for(3, rows_of(options), options.max_tokens)
+        with _Held() as held:
+            drive(model, [1, 2, 3], search_of(constraint, options))
+        assert held.most <= announced < 40 * held.most, beams
 
 
 WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}

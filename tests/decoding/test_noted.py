@@ -20,7 +20,7 @@ from decoding.noted import ROWS_NOTED, Noted
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import BeamSearch, drive
+from decoding.search import drive, search_of
 from tests.fakes import HashModel
 
 PROMPT = (5, 9)
@@ -58,24 +58,23 @@ def test_nothing_changes_but_that_it_is_told_what_the_model_wanted(
     def fresh() -> Run:
         if kind == "sample":
             return Sampling(constraint, SamplingOptions(budget, seed=3, n=3))
-        return BeamSearch(constraint, SearchOptions(budget, beams=8, algorithm=kind))  # type: ignore[arg-type]
+        return search_of(constraint, SearchOptions(budget, beams=8, algorithm=kind))  # type: ignore[arg-type]
 
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=1)
     plain, noted = driven(fresh(), model), driven(Noted(fresh(), COUNT), model)
     assert plain[0] == noted[0]
     assert plain[1] == [dataclasses.replace(event, wanted=()) for event in noted[1]]
-    before: list[tuple[int, ...]] = [()]
+    fed: list[tuple[int, ...]] = [()]  # the live rows, best first, of the last event with noted tokens
     free = 0
     for event in noted[1]:
         if event.wanted:
             free += 1
             rows = list(dict.fromkeys(wanted.tokens for wanted in event.wanted))
-            live = [tokens for tokens in dict.fromkeys(before) if not tokens or tokens[-1] not in model.eos_ids]
-            assert set(live[:ROWS_NOTED]) <= set(rows)  # and those that were given up within a stretch
-            assert len(rows) <= ROWS_NOTED
+            parents = [tokens[: len(fed[0])] for tokens in rows]  # within a stretch some may have been dropped since
+            assert list(dict.fromkeys(parents)) == list(dict.fromkeys(fed[:ROWS_NOTED]))
             for tokens in rows:
                 best = model.log_probs(PROMPT + tokens).topk(COUNT)
                 told = [(one.token, one.log_prob) for one in event.wanted if one.tokens == tokens][:COUNT]
                 assert told == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-        before = [row.tokens for row in event.rows]
+            fed = [row.tokens for row in event.rows if not row.finished]
     assert free == len(noted[1]) if spec is not TEMPLATE or kind != "banked" else 0 < free < len(noted[1])

@@ -14,21 +14,21 @@ from decoding.ramp import push_up, push_up_table, pushed
         (3, 2, 0.75), (3, 3, 1.0), (2, 2, 1.0), (2, 1, 0.625), (1, 1, 1.0),
     ],
 )  # fmt: skip
-def test_the_twelve_alphas_of_the_papers_figure_3_are_those_of_the_budget_before_the_step(
+def test_alphas_count_the_budget_before_the_step_as_figure_3(
     budget_before: int, distance: int, alpha: float
 ) -> None:
     """With T - t, as Equation 2 is printed, the first would be .625, and the last would divide by zero."""
     assert push_up(distance, budget_before, 0.25, 1.0) == pytest.approx(alpha, abs=5e-4)
 
 
-def test_alpha_grows_from_its_least_value_to_one_as_the_budget_runs_out() -> None:
+def test_alpha_grows_to_one_as_the_budget_runs_out() -> None:
     alphas = [push_up(3, budget, 0.2, 2.0) for budget in range(60, 2, -1)]
     assert alphas == sorted(alphas)
     assert alphas[0] == pytest.approx(0.2, abs=0.003)
     assert alphas[-1] == 1.0
 
 
-def test_a_row_past_saving_is_pushed_no_further_than_one_even_by_a_very_sharp_ramp() -> None:
+def test_alpha_never_exceeds_one() -> None:
     assert push_up(2**31 - 1, 1, 0.5, 1e6) == 1.0
 
 
@@ -38,7 +38,7 @@ def test_a_full_push_gives_every_token_the_peak() -> None:
 
 
 @pytest.mark.parametrize(("alpha_min", "gamma"), [(0.0, 1.0), (0.25, 3.7), (0.5, 0.31), (1.0, 2.0)])
-def test_the_table_holds_the_same_numbers_to_the_last_bit(alpha_min: float, gamma: float) -> None:
+def test_the_table_equals_the_function_bit_for_bit(alpha_min: float, gamma: float) -> None:
     table = push_up_table(40, 11, alpha_min, gamma)
     assert len(table) == 41
     for budget in range(1, 41):

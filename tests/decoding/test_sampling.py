@@ -22,6 +22,7 @@ from compiler.token_automaton import TokenAutomaton, from_table
 from compiler.tokenizer_json import vocabulary_from_tokenizer_json
 from decoding.constraint import Constraint
 from decoding.draw import draw, nucleus
+from decoding.endings import Endings
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
 from decoding.model import HuggingFaceModel
@@ -274,6 +275,14 @@ def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
             for run, options in zip(runs, orders, strict=True)
         ]
         assert [answer.result(60) for answer in crowd] == alone
+
+
+def test_endings_do_not_change_what_is_sampled() -> None:
+    automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
+    endings = Endings(np.array([0, 1]), np.zeros((3, 2)), np.array([1, 2, 0, 0]))
+    options = SamplingOptions(9, 123, 40)
+    run = Sampling(Constraint.prepare(automaton, CPU, endings=endings), options)
+    assert drive(model, PROMPT, run) == sample(model, automaton, options)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 8.0])

@@ -1,8 +1,9 @@
-"""The estimated cost of acceptance: shortest paths in nats, and the prior they are measured by."""
+"""The cost to go, shortest paths in nats, and the unigram prior that they are measured by."""
 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -11,12 +12,12 @@ import torch
 from torch import Tensor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
-from decoding import estimate
-from decoding.estimate import LEAST_PRIOR, cost_to_go, token_prior
+from decoding.cost_to_go import LEAST_PRIOR, cost_to_go, unigram_prior
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, ScriptedModel
 
 RANDOM_AUTOMATA = 150
+MODULE = sys.modules["decoding.cost_to_go"]
 
 
 def cheapest(automaton: TokenAutomaton, prior: list[float]) -> list[float]:
@@ -41,7 +42,7 @@ def cheapest(automaton: TokenAutomaton, prior: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("draw", [random_table, random_factored])
-def test_the_estimate_is_the_cheapest_way_to_acceptance(draw: Callable[[np.random.Generator], TokenAutomaton]) -> None:
+def test_the_cost_is_that_of_the_cheapest_path(draw: Callable[[np.random.Generator], TokenAutomaton]) -> None:
     random = np.random.default_rng(1)
     for _ in range(RANDOM_AUTOMATA):
         automaton = draw(random)
@@ -52,14 +53,14 @@ def test_the_estimate_is_the_cheapest_way_to_acceptance(draw: Callable[[np.rando
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_blocks_of_any_size_give_the_same_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_any_size_give_the_same_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(2)
     for _ in range(30):
         automaton = random_factored(random)
         prior = torch.from_numpy(random.normal(scale=3.0, size=automaton.vocabulary_size)).log_softmax(dim=0)
         whole = cost_to_go(automaton, prior)
         with monkeypatch.context() as patch:
-            patch.setattr(estimate, "_CELLS", 3)
+            patch.setattr(MODULE, "_CELLS", 3)
             pieces = cost_to_go(automaton, prior)
         assert whole is not None and pieces is not None and torch.equal(whole, pieces)
 
@@ -73,11 +74,9 @@ def chain(length: int) -> TokenAutomaton:
     return from_table(np.array([0, 1, 0]), table, np.arange(states) == length, 0, (2,))
 
 
-def test_states_beyond_the_bound_on_work_cost_as_much_a_token_as_the_dearest_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_states_beyond_the_bound_on_work_are_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     automaton, prior = chain(20), torch.tensor([-2.0, -1.0, -3.0], dtype=torch.float64)
-    monkeypatch.setattr(estimate, "_WORK_MAX", 5)
+    monkeypatch.setattr(MODULE, "_WORK_MAX", 90)
     found = cost_to_go(automaton, prior)
     assert found is not None
     live = automaton.distance != UNREACHABLE
@@ -87,34 +86,32 @@ def test_states_beyond_the_bound_on_work_cost_as_much_a_token_as_the_dearest_kno
     assert (found.numpy()[live & (automaton.distance > 0)] > 0).all()
 
 
-def test_an_automaton_with_too_large_a_table_gets_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "_EDGE_CELLS_MAX", 10)
+def test_an_automaton_with_too_large_a_table_has_no_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "_EDGE_CELLS_MAX", 10)
     assert cost_to_go(chain(20), torch.zeros(3, dtype=torch.float64)) is None
 
 
-def test_the_prior_is_the_mean_of_distributions_and_the_same_each_time() -> None:
+def test_the_prior_is_a_distribution_and_repeatable() -> None:
     model = HashModel(12, (3, 5), memory=2, zeros=0.3)
-    found = token_prior(model)
-    prior = found.log_prob
+    prior = unigram_prior(model)
     assert prior.dtype == torch.float64 and prior.shape == (12,)
     assert float(prior.exp().sum()) == pytest.approx(1.0, abs=1e-6)
-    again = token_prior(HashModel(12, (3, 5), memory=2, zeros=0.3))
-    assert torch.equal(prior, again.log_prob) and torch.equal(found.end_cost, again.end_cost)
+    assert torch.equal(prior, unigram_prior(HashModel(12, (3, 5), memory=2, zeros=0.3)))
 
 
 def test_the_prior_of_a_model_without_memory_is_its_distribution() -> None:
     model = HashModel(9, (8,), memory=0)
-    torch.testing.assert_close(token_prior(model).log_prob, model.log_probs(()).double(), rtol=0.0, atol=1e-6)
+    torch.testing.assert_close(unigram_prior(model), model.log_probs(()).double(), rtol=0.0, atol=1e-6)
 
 
-def test_an_impossible_token_is_not_infinitely_dear() -> None:
+def test_an_impossible_token_has_a_finite_cost() -> None:
     certain = ScriptedModel(4, (3,), {(): {1: 0.0, 0: -500.0, 2: -500.0, 3: -500.0}}, floor=-500.0)
-    assert token_prior(certain).log_prob.tolist()[0] >= LEAST_PRIOR
+    assert unigram_prior(certain).tolist()[0] >= LEAST_PRIOR
 
 
-def test_a_model_that_only_ends_texts_is_asked_once() -> None:
+def test_a_model_that_only_ends_texts_is_read_once() -> None:
     ending = ScriptedModel(6, (5,), {(): {5: 0.0}}, floor=-500.0)
-    assert float(token_prior(ending).log_prob[5]) == pytest.approx(0.0, abs=1e-6)
+    assert float(unigram_prior(ending)[5]) == pytest.approx(0.0, abs=1e-6)
     assert ending.passes == 0
 
 
@@ -126,15 +123,5 @@ def test_the_prior_keeps_within_the_models_context() -> None:
             lengths.append(len(prefix))
             return super().log_probs(prefix)
 
-    token_prior(Short(20, (19,), context_length=5))
+    unigram_prior(Short(20, (19,), context_length=5))
     assert max(lengths) <= 5
-
-
-def test_the_prior_knows_what_ending_costs_after_each_token_that_was_drawn() -> None:
-    model = HashModel(12, (3, 5), memory=1)
-    end_cost = token_prior(model).end_cost
-    drawn = [token for token in range(12) if float(end_cost[token]) != float("inf")]
-    assert len(drawn) > 5 and not {3, 5} & set(drawn)
-    for token in drawn:
-        ends = model.log_probs((token,))[[3, 5]].double().logsumexp(dim=0)
-        assert float(end_cost[token]) == pytest.approx(-float(ends), abs=1e-5)
