@@ -71,7 +71,7 @@ class TokenAutomaton:
             raise ValueError("eos_ids names ids of the vocabulary, at least one")
 
     def with_own_classes(self, ids: np.ndarray) -> TokenAutomaton:
-        """The same automaton in which each of these ids, int64 [n], has a class of its own, if it begins a character."""
+        """The same automaton with a class of its own for each of these ids, int64 [n], that begins a character."""
         columns = self.edge_outer.shape[1]
         own = self.token_class[ids]
         ids, own = ids[own < columns], own[own < columns]

@@ -64,7 +64,7 @@ class Ranking:
             cost = like(tables.distance, cost_to_go)
         penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(pool + reserve)])
         ends = None
-        if endings is not None and heuristics.endings:
+        if endings is not None and heuristics.endings and heuristics.cost_weight > 0.0:  # without cost none is saved
             column = take(tables.token_class, like(tables.distance, endings.ids))
             nats = heuristics.cost_weight * like(tables.distance, endings.nats)
             nats[:, column >= tables.edge_outer.shape[1]] = float("inf")  # ids that share their class

@@ -79,7 +79,7 @@ def heuristics_of(draw: random.Random) -> Heuristics:
         return DEFAULT
     return Heuristics(
         cost_to_go=draw.choice(("unigram", "distance", "none")),
-        cost_weight=draw.choice((0.1, 0.8, 2.0)),
+        cost_weight=draw.choice((0.0, 0.1, 0.8, 2.0)),
         group_cost=draw.choice((0.0, 3.0, 50.0)),
         rows_per_beam=draw.choice((0.3, 1.0, 3.0)),
         reserve_share=draw.choice((None, 1, 2, 8)),

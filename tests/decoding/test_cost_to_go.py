@@ -80,7 +80,7 @@ def test_states_beyond_the_bound_on_work_are_extrapolated(monkeypatch: pytest.Mo
     found = cost_to_go(automaton, prior)
     assert found is not None
     live = automaton.distance != UNREACHABLE
-    assert found[automaton.start] == 3.0 * automaton.min_tokens  # EOS alone is the dearest: 3 nats for one token
+    assert found[automaton.start] == 3.0 * automaton.min_tokens  # EOS alone costs the most: 3 nats for one token
     near = automaton.distance == 3
     assert found[torch.from_numpy(near)].tolist() == [7.0]  # two tokens and EOS, within the bound
     assert (found.numpy()[live & (automaton.distance > 0)] > 0).all()

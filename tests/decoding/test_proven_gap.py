@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial, reduce
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.forced import Pieces
 from decoding.language_model import Feed, Scores
-from decoding.options import SearchOptions
+from decoding.options import Heuristics, SearchOptions
 from decoding.runs import TextOf
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate, rows_of, search_of
@@ -26,7 +27,7 @@ from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, PrefixSession
 
 CPU, PROMPT, TOLERANCE = torch.device("cpu"), (1, 0), 1e-9
-LEAST_LOG_PROB, PREFIXES_MAX, SEEDS = -1e4, 1000, range(24)  # languages of more prefixes are skipped
+LEAST_LOG_PROB, PREFIXES_MAX, SEEDS = -1e4, 600, range(20)  # languages of more prefixes are skipped
 GRID = [(k, p, n) for k in (1, 2, 4, 8) for p in (0.0, 0.5, 1.0) for n in (1, 3) if n <= k]
 MODELS: tuple[dict[str, Any], ...] = ({}, {"levels": 3}, {"zeros": 0.4}, {"spread": 8.0}, {"levels": 2, "memory": 1})
 TOKENS = (b"a", b"b", b"c", b"ab", b"abc", b"bc", b"ca", b"cab", b"aa", None)  # None: an id without bytes
@@ -73,15 +74,15 @@ def enumerate_texts(
 
 
 def random_language(seed: int) -> Language:
-    random, model_options = np.random.default_rng(seed), MODELS[seed % len(MODELS)]
+    random = np.random.default_rng(seed)
     while True:
-        automaton = random_factored(random) if seed % 4 == 3 else random_table(random, ids=7, columns_max=3)
-        size = automaton.vocabulary_size
-        model = HashModel(size, automaton.eos_ids, seed=seed, **model_options)
+        automaton = random_factored(random) if seed % 4 == 3 else random_table(random, 7, 3)
+        size, eos_ids = automaton.vocabulary_size, automaton.eos_ids
+        model = HashModel(size, eos_ids, seed=seed, **MODELS[seed % len(MODELS)])
         max_tokens = automaton.min_tokens + int(random.integers(1, 4))
         texts = enumerate_texts(automaton, model, max_tokens)
         if len(texts) > 20:
-            prior = torch.from_numpy(random.normal(-4.0, 2.0, size)).clamp(max=0.0) if seed % 3 else None
+            prior = torch.from_numpy(random.normal(-4.0, 4.0, size)).clamp(max=0.0) if seed % 3 else None
             text_of = (lambda ids: bytes(id // 2 for id in ids)) if seed % 7 == 0 else None
             return Language(Constraint.prepare(automaton, CPU, prior=prior), model, max_tokens, texts, text_of)
 
@@ -145,18 +146,19 @@ def random_stretches(seed: int) -> Language:
 
 @cache
 def searches(make: Callable[[int], Language]) -> list[Found]:
-    """All options of GRID on the languages of all seeds."""
+    """All options of GRID on the languages of all seeds. In a pool of 1 all losers are outside the pool."""
     results = []
-    for language in map(make, SEEDS):
+    for language, pool in zip(map(make, SEEDS), cycle((Heuristics(pool=1), Heuristics()))):
         for k, p, n in GRID:
             options = SearchOptions(language.max_tokens, beams=k, n=n, length_penalty=p)
-            answers = generate(language.model, PROMPT, language.constraint, options, text_of=language.text_of)
+            run = search_of(language.constraint, options, text_of=language.text_of, heuristics=pool)
+            answers = drive(language.model, PROMPT, run)
             assert all(abs(language.texts[answer.tokens] - answer.log_prob) <= TOLERANCE for answer in answers)
             values = [answer.log_prob / len(answer.tokens) ** p for answer in answers]
             best = max(log_prob / len(ids) ** p for ids, log_prob in language.texts.items())
             gaps = [gap for answer in answers if (gap := answer.proven_gap) is not None]
             results.append(Found(values, gaps, best))
-            assert len(gaps) == len(answers) >= 1
+            assert len(gaps) == len(answers) > 0
     return results
 
 
@@ -183,8 +185,7 @@ def test_gaps_are_not_negative_and_rise(make: Callable[[int], Language]) -> None
 
 @MAKERS
 def test_some_gaps_are_zero_and_some_answers_suboptimal(make: Callable[[int], Language]) -> None:
-    positive = [found.gaps[0] > 0.0 for found in searches(make)]
-    assert positive.count(True) > 40 and positive.count(False) > 40
+    assert 40 < sum(found.gaps[0] > 0.0 for found in searches(make)) < len(searches(make)) - 40
     assert sum(found.values[0] < found.best - TOLERANCE for found in searches(make)) > 10
 
 
@@ -193,13 +194,12 @@ def test_forced_spelling_excludes_some_better_sequences() -> None:
     for one in map(random_stretches, SEEDS):
         texts = enumerate_texts(one.constraint.automaton, one.model, one.max_tokens)
         better += max(texts.values(), default=-np.inf) > max(one.texts.values()) + TOLERANCE
-    assert better > 2
+    assert better > 1
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_choice_of_five_strings_has_gap_zero(seed: int) -> None:
-    # A trie of abc, aab, cab, cc and b; state 9 is dead.
-    step = np.full((10, 3), 9)
+    step = np.full((10, 3), 9)  # a trie of abc, aab, cab, cc and b; state 9 is dead
     step[[0, 0, 0, 1, 1, 3, 3, 4, 5, 6], [0, 1, 2, 0, 1, 0, 2, 1, 2, 1]] = 1, 2, 3, 4, 5, 6, 2, 7, 7, 8
     automaton = over_bytes(step, np.isin(np.arange(10), (2, 7, 8)))
     model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed)
