@@ -124,7 +124,7 @@ bench: hmm
 	$(BIN)/python -m benchmarks.report
 
 bench-long: hmm
-	for name in compile scale ltlf step batch decode search_quality page truncation commongen infilling runtimes fashion; do \
+	for name in compile scale ltlf step batch decode search_quality beam_widths ablation page truncation commongen infilling runtimes fashion; do \
 		$(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The service's processes and server under 200 clients for five minutes.
