@@ -22,6 +22,7 @@ def batch_section(run: dict[str, Any]) -> str:
     ratios = sorted(pair["ratio"] for pair in pairs)
     verdict = "kept" if ratios[len(ratios) // 2] <= RATIO_MAX else "missed"
     row = [f"{run['requests']}", f"{run['tokens']:,}", *columns]
-    parts = ["## Many requests at once", where(run, "the built-in model"), NOTES, table(head, [row])]
+    parts = ["## Many requests at once", where(run, "the built-in model"), NOTES, *run.get("notes", ())]
+    parts.append(table(head, [row]))
     parts.append(f"Goal: at most {RATIO_MAX} of the time: {verdict}.")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -36,7 +36,7 @@ class Constraint:
     ) -> Constraint:
         """Copies the automaton's arrays to the device; takes milliseconds for 50,000 ids, more for a cost to go.
 
-        prior    float64 [V], from `cost_to_go.unigram_prior`
+        prior    float64 [V], log-probs from `cost_to_go.unigram_prior`
         endings  from `endings.find_endings`
         """
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
