@@ -19,11 +19,10 @@ from torch import Tensor
 
 from compiler.token_automaton import DEAD_EDGE, UNREACHABLE, TokenAutomaton
 from decoding.constraint import Constraint
-from decoding.cost_to_go import begin_text, unigram_prior
+from decoding.cost_to_go import unigram_prior
 from decoding.forced import FREE
-from decoding.language_model import Feed, LanguageModel, Scores
+from decoding.language_model import LEAST_LOG_PROB, Feed, LanguageModel, Scores, begin_text
 from decoding.options import DEFAULT, NATS_PER_TOKEN
-from decoding.ramp import LEAST_LOG_PROB
 from decoding.ranking import place_in_group
 from decoding.runs import Hypothesis, Snapshot
 

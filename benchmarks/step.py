@@ -30,10 +30,10 @@ from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
-from decoding.language_model import Feed
+from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel
 from decoding.options import Algorithm, SearchOptions
-from decoding.search import first_scores, search_of
+from decoding.search import search_of
 
 ALGORITHMS: tuple[Algorithm, ...] = ("abs", "banked")
 BEAMS = (4, 16, 64)
@@ -49,7 +49,7 @@ def steps(
     run = search_of(constraint, options)
     session, first = model.prefill(prompt)
     first[list(model.eos_ids)] -= _EOS_PENALTY
-    run.advance(first_scores(first))
+    run.advance(Scores.of_prompt(first))
     while not run.done:
         parents, tokens = run.feed()
         begun = time.perf_counter()

@@ -15,9 +15,7 @@ paper's figure 3; ties follow `candidates`; the final choice is by `rank_by`.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import nan
 
-import numpy as np
 from torch import Tensor
 
 from decoding.arrays import Array, count_up, library, like, take
@@ -36,8 +34,7 @@ from decoding.tables import Tables
 def alpha_table(tables: Tables, options: SearchOptions) -> Array:
     """alpha by budget_before and distance: float64 [T+1, D+1], D the largest distance within the budget."""
     distance_max = min(tables.distance_max, options.max_tokens)
-    table = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
-    return like(tables.distance, np.array(table))
+    return like(tables.distance, push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma))
 
 
 def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_before: int, count: int) -> Beams:
@@ -63,13 +60,12 @@ def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_
     pushed = xp.where(to_go < before[:, None], alpha[:, None], 0.0)  # [R, C]
     push = xp.where(to_go >= budget_before, DEAD_SCORE, pushed * floored(peak)[:, None])
     known = like(leader, log_probs.contiguous())
-    moves = Continuations(live, rows, known, successor, rows.score, push, 1.0 - pushed)
-    found = best_candidates(moves, leader, tables, count)
+    moves = Continuations(live, rows, known, leader, successor, rows.score, push, 1.0 - pushed)
+    found = best_candidates(moves, tables, count)
     after, own = finished.followed_by(found.beams), xp.concatenate([done * 0.0, found.own])
     place = count_up(own, len(own))  # settles ties: both parts are in order, and finished rows go first
     best = top_in_order([after.score, after.log_prob, own], place.__getitem__, min(count, len(own)))
-    after = after.select(best)
-    return replace(after, score=xp.where(xp.isfinite(peak).all(), after.score, nan))
+    return after.select(best).nan_unless_finite(peak)
 
 
 class AbsSearch(BeamRun):

@@ -9,7 +9,7 @@ of the device.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import log, nan
+from math import inf, log
 
 import numpy as np
 import torch
@@ -56,20 +56,17 @@ class Ranking:
         """From the constraint's cost to go, float64 [S], None where it is unknown, and the beam width."""
         rows = heuristics.rows(beams)
         pool, reserve = heuristics.pool * rows, heuristics.reserve(rows)
-        if heuristics.cost_to_go == "none":
-            cost = real(tables.distance) * 0.0
-        elif heuristics.cost_to_go == "distance" or cost_to_go is None:
-            cost = NATS_PER_TOKEN * real(tables.distance)
-        else:
+        if heuristics.cost_to_go == "unigram" and cost_to_go is not None:
             cost = like(tables.distance, cost_to_go)
+        else:
+            cost = (0.0 if heuristics.cost_to_go == "none" else NATS_PER_TOKEN) * real(tables.distance)
         penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(pool + reserve)])
         ends = None
         if endings is not None and heuristics.endings and heuristics.cost_weight > 0.0:  # without cost none is saved
             column = take(tables.token_class, like(tables.distance, endings.ids))
             nats = heuristics.cost_weight * like(tables.distance, endings.nats)
-            nats[:, column >= tables.edge_outer.shape[1]] = float("inf")  # ids that share their class
-            index = np.append(endings.index, 0)  # the last is that of NO_TOKEN
-            ends = column, nats, like(tables.distance, index)
+            nats[:, column >= tables.edge_outer.shape[1]] = inf  # ids that share their class
+            ends = column, nats, like(tables.distance, np.append(endings.index, 0))  # the last is NO_TOKEN's
         return cls(rows, pool, reserve, heuristics.cost_weight * cost, like(tables.distance, penalty), ends)
 
     def push(self, beams: Beams, successor: Array, to_go: Array, budget_before: int) -> Array:
@@ -81,9 +78,8 @@ class Ranking:
         push = xp.where((to_go >= budget_before) | (to_go == 0), DEAD_SCORE, -take(self.cost, successor))
         if self.endings is not None and budget_before > 1:
             column, nats, index = self.endings
-            left = nats[take(index, beams.token)]  # [R, n]
-            cheaper = xp.where(to_go[:, column] == 1, xp.maximum(push[:, column], -left), push[:, column])
-            push[:, column] = cheaper
+            cheaper = xp.maximum(push[:, column], -nats[take(index, beams.token)])  # [R, n]
+            push[:, column] = xp.where(to_go[:, column] == 1, cheaper, push[:, column])
         return push
 
     def share_out(self, pool: Beams, gains: Array, tables: Tables) -> Beams:
@@ -95,7 +91,7 @@ class Ranking:
         group = xp.where(dead, -1, take(tables.distance, pool.state))
         key = pool.score - take(self.penalty, place_in_group(group))
         gains = gains & ~dead
-        key = xp.where(gains & (xp.cumsum(gains, 0) <= self.reserve), float("inf"), key)
+        key = xp.where(gains & (xp.cumsum(gains, 0) <= self.reserve), inf, key)
         return pool.select(xp.argsort(-xp.where(dead, DEAD_SCORE, key), stable=True))
 
 
@@ -120,18 +116,18 @@ def step(
     to_go = take(tables.distance, successor)  # [R, C]
     push = ranking.push(beams, successor, to_go, budget_before)
     number = count_up(beams.state, len(beams.state))
-    moves = Continuations(number, beams, known, successor, beams.log_prob, push, None, forced, floor)
-    found = best_candidates(moves, leader, tables, ranking.pool)
+    moves = Continuations(number, beams, known, leader, successor, beams.log_prob, push, None, forced, floor)
+    found = best_candidates(moves, tables, ranking.pool)
     before = take(tables.distance, beams.state)
     pool = found.beams
     if ranking.reserve:
-        pool = _with_progress(pool, moves, to_go < before[:, None], leader, tables, ranking.reserve)
+        pool = _with_progress(pool, moves, to_go < before[:, None], tables, ranking.reserve)
     shared = ranking.share_out(pool, take(tables.distance, pool.state) < take(before, pool.parent), tables)
     place = count_up(shared.score, len(shared.score))
     lost = xp.where((shared.score == DEAD_SCORE) | (place < ranking.rows), DEAD_SCORE, shared.log_prob)
     after = shared.select(place[: ranking.rows]).followed_by(_finishing(moves, tables))
     after = after.select(xp.argsort(xp.where(after.score == DEAD_SCORE, 1, 0), stable=True))
-    return _nan_unless_finite(after, xp.amax(leader, 1)), xp.maximum(found.dropped, xp.amax(lost[None], 1))
+    return after.nan_unless_finite(xp.amax(leader, 1)), xp.maximum(found.dropped, xp.amax(lost[None], 1))
 
 
 def forced_step(
@@ -146,12 +142,10 @@ def forced_step(
     log_prob = beams.log_prob + floored(own)
     score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - take(ranking.cost, state))
     after = Beams(tokens, count_up(tokens, len(tokens)), state, score, log_prob)
-    return _nan_unless_finite(after.select(xp.argsort(-score, stable=True)), peak)
+    return after.select(xp.argsort(-score, stable=True)).nan_unless_finite(peak)
 
 
-def _with_progress(
-    pool: Beams, moves: Continuations, closer: Array, leader: Array, tables: Tables, count: int
-) -> Beams:
+def _with_progress(pool: Beams, moves: Continuations, closer: Array, tables: Tables, count: int) -> Beams:
     """The pool, followed by candidates that come closer to acceptance, if it has fewer than `count` of these.
 
     closer  bool [R, C]  whether a token of the class brings the row closer
@@ -161,7 +155,7 @@ def _with_progress(
     if isinstance(gains, np.ndarray) and np.count_nonzero(gains) >= count:
         return pool  # an accelerator would have to be waited for: there they are always looked for
     moves = replace(moves, push=xp.where(closer, moves.push, DEAD_SCORE))
-    more, size = best_candidates(moves, leader, tables, count).beams, len(tables.token_class)
+    more, size = best_candidates(moves, tables, count).beams, len(tables.token_class)
     known = xp.isin(more.parent * size + more.token, pool.parent * size + pool.token)
     return pool.followed_by(replace(more, score=xp.where(known, DEAD_SCORE, more.score)))
 
@@ -169,17 +163,11 @@ def _with_progress(
 def _finishing(moves: Continuations, tables: Tables) -> Beams:
     """Each row with EOS at its end, DEAD_SCORE where it may not end: R rows."""
     token, state = moves.best_eos(tables), moves.successor[:, tables.eos_class]
-    log_prob = moves.rows.log_prob + floored(moves.log_probs_of(token))
+    log_prob = moves.rows.log_prob + moves.own(moves.number, token)
     barred = take(tables.distance, state) != 0
     if moves.forced is not None:
         barred = barred | ((moves.forced != FREE) & (moves.forced != token))
     return Beams(token, moves.number, state, library(state).where(barred, DEAD_SCORE, log_prob), log_prob)
-
-
-def _nan_unless_finite(beams: Beams, peak: Array) -> Beams:
-    """The rows, with NaN for scores where some row's best log-prob, float32 [R], is no finite number."""
-    xp = library(peak)
-    return replace(beams, score=xp.where(xp.isfinite(peak).all(), beams.score, nan))
 
 
 class BankedSearch(BeamRun):
@@ -194,9 +182,7 @@ class BankedSearch(BeamRun):
         text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
     ) -> None:
         super().__init__(constraint, options, start, text_of)
-        self._ranking = Ranking.of(
-            self._tables, constraint.cost_to_go, options.beams, heuristics, constraint.endings
-        )
+        self._ranking = Ranking.of(self._tables, constraint.cost_to_go, options.beams, heuristics, constraint.endings)
         self._forced = constraint.forced if heuristics.forced else None
         self._has_floor = heuristics.floor
         self._chain: list[NDArray[np.int64]] = []  # forced tokens fed in advance, each for all rows of the feed
@@ -216,8 +202,9 @@ class BankedSearch(BeamRun):
         log_probs, fed = scores.log_probs, self._fed[self._columns.live]
         if not np.array_equal(fed, np.arange(len(log_probs))):
             log_probs = log_probs[self._on_device(fed)]
-        forced, budget = self._forced_now(), self._budget_before
-        beams, lost = step(self._beams, log_probs, self._tables, self._ranking, budget, forced, self._floor)
+        beams, lost = step(
+            self._beams, log_probs, self._tables, self._ranking, self._budget_before, self._forced_now(), self._floor
+        )
         self._dropped = library(lost).maximum(like(lost, self._dropped), lost)
         return [*snapshots, self._take(beams, keep_finished=False)]
 

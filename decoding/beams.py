@@ -1,8 +1,9 @@
-"""The arrays of a search: the rows of a beam, and an automaton's tables on the model's device."""
+"""The rows of a beam."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from math import nan
 
 import numpy as np
 
@@ -31,12 +32,8 @@ class Beams:
 
     @classmethod
     def start(cls, state: int, model: Array) -> Beams:
-        """One row, the prompt's: k equal rows would find every candidate k times. Its token is NO_TOKEN.
-
-        model  an array of the library and device that the rows are to have
-        """
-        whole = count_up(model, 1)
-        zero = like(model, np.zeros(1))
+        """One row, the prompt's, beside `model`: k equal rows would find every candidate k times."""
+        whole, zero = count_up(model, 1), like(model, np.zeros(1))
         return cls(whole + NO_TOKEN, whole, whole + state, zero, zero)
 
     def select(self, rows: Array) -> Beams:
@@ -47,6 +44,10 @@ class Beams:
         """These rows and then the others."""
         join = library(self.token).concatenate
         return Beams(*(join([getattr(self, name), getattr(others, name)]) for name in _COLUMNS))
+
+    def nan_unless_finite(self, peak: Array) -> Beams:
+        """The rows, with NaN for scores where some row's best log-prob, float32 [R], is no finite number."""
+        return replace(self, score=library(peak).where(library(peak).isfinite(peak).all(), self.score, nan))
 
 
 _COLUMNS = tuple(field.name for field in fields(Beams))

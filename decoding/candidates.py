@@ -18,7 +18,7 @@ from typing import NamedTuple
 from decoding.arrays import Array, count_up, library, real, take, take_columns
 from decoding.beams import DEAD_SCORE, Beams
 from decoding.forced import FREE
-from decoding.ramp import LEAST_LOG_PROB
+from decoding.language_model import LEAST_LOG_PROB
 from decoding.ranking import top, top_in_order
 from decoding.tables import Tables
 
@@ -27,13 +27,14 @@ NO_FLOOR = -inf
 
 @dataclass(frozen=True, slots=True)
 class Continuations:
-    """All continuations of R live rows by one token. C token classes, V ids.
+    """All continuations of R live rows by one token. C token classes, M chunks, V ids.
 
     A token of class c after row r scores base[r] + (push[r, c] + keep[r, c] * its log-prob).
 
     number     int64   [R]     place of each row in its beam
     rows       the rows
     log_probs  float32 [R, V]  of the next token
+    leader     float32 [R, M]  the best of each chunk (`Tables.best_of_chunks`)
     successor  int64   [R, C]  state after a token of the class
     base       float64 [R]
     push       float64 [R, C]  DEAD_SCORE where the class is not allowed
@@ -45,6 +46,7 @@ class Continuations:
     number: Array
     rows: Beams
     log_probs: Array
+    leader: Array
     successor: Array
     base: Array
     push: Array
@@ -64,11 +66,9 @@ class Continuations:
             score = library(score).where(log_prob <= self.floor, DEAD_SCORE, score)
         return [score, log_prob, own]
 
-    def log_probs_of(self, token: Array, line: Array | None = None) -> Array:
-        """The log-probs float32 of tokens int64 [N], each after the row `line` [N], or after the row of its place."""
-        if line is None:
-            line = count_up(token, len(token))
-        return take(self.log_probs, line * self.log_probs.shape[1] + token)
+    def own(self, line: Array, ids: Array) -> Array:
+        """The log-probs, floored, of ids after rows, int64 of one shape or shapes that broadcast: float64."""
+        return floored(take(self.log_probs, line * self.log_probs.shape[1] + ids))
 
     def best_eos(self, tables: Tables) -> Array:
         """The EOS id that competes for each row, int64 [R]: the most probable one, or the one that is forced."""
@@ -92,13 +92,10 @@ class Candidates(NamedTuple):
     dropped: Array
 
 
-def best_candidates(moves: Continuations, leader: Array, tables: Tables, count: int) -> Candidates:
-    """The best `count` continuations, or all.
-
-    leader  float32 [R, M]  the best log-prob of each chunk (`Tables.best_of_chunks`)
-    """
+def best_candidates(moves: Continuations, tables: Tables, count: int) -> Candidates:
+    """The best `count` continuations, or all."""
     best_eos = moves.best_eos(tables)
-    row, chunk, closed = _best_chunks(moves, leader, best_eos, tables, count)
+    row, chunk, closed = _best_chunks(moves, best_eos, tables, count)
     xp, ids = library(row), tables.chunk_id[chunk]  # [N, W]
     column = take(tables.chunk_class, chunk)  # [N]
     barred = tables.spare[chunk]
@@ -108,7 +105,7 @@ def best_candidates(moves: Continuations, leader: Array, tables: Tables, count: 
         forced = moves.forced[row, None]
         barred = barred | ((forced != FREE) & (ids != forced))
     keep = None if moves.keep is None else moves.keep[row, column, None]
-    keys = moves.keys(floored(moves.log_probs_of(ids, row[:, None])), row, moves.push[row, column, None], keep)
+    keys = moves.keys(moves.own(row[:, None], ids), row, moves.push[row, column, None], keep)
     keys = [key.reshape(-1) for key in (xp.where(barred, DEAD_SCORE, keys[0]), *keys[1:])]
 
     def by_id_and_row(place: Array) -> Array:
@@ -128,12 +125,10 @@ def floored(log_probs: Array) -> Array:
     return real(library(log_probs).where(sound, log_probs, LEAST_LOG_PROB))
 
 
-def _best_chunks(
-    moves: Continuations, leader: Array, best_eos: Array, tables: Tables, count: int
-) -> tuple[Array, Array, Array]:
+def _best_chunks(moves: Continuations, best_eos: Array, tables: Tables, count: int) -> tuple[Array, Array, Array]:
     """The rows and chunks with the best leaders, int64 [N] each, and the highest log-prob in any other: float64 [1]."""
-    xp, width = library(leader), leader.shape[1]
-    own = floored(leader)  # [R, M]
+    xp, width = library(moves.leader), moves.leader.shape[1]
+    own = floored(moves.leader)  # [R, M]
     push = take_columns(moves.push, tables.chunk_class)  # [R, M]
     keep = None if moves.keep is None else take_columns(moves.keep, tables.chunk_class)
     chunk = count_up(tables.chunk_class, width)
@@ -143,11 +138,11 @@ def _best_chunks(
     if moves.forced is not None:
         token, is_forced = moves.forced.clip(min=0), (moves.forced != FREE)[:, None]
         push = xp.where(is_forced & (chunk != take(tables.token_chunk, token)[:, None]), DEAD_SCORE, push)
-        own = xp.where(is_forced, floored(moves.log_probs_of(token))[:, None], own)
+        own = xp.where(is_forced, moves.own(count_up(token, len(token)), token)[:, None], own)
 
     def by_id_and_row(place: Array) -> Array:
         line, ids = place // width, tables.chunk_id[place % width]  # [n], [n, W]
-        first = floored(moves.log_probs_of(ids, line[:, None])).argmax(1)  # of equal ones the lowest id
+        first = moves.own(line[:, None], ids).argmax(1)  # of equal ones the lowest id
         leading = take(ids, count_up(ids, len(ids)) * ids.shape[1] + first)
         if moves.forced is not None:
             leading = xp.where(moves.forced[line] == FREE, leading, moves.forced[line])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import TokenAutomaton
+from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.cost_to_go import cost_to_go
 from decoding.endings import Endings
+from decoding.errors import BudgetTooSmall, PromptTooLong, VocabularyMismatch
 from decoding.forced import Forced, Pieces
+from decoding.language_model import LanguageModel
 from decoding.tables import Tables
 
 
@@ -44,3 +47,20 @@ class Constraint:
         forced = Forced(automaton, pieces) if pieces is not None else None
         cost = None if prior is None else cost_to_go(automaton, prior)
         return cls(automaton, tables, None if cost is None else cost.to(device), forced, endings)
+
+    def refuse_early(
+        self, model: LanguageModel[Any], prompt_tokens: int, max_tokens: int, start: int | None = None
+    ) -> None:
+        """Raises VocabularyMismatch, BudgetTooSmall or PromptTooLong where a generation is impossible.
+
+        start  the state before the answer; None: the automaton's own
+        """
+        automaton = self.automaton
+        if model.vocab_size != automaton.vocabulary_size:
+            raise VocabularyMismatch(automaton.vocabulary_size, model.vocab_size)
+        least = int(automaton.distance[automaton.start if start is None else start])
+        if least > max_tokens:
+            raise BudgetTooSmall(least if least != UNREACHABLE else None, max_tokens)
+        read = max(1, prompt_tokens) + max_tokens - 1  # the last token, EOS, is written but never read
+        if model.context_length is not None and read > model.context_length:
+            raise PromptTooLong(prompt_tokens, max_tokens, model.context_length)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
-from decoding.errors import PromptEmpty
-from decoding.language_model import Feed, LanguageModel
+from decoding.language_model import Feed, LanguageModel, begin_text
 
 LEAST_PRIOR = -20.0
 """Floor under the prior's log-probs: a token that the sample gave no probability is not impossible."""
@@ -57,15 +56,6 @@ def unigram_prior(model: LanguageModel[Any]) -> Tensor:
         drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
         parents = torch.arange(len(drawn))
     return (total / count).log().clamp(min=LEAST_PRIOR)
-
-
-def begin_text(model: LanguageModel[Any]) -> tuple[Any, Tensor]:
-    """A session at the beginning of a text, and the log-probs float32 [V] of the first token."""
-    try:
-        begun: tuple[Any, Tensor] = model.prefill(())
-    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
-        begun = model.prefill(model.eos_ids[:1])
-    return begun
 
 
 def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:

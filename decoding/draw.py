@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from decoding.ramp import LEAST_LOG_PROB
+from decoding.language_model import LEAST_LOG_PROB
 
 _RANKED = 512  # tokens of a row that are put in order to find its nucleus
 _UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoding.cost_to_go import begin_text
-from decoding.language_model import Feed, LanguageModel
+from decoding.language_model import Feed, LanguageModel, begin_text
 
 _RARE = log(1 / 84)  # EOS under the prior: fewer than a quarter of the texts end within 24 tokens
 _CONTEXTS, _CONTEXT_TOKENS, _SEED = 3, 10, 20_251  # beginnings of the model's own texts, after which tokens are tried

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, VocabularyMismatch
+from decoding.language_model import LEAST_LOG_PROB
 from decoding.options import require
-from decoding.ramp import LEAST_LOG_PROB
 
 _CELLS_AT_ONCE = 2**18  # of a (states x classes) table that are looked at together
 _OFF = float("-inf")  # the worth of what cannot be accepted

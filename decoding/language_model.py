@@ -12,7 +12,13 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from decoding.errors import PromptEmpty
+
 SessionT = TypeVar("SessionT")
+
+LEAST_LOG_PROB = -1e4
+"""Floor under every log-prob that a generation adds up. A token of probability 0 may still be the only path to
+acceptance, and -inf would make all scores after it equal (and NaN at full push, 0 * -inf)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ class Scores:
     log_probs: Tensor
     own: Tensor
     peak: Tensor
+
+    @classmethod
+    def of_prompt(cls, log_probs: Tensor) -> Scores:
+        """The log-probs float32 [V] after a prompt, as those of a feed of one row."""
+        nothing = log_probs.new_empty((1, 0))
+        return cls(log_probs[None], nothing, nothing)
 
 
 class LanguageModel(Protocol[SessionT]):
@@ -100,3 +112,11 @@ class LanguageModel(Protocol[SessionT]):
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
         """Scores a finished continuation from scratch, by another way than `prefill` and `step` took."""
+
+
+def begin_text(model: LanguageModel[SessionT]) -> tuple[SessionT, Tensor]:
+    """A session at the beginning of a text, and the log-probs float32 [V] of the first token."""
+    try:
+        return model.prefill(())
+    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
+        return model.prefill(model.eos_ids[:1])

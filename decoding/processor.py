@@ -15,8 +15,8 @@ from transformers import LogitsProcessor
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.errors import BudgetTooSmall, ModelOutputInvalid, VocabularyMismatch
+from decoding.language_model import LEAST_LOG_PROB
 from decoding.options import require
-from decoding.ramp import LEAST_LOG_PROB
 from decoding.tables import Tables
 
 _DEAD_STATE = 0

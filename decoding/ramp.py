@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-LEAST_LOG_PROB = -1e4
-"""Floor under every log-prob. A token of probability 0 may still be the only path to acceptance, and -inf would make
-all scores after it equal (and NaN at full push, 0 * -inf)."""
+import numpy as np
+from numpy.typing import NDArray
 
 
 def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -> float:
@@ -30,13 +29,12 @@ def pushed(log_prob: float, peak: float, alpha: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: float) -> tuple[tuple[float, ...], ...]:
-    """alpha by [budget_before, distance], 0 to `max_tokens` and 0 to `distance_max`; row 0 is never read.
+def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: float) -> NDArray[np.float64]:
+    """alpha: float64 [max_tokens + 1, distance_max + 1], by budget_before and distance. Row 0 is never read.
 
     In Python floats, since the vectorised powers of tensor libraries may differ in the last bit. A row within the
     budget has distance <= budget_before: beyond that alpha is 1.
     """
-    urgent, budgets = push_up(1, 1, alpha_min, gamma), range(max_tokens + 1)
-    return tuple(
-        tuple(push_up(d, b, alpha_min, gamma) if d < b else urgent for d in range(distance_max + 1)) for b in budgets
-    )
+    distances, urgent = range(distance_max + 1), push_up(1, 1, alpha_min, gamma)
+    rows = [[push_up(d, b, alpha_min, gamma) if d < b else urgent for d in distances] for b in range(max_tokens + 1)]
+    return np.array(rows)

@@ -17,9 +17,8 @@ from torch import Tensor
 from decoding.constraint import Constraint
 from decoding.draw import draw, rows_at_a_time
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.language_model import Scores
+from decoding.language_model import LEAST_LOG_PROB, Scores
 from decoding.options import require
-from decoding.ramp import LEAST_LOG_PROB
 from decoding.runs import BeamRow, Hypothesis, Snapshot, StepEvent
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show

@@ -10,7 +10,6 @@ from typing import Any
 
 from decoding.language_model import Feed, LanguageModel, Scores
 from decoding.runs import Hypothesis, Run, Snapshot, StepEvent
-from decoding.search import first_scores
 from decoding.stretch import piece_rows
 
 COMPANY_MAX = 3  # a generation that ran out of memory so often begins only when no other runs
@@ -65,7 +64,7 @@ class Ticket:
     def open(self, model: LanguageModel[Any]) -> None:
         """Have the prompt read, and take the first step."""
         self._session, first = model.prefill(self.prompt_ids)
-        self.take(first_scores(first))
+        self.take(Scores.of_prompt(first))
 
     def prepare(self) -> None:
         """Say what it asks of the next step."""

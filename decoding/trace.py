@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton
 from decoding.errors import ReplayRejected
-from decoding.language_model import Rescored
+from decoding.language_model import LEAST_LOG_PROB, Rescored
 from decoding.options import SearchOptions
-from decoding.ramp import LEAST_LOG_PROB, push_up, pushed
+from decoding.ramp import push_up, pushed
 from decoding.runs import Hypothesis
 from decoding.sampling import SamplingOptions
 

@@ -26,7 +26,7 @@ from decoding.options import DEFAULT, Heuristics, SearchOptions
 from decoding.processor import ConstraintLogitsProcessor
 from decoding.runs import Hypothesis, Run, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive, refuse_early, rows_of, search_of
+from decoding.search import drive, rows_of, search_of
 
 CPU = torch.device("cpu")
 MEMORY_BYTES = 10**9
@@ -157,7 +157,7 @@ def confirm_gaps(answers: Sequence[Hypothesis]) -> None:
 
 def by_search(case: Case, draw: random.Random) -> list[Tokens]:
     constraint = constraint_of(case, draw)
-    refuse_early(case.model, len(case.prompt_ids), constraint, case.budget, case.start)
+    constraint.refuse_early(case.model, len(case.prompt_ids), case.budget, case.start)
     run, rows = _search(case, constraint, draw)
     events: list[StepEvent] = []
     answers = drive(case.model, case.prompt_ids, run, events.append)
@@ -173,14 +173,16 @@ def by_search(case: Case, draw: random.Random) -> list[Tokens]:
 
 def by_sampling(case: Case, draw: random.Random) -> list[Tokens]:
     constraint = constraint_of(case, draw)
-    refuse_early(case.model, len(case.prompt_ids), constraint, case.budget, case.start)
+    constraint.refuse_early(case.model, len(case.prompt_ids), case.budget, case.start)
     run = Sampling(constraint, sampling_options(case.budget, draw), start=case.start)
     return [answer.tokens for answer in drive(case.model, case.prompt_ids, run)]
 
 
 def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
     """Several generations in one engine, each the same as alone."""
-    refuse_early(case.model, len(case.prompt_ids), Constraint.prepare(case.automaton, CPU), case.budget, case.start)
+    Constraint.prepare(case.automaton, CPU).refuse_early(
+        case.model, len(case.prompt_ids), case.budget, case.start
+    )
     seeds = [draw.randrange(2**30) for _ in range(3)]
 
     def again(seed: int) -> tuple[Run, int]:

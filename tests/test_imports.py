@@ -22,7 +22,7 @@ ORDER = {  # inside a package, a module imports only those on its left
         json_spaces json_blocks json_alphabet json_machine json_values json_texts json_arrays json_keys json_objects
         json_scalars json_compiler json_schema words joint combine forms arrivals lift text_automaton labels compiled
         codec unspellable phrases conflict pipeline samples explain""",
-    "decoding": """errors options ramp draw language_model memory packed stretch room tree attention plain loading
+    "decoding": """errors options ramp language_model draw memory packed stretch room tree attention plain loading
         shared probe model cost_to_go endings forced arrays layout ranking beams tables candidates constraint runs
         noted finished history beam_run abs_search banked search sampling tickets crowd engine exact processor trace""",
     "abs_client": """errors pieces html results constraints formulas forms events retries calls stories connection

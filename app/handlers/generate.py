@@ -58,7 +58,7 @@ from decoding.noted import Noted
 from decoding.options import SearchOptions
 from decoding.runs import Hypothesis, Run, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import refuse_early, rows_of, search_of
+from decoding.search import rows_of, search_of
 from decoding.trace import TraceStep
 
 _OPENINGS = 16  # constraints that are prepared side by side, at most
@@ -172,7 +172,7 @@ class Generator:
         prompt_ids = self._prompt_ids(job)
         job = _fitted(job, len(prompt_ids), self._model.context_length)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
-        refuse_early(self._model, len(prompt_ids), constraint, task.options.max_tokens, task.start)
+        constraint.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
         started = time.perf_counter()
         with tracing.span("decode", rows=rows, max_tokens=max_tokens):

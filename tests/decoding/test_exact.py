@@ -18,7 +18,8 @@ from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
 from compiler.vocabulary import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.exact import BeamOptions, beam_labels, best_labels
-from decoding.ramp import LEAST_LOG_PROB, push_up, pushed
+from decoding.language_model import LEAST_LOG_PROB
+from decoding.ramp import push_up, pushed
 
 Labels = tuple[int, ...]
 Matrix = NDArray[np.float64]

@@ -25,11 +25,11 @@ from decoding.draw import draw, nucleus
 from decoding.endings import Endings
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
+from decoding.language_model import LEAST_LOG_PROB, Scores
 from decoding.model import HuggingFaceModel
-from decoding.ramp import LEAST_LOG_PROB
 from decoding.runs import Hypothesis, StepEvent
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive, first_scores
+from decoding.search import drive
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, PrefixModel
 from tests.reference_text import satisfies
@@ -216,7 +216,7 @@ def test_a_model_without_an_opinion_is_refused(fault: float) -> None:
     log_probs = torch.zeros(4) if math.isnan(fault) else torch.full((4,), fault)
     log_probs[2] = fault
     with pytest.raises(ModelOutputInvalid):
-        run.advance(first_scores(log_probs))
+        run.advance(Scores.of_prompt(log_probs))
 
 
 def test_a_draw_takes_the_token_whose_stretch_of_the_unit_holds_the_number() -> None:
