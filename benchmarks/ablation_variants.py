@@ -21,7 +21,7 @@ def _with(**changes: object) -> Variant:
 
 
 PLAIN = Heuristics(
-    cost_to_go="none", group_cost=0.0, rows_per_beam=1.0, reserve_share=None, endings=False, floor=False, forced=False
+    cost_to_go="none", group_cost=0.0, rows_per_beam=1.0, endings=False, floor=False, forced=False
 )
 BASELINE = "kept"
 VARIANTS: dict[str, Variant] = {
@@ -29,7 +29,6 @@ VARIANTS: dict[str, Variant] = {
     "kept without cost to go": _with(cost_to_go="none"),
     "kept without prior": _with(cost_to_go="distance"),
     "kept without group penalty": _with(group_cost=0.0),
-    "kept without reserve": _with(reserve_share=None),
     "kept without endings": _with(endings=False),
     "kept without floor": _with(floor=False),
     "kept without forced tokens": _with(forced=False),

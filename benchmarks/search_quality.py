@@ -4,7 +4,7 @@
 
 For every model, family of constraints, algorithm and number of beams one row: all cases answered one after another,
 T = 32. For some of the cases the best answers are sought by the default with 256 beams, and for the bigram model the
-exact optimum. Rows already in results/search_quality.json are not measured again, so that a run may be
+exact optimum. --draw SEED measures concept sets drawn at random instead of evenly spread ones. Rows already in results/search_quality.json are not measured again, so that a run may be
 stopped and taken up; one of fewer cases is carried on by those that it lacks. --again measures all anew.
 """
 
@@ -33,7 +33,7 @@ from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
 from benchmarks.rows import Row, Rows
-from benchmarks.search_quality_cases import PLAIN_PROMPTS, Case, families
+from benchmarks.search_quality_cases import PLAIN_PROMPTS, Case, drawn, families
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec_json import spec_from_json
@@ -206,7 +206,9 @@ def run(args: argparse.Namespace) -> None:
     rows = Rows(RESULT, COMMAND, place)
     for name in args.models:
         bench = Bench(name, args.shared)
-        for family, cases in families(name, args.shared / "data" / "commongen" / "dev.jsonl", args.sets).items():
+        dev = args.shared / "data" / "commongen" / "dev.jsonl"
+        every = families(name, dev, args.sets) if args.draw is None else drawn(name, dev, args.sets, args.draw)
+        for family, cases in every.items():
             fitting = [case for case in cases if bench.fits(case)]
             for setting, some in settings(args, name, family):
                 chosen = fitting if some is None else fitting[:: max(1, len(fitting) // some)][:some]
@@ -240,6 +242,7 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", choices=["abs", "banked"], default=["abs", "banked"])
     parser.add_argument("--length-penalties", type=float, nargs="*", default=[0.5, 0.7, 1.0])
     parser.add_argument("--references", type=int, default=40, help="cases of each family whose best answer is sought")
+    parser.add_argument("--draw", type=int, metavar="SEED")
     parser.add_argument("--again", action="store_true", help="measure rows anew")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,16 @@ def families(model: str, dev: Path, sets: int) -> dict[str, list[Case]]:
     written = [("regex", pattern) for pattern in REGEXES] + [("infill", template) for template in TEMPLATES]
     found[PATTERNS] = [Case(text, prompt, {form: text}) for form, text in written]
     return found
+
+
+def drawn(model: str, dev: Path, sets: int, seed: int) -> dict[str, list[Case]]:
+    """Concept sets drawn at random from dev.jsonl, in any order and in order, without the concepts in the prompt."""
+    lines = random.Random(seed).sample(dev.read_text(encoding="utf-8").splitlines(), sets)
+    rows, prompt = [json.loads(line) for line in lines], PLAIN_PROMPTS.get(model, STORY_PROMPT)
+    return {
+        f"{family}, drawn": [_concepts(row, prompt, ordered=family == "ordered", named=False) for row in rows]
+        for family in ("unordered", "ordered")
+    }
 
 
 def _concepts(row: dict[str, Any], prompt: str, *, ordered: bool, named: bool) -> Case:

@@ -8,7 +8,7 @@ of the device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, log
 
 import numpy as np
@@ -35,7 +35,6 @@ class Ranking:
     """How the candidates of all steps of a request are ranked. S automaton states.
 
     rows     kept after a step; `pool` candidates compete for them
-    reserve  of the rows, those for the best candidates that come closer to acceptance, whatever their rank
     cost     float64 [S]  weighted cost to go, in nats
     penalty  float64 [F]  nats by place among the pool's candidates of equal distance
     endings  token classes int64 [n], weighted nats [n+1, n] and index [V+1] of `Endings`; None: there are none
@@ -43,7 +42,6 @@ class Ranking:
 
     rows: int
     pool: int
-    reserve: int
     cost: Array
     penalty: Array
     endings: tuple[Array, Array, Array] | None = None
@@ -55,19 +53,19 @@ class Ranking:
     ) -> Ranking:
         """From the constraint's cost to go, float64 [S], None where it is unknown, and the beam width."""
         rows = heuristics.rows(beams)
-        pool, reserve = heuristics.pool * rows, heuristics.reserve(rows)
+        pool = heuristics.pool * rows
         if heuristics.cost_to_go == "unigram" and cost_to_go is not None:
             cost = like(tables.distance, cost_to_go)
         else:
             cost = (0.0 if heuristics.cost_to_go == "none" else NATS_PER_TOKEN) * real(tables.distance)
-        penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(pool + reserve)])
+        penalty = np.array([heuristics.group_cost * log(place + 1) for place in range(pool)])
         ends = None
         if endings is not None and heuristics.endings and heuristics.cost_weight > 0.0:  # without cost none is saved
             column = take(tables.token_class, like(tables.distance, endings.ids))
             nats = heuristics.cost_weight * like(tables.distance, endings.nats)
             nats[:, column >= tables.edge_outer.shape[1]] = inf  # ids that share their class
             ends = column, nats, like(tables.distance, np.append(endings.index, 0))  # the last is NO_TOKEN's
-        return cls(rows, pool, reserve, heuristics.cost_weight * cost, like(tables.distance, penalty), ends)
+        return cls(rows, pool, heuristics.cost_weight * cost, like(tables.distance, penalty), ends)
 
     def push(self, beams: Beams, successor: Array, to_go: Array, budget_before: int) -> Array:
         """Minus the cost to go after each token class, DEAD_SCORE where it is not allowed: float64 [R, C].
@@ -82,16 +80,11 @@ class Ranking:
             push[:, column] = xp.where(to_go[:, column] == 1, cheaper, push[:, column])
         return push
 
-    def share_out(self, pool: Beams, gains: Array, tables: Tables) -> Beams:
-        """A pool, best first, in the order in which candidates are kept; padding at the end.
-
-        gains  bool [N]  closer to acceptance than its parent; the best `reserve` of these are kept first
-        """
+    def share_out(self, pool: Beams, tables: Tables) -> Beams:
+        """A pool, best first, in the order in which candidates are kept; padding at the end."""
         xp, dead = library(pool.score), pool.score == DEAD_SCORE
         group = xp.where(dead, -1, take(tables.distance, pool.state))
         key = pool.score - take(self.penalty, place_in_group(group))
-        gains = gains & ~dead
-        key = xp.where(gains & (xp.cumsum(gains, 0) <= self.reserve), inf, key)
         return pool.select(xp.argsort(-xp.where(dead, DEAD_SCORE, key), stable=True))
 
 
@@ -118,11 +111,7 @@ def step(
     number = count_up(beams.state, len(beams.state))
     moves = Continuations(number, beams, known, leader, successor, beams.log_prob, push, None, forced, floor)
     found = best_candidates(moves, tables, ranking.pool)
-    before = take(tables.distance, beams.state)
-    pool = found.beams
-    if ranking.reserve:
-        pool = _with_progress(pool, moves, to_go < before[:, None], tables, ranking.reserve)
-    shared = ranking.share_out(pool, take(tables.distance, pool.state) < take(before, pool.parent), tables)
+    shared = ranking.share_out(found.beams, tables)
     place = count_up(shared.score, len(shared.score))
     lost = xp.where((shared.score == DEAD_SCORE) | (place < ranking.rows), DEAD_SCORE, shared.log_prob)
     after = shared.select(place[: ranking.rows]).followed_by(_finishing(moves, tables))
@@ -143,21 +132,6 @@ def forced_step(
     score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - take(ranking.cost, state))
     after = Beams(tokens, count_up(tokens, len(tokens)), state, score, log_prob)
     return after.select(xp.argsort(-score, stable=True)).nan_unless_finite(peak)
-
-
-def _with_progress(pool: Beams, moves: Continuations, closer: Array, tables: Tables, count: int) -> Beams:
-    """The pool, followed by candidates that come closer to acceptance, if it has fewer than `count` of these.
-
-    closer  bool [R, C]  whether a token of the class brings the row closer
-    """
-    xp, column = library(closer), take(tables.token_class, pool.token)
-    gains = take(closer, pool.parent * closer.shape[1] + column) & (pool.score != DEAD_SCORE)
-    if isinstance(gains, np.ndarray) and np.count_nonzero(gains) >= count:
-        return pool  # an accelerator would have to be waited for: there they are always looked for
-    moves = replace(moves, push=xp.where(closer, moves.push, DEAD_SCORE))
-    more, size = best_candidates(moves, tables, count).beams, len(tables.token_class)
-    known = xp.isin(more.parent * size + more.token, pool.parent * size + pool.token)
-    return pool.followed_by(replace(more, score=xp.where(known, DEAD_SCORE, more.score)))
 
 
 def _finishing(moves: Continuations, tables: Tables) -> Beams:
@@ -189,22 +163,19 @@ class BankedSearch(BeamRun):
         self._dropped: Array = np.full(1, DEAD_SCORE)  # the highest log-prob of all rows that lost to others
 
     def advance(self, scores: Scores) -> list[Snapshot]:
-        snapshots = []
+        snapshots, floor = [], self._finished.floor if self._has_floor else NO_FLOOR
         for place, chained in enumerate(self._chain):
             fed = self._fed[self._columns.live]
             own, peak = (self._array(column[:, place])[self._array(fed)] for column in (scores.own, scores.peak))
-            beams = forced_step(
-                self._beams, self._array(chained[fed]), own, peak, self._tables, self._ranking, self._floor
-            )
+            beams = forced_step(self._beams, self._array(chained[fed]), own, peak, self._tables, self._ranking, floor)
             snapshots.append(self._take(beams, keep_finished=False))
             if self.done:  # the rest of the stretch can beat no answer
                 return snapshots
         log_probs, fed = scores.log_probs, self._fed[self._columns.live]
         if not np.array_equal(fed, np.arange(len(log_probs))):
             log_probs = log_probs[self._on_device(fed)]
-        beams, lost = step(
-            self._beams, log_probs, self._tables, self._ranking, self._budget_before, self._forced_now(), self._floor
-        )
+        forced, budget = self._forced_now(), self._budget_before
+        beams, lost = step(self._beams, log_probs, self._tables, self._ranking, budget, forced, floor)
         self._dropped = library(lost).maximum(like(lost, self._dropped), lost)
         return [*snapshots, self._take(beams, keep_finished=False)]
 
@@ -216,17 +187,7 @@ class BankedSearch(BeamRun):
         return parents, torch.cat([tokens, *ahead], dim=1)
 
     def answers(self) -> tuple[Hypothesis, ...]:
-        return self._finished.answers(float(self._dropped[0]) / self._longest)
-
-    @property
-    def _longest(self) -> float:
-        """What the value of the longest text divides its log-prob by."""
-        return float(self._options.max_tokens**self._options.length_power)
-
-    @property
-    def _floor(self) -> float:
-        """The log-prob that a live row must exceed to become an answer."""
-        return float(self._finished.threshold * self._longest) if self._has_floor else NO_FLOOR
+        return self._finished.answers(float(self._dropped[0]))
 
     def _forced_now(self) -> Array | None:
         """The token forced after each live row, FREE where there is none; None where no row has one."""

@@ -67,14 +67,10 @@ class BeamRun:
         kept = columns.rows if keep_finished else len(columns.live)
         self._beams = beams if kept == len(beams.token) else beams.select(count_up(beams.token, kept))
         if not keep_finished or self.done:
-            self._collect(columns.finished)
+            texts = self._history.tokens(columns.finished, len(self._history), self._eos_ids)
+            for row, ids in zip(columns.finished.tolist(), texts, strict=True):
+                self._finished.add(Hypothesis(ids, float(columns.score[row]), float(columns.log_prob[row])))
         return self._snapshot()
-
-    def _collect(self, rows: NDArray[np.int64]) -> None:
-        """Adds finished rows of the present beam to the answers."""
-        columns = self._columns
-        for row, ids in zip(rows.tolist(), self._history.tokens(rows, len(self._history), self._eos_ids), strict=True):
-            self._finished.add(Hypothesis(ids, float(columns.score[row]), float(columns.log_prob[row])))
 
     def _array(self, numbers: Array) -> Array:
         """In the library and on the device of the search's own arrays."""

@@ -80,19 +80,14 @@ def _endings_after(
         token = torch.multinomial(probs, 1, generator=random)
         (scores,) = model.step([Feed(session, rows.to(model.device), token[:, None].to(model.device))])
         log_probs = scores.log_probs
-    ways = [([token], [0.0]) for token in tried]  # the tokens of each way, and the nats spent up to each of them
-    rows = torch.zeros(len(ways), dtype=torch.int64)
-    while ways:
-        tokens = torch.tensor([ids[-1:] for ids, _ in ways])
-        (scores,) = model.step([Feed(session, rows.to(model.device), tokens.to(model.device))])
+    tokens, spent = torch.tensor(tried)[:, None], torch.zeros(len(tried), 1, dtype=torch.float64)  # [N, m], nats
+    rows = torch.zeros(len(tried), dtype=torch.int64)
+    while len(rows):
+        (scores,) = model.step([Feed(session, rows.to(model.device), tokens[:, -1:].to(model.device))])
         log_probs = scores.log_probs.double().cpu()
-        end = -log_probs[:, ends].logsumexp(1)
-        log_probs[:, ends] = -inf
-        best = log_probs.max(dim=1)
-        going = []
-        for row, (ids, spent) in enumerate(ways):
-            yield tuple(ids), [float(end[row]) + spent[-1] - before for before in spent]
-            after = spent[-1] - float(best.values[row])
-            if after < _SURE and len(ids) <= _LONGEST:
-                going.append((row, ([*ids, int(best.indices[row])], [*spent, after])))
-        rows, ways = torch.tensor([row for row, _ in going]), [way for _, way in going]
+        left = spent[:, -1:] - log_probs[:, ends].logsumexp(1, keepdim=True) - spent
+        yield from zip(map(tuple, tokens.tolist()), left.tolist(), strict=True)
+        best = log_probs.index_fill(1, torch.tensor(ends), -inf).max(dim=1, keepdim=True)
+        tokens, spent = torch.hstack([tokens, best.indices]), torch.hstack([spent, spent[:, -1:] - best.values])
+        rows = ((spent[:, -1] < _SURE) & (tokens.shape[1] <= _LONGEST + 1)).nonzero()[:, 0]
+        tokens, spent = tokens[rows], spent[rows]

@@ -19,6 +19,7 @@ class Finished:
 
     def __init__(self, options: SearchOptions, text_of: TextOf | None) -> None:
         self._options, self._text_of = options, text_of
+        self._longest = float(options.max_tokens**options.length_power)  # divides the longest text's log-prob
         self._best: dict[bytes | tuple[int, ...], tuple[Key, Hypothesis]] = {}
 
     def add(self, answer: Hypothesis) -> None:
@@ -36,19 +37,19 @@ class Finished:
         return len(self._best) >= self._options.n
 
     @property
-    def threshold(self) -> float:
-        """The value of the n-th best answer, which a better one must exceed; -inf while there are fewer."""
-        return -max(key for key, _ in self._best.values())[0] if self.complete else -inf
+    def floor(self) -> float:
+        """The log-prob that a row must exceed to become better than the n-th best; -inf while there are fewer."""
+        return -max(key for key, _ in self._best.values())[0] * self._longest if self.complete else -inf
 
-    def answers(self, bound: float | None) -> tuple[Hypothesis, ...]:
+    def answers(self, dropped: float | None) -> tuple[Hypothesis, ...]:
         """Best first, each with how far a better text can be above it.
 
-        bound  the highest value that any text which the search dropped can have; None where it is unknown
+        dropped  the highest log-prob of all rows that the search dropped; None where it is unknown
         """
         ranked = sorted(self._best.values(), key=lambda one: one[0])
-        if bound is None:
+        if dropped is None:
             return tuple(answer for _, answer in ranked)
-        best = max(bound, -ranked[0][0][0])
+        best = max(dropped / self._longest, -ranked[0][0][0])
         return tuple(replace(answer, proven_gap=best + key[0]) for key, answer in ranked)
 
     def _key(self, answer: Hypothesis) -> Key:

@@ -17,8 +17,7 @@ FREE = -1  # no token is forced here
 _NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
 _UNKNOWN = -2  # not computed yet
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
-_NOT_WALKED, _CHOICE, _ENDS, _NOT_ALONE = 0, 1, 2, 3  # what follows a state; see `Forced._walk`
-_FIRST_BYTE = 4  # the codes from here on are bytes
+_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # what follows a state, see `Forced._walk`; 0 where that is not computed yet
 
 Spell = Callable[[bytes, bool], Sequence[int]]
 """The tokenizer's ids of a text: all of them where the text ends there (True), else those that no continuation of the
@@ -91,24 +90,17 @@ class Forced:
         """The bytes forced from a state on, and whether the text ends after them. Each byte is computed once."""
         text = bytearray()
         while len(text) < _STRETCH_BYTES_MAX:
-            code = int(self._next_byte[state])
-            if code == _NOT_WALKED:
-                code = self._walk(state)
-            if code == _ENDS:
-                return bytes(text), True
-            if code == _CHOICE:
-                break
-            if code == _NOT_ALONE:
-                return b"", False
+            code = int(self._next_byte[state]) or self._walk(state)
+            if code in (_CHOICE, _ENDS):
+                return bytes(text), code == _ENDS
             text.append(code - _FIRST_BYTE)
             state = int(self._after_byte[state])
         return bytes(text), False
 
     def _walk(self, state: int) -> int:
-        """What follows a state: _FIRST_BYTE plus the only byte that can, or one of the other codes.
+        """What follows a state: _FIRST_BYTE plus the only byte that can, or _ENDS where the text must end.
 
-        _CHOICE where several bytes can follow, none, or one without a token; _ENDS where the text must end; _NOT_ALONE
-        where the byte has a token that cannot be written alone.
+        _CHOICE where several bytes can follow, none, or one that has no token or cannot be written alone.
         """
         automaton, byte_id = self._automaton, self._pieces.byte_id
         successors = automaton.successors(state)
@@ -119,7 +111,7 @@ class Forced:
             code = _ENDS
         elif len(begins) == 1 and begins[0] != _NOTHING and bytes([begins[0]]) in byte_id:
             token_class = automaton.token_class[byte_id[bytes([begins[0]])]]
-            code = int(begins[0]) + _FIRST_BYTE if live[token_class] else _NOT_ALONE
+            code = int(begins[0]) + _FIRST_BYTE if live[token_class] else _CHOICE
             self._after_byte[state] = successors[token_class]
         self._next_byte[state] = code
         return code

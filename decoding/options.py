@@ -62,8 +62,6 @@ class Heuristics:
     cost_weight    factor on the cost to go
     group_cost     nats by which a candidate falls back for each e-fold of its place among those of equal distance
     rows_per_beam  rows kept after each step, for each beam
-    reserve_share  one row in so many is for the best candidates that come closer to acceptance, whatever their rank;
-                   None: no row is
     pool           candidates that are looked at for each row kept
     endings        whether the tokens by which the model ends its texts shorten the cost to go (`endings.Endings`)
     floor          whether candidates that cannot beat the answers found are dropped
@@ -74,7 +72,6 @@ class Heuristics:
     cost_weight: float = 0.8
     group_cost: float = 3.0
     rows_per_beam: float = 3.0
-    reserve_share: int | None = 8
     pool: int = 8
     endings: bool = True
     floor: bool = True
@@ -83,10 +80,6 @@ class Heuristics:
     def rows(self, beams: int) -> int:
         """The rows kept after each step."""
         return max(1, round(self.rows_per_beam * beams))
-
-    def reserve(self, rows: int) -> int:
-        """Of these rows, those for candidates that come closer to acceptance."""
-        return max(1, rows // self.reserve_share) if self.reserve_share and rows > 1 else 0
 
 
 DEFAULT = Heuristics()

@@ -82,7 +82,6 @@ def heuristics_of(draw: random.Random) -> Heuristics:
         cost_weight=draw.choice((0.0, 0.1, 0.8, 2.0)),
         group_cost=draw.choice((0.0, 3.0, 50.0)),
         rows_per_beam=draw.choice((0.3, 1.0, 3.0)),
-        reserve_share=draw.choice((None, 1, 2, 8)),
         pool=draw.choice((1, 2, 8)),
         endings=draw.random() < 0.5,
         floor=draw.random() < 0.5,

@@ -197,13 +197,8 @@ def banked_step(rows: Sequence[Row], budget_after: int, floor: float, problem: P
     """The default search: the best candidates by log-prob minus cost to go, shared out over the distances."""
     live, finished = candidates(rows, budget_after, floor, problem)
     count = problem.heuristics.rows(problem.options.beams)
-    reserve = problem.heuristics.reserve(count)
     size, ranked = problem.heuristics.pool * count, sorted(live, key=rank)
-    closer = [problem.distance(row.state) < problem.distance(rows[row.parent].state) for row in ranked]
-    reserved = [place for place, gains in enumerate(closer) if gains][:reserve]
-    first = [ranked[place] for place in reserved]
-    pool = ranked[:size] + [ranked[place] for place in reserved if place >= size]
-    kept = first + [row for row in share_out(pool, problem) if row not in first]
+    kept = share_out(ranked[:size], problem)
     lost = max((row.log_prob for row in kept[count:] + ranked[size:]), default=-math.inf)
     return Beam(kept[:count] + finished, lost)
 

@@ -203,23 +203,6 @@ def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", ARRAYS)
-def test_candidates_that_come_closer_have_reserved_rows(library: str) -> None:
-    """Token 9 leads to acceptance, but 300 others are far more probable."""
-    token_class = np.zeros(300, dtype=np.int64)
-    token_class[9] = 1
-    automaton = from_table(token_class, np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (299,))
-    tables = _tables(automaton, library)
-    start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 300), -1.0)
-    log_probs[0, 9] = -900.0
-    for reserve_share, reserved in ((8, True), (None, False)):
-        ranking = Ranking.of(tables, None, 3, replace(DEFAULT, reserve_share=reserve_share))
-        after, lost = step(start, log_probs, tables, ranking, 9)
-        assert len(after.token[after.score != DEAD_SCORE]) == 9
-        assert (9 in after.token.tolist()) == reserved
-        assert float(lost[0]) == -1.0
-
-
-@pytest.mark.parametrize("library", ARRAYS)
 def test_a_forced_stretch_gives_the_rows_of_single_steps(library: str) -> None:
     """Few levels of log-probs: rows tie. The order and the last bit of the scores may differ."""
     compared = 0

@@ -65,7 +65,6 @@ def random_heuristics(random: np.random.Generator) -> Heuristics:
         cost_weight=float(random.choice([0.5, 0.8, 1.0])),
         group_cost=float(random.choice([0.0, 1.0, 3.0])),
         rows_per_beam=float(random.choice([0.5, 1.0, 3.0])),
-        reserve_share=random.choice([None, 1, 2, 8]),
         pool=int(random.choice([1, 2, 8])),
     )
 
@@ -170,8 +169,7 @@ class Case:
             if not live:
                 break
             log_probs = torch.stack([self.model.log_probs(ids[row]) for row in live])
-            floor = found.threshold * float(options.max_tokens**options.length_power)
-            after, lost = advance(beams, log_probs, budget_before, floor)
+            after, lost = advance(beams, log_probs, budget_before, found.floor)
             history.append(Beam(_rows(after, ids, live), lost))
             kept = history[-1].rows
             if options.algorithm == "banked":
