@@ -19,6 +19,9 @@ BEGIN, END = "<!-- ablation: begin -->", "<!-- ablation: end -->"
 MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
 FORMER, SIMPLE = "default", "simple, 3k rows, weight 0.8"
 RESAMPLES, SEED = 2_000, 0
+HEAD = (
+    "variant", "model", "k", "cases", "nats", "log-prob, %", "95 %", "set apart, %", "time", "rows", "tokens", "peak",
+)  # fmt: skip
 WITHOUT = (
     "without cost to go", "without prior (6 nats a token)", "without corrections", "without end costs",
     "without endings", "without row schedule (k rows)", "without tight budgets", "without group penalty",
@@ -49,6 +52,8 @@ class Pair(NamedTuple):
     share: float
     seconds: float
     rows: float
+    tokens: float
+    peak: float
 
 
 def write_experiments() -> None:
@@ -99,8 +104,7 @@ def _changes(
                 pairs = list(_pairs(rows[model].get((variant, k), {}), rows[model].get((baseline, k), {})))
                 if len(pairs) >= 10:
                     body.append([variant, model, f"{k}", f"{len(pairs)}", *_summary(pairs)])
-    head = ["variant", "model", "k", "cases", "nats", "log-prob, %", "95 %", "set apart, %", "time", "rows"]
-    return table(head, body) if body else ""
+    return table(HEAD, body) if body else ""
 
 
 def _pairs(own: dict[str, list[str]], others: dict[str, list[str]]) -> Iterable[Pair]:
@@ -110,12 +114,12 @@ def _pairs(own: dict[str, list[str]], others: dict[str, list[str]]) -> Iterable[
             nats = float(line[5]) - float(other[5])
             yield Pair(
                 int(line[4]), nats, 100.0 * nats / abs(float(other[5])), float(line[10]) / float(line[11]),
-                int(line[7]) / max(1, int(other[7])),
+                *(int(line[column]) / max(1, int(other[column])) for column in (7, 8, 9)),
             )
 
 
 def _summary(pairs: Sequence[Pair]) -> list[str]:
-    """Mean changes with a paired bootstrap interval, the half set apart, the median time and the mean rows."""
+    """Mean changes with a paired bootstrap interval, the half set apart, the median time, and mean costs."""
     shares = np.array([pair.share for pair in pairs])
     drawn = np.random.default_rng(SEED).integers(0, len(shares), (RESAMPLES, len(shares)))
     low, high = np.percentile(shares[drawn].mean(axis=1), [2.5, 97.5])
@@ -123,7 +127,7 @@ def _summary(pairs: Sequence[Pair]) -> list[str]:
     return [
         f"{statistics.fmean(pair.nats for pair in pairs):+.2f}", f"{shares.mean():+.2f}", f"{low:+.2f} to {high:+.2f}",
         f"{statistics.fmean(apart):+.2f}" if apart else "", f"{statistics.median(pair.seconds for pair in pairs):.2f}",
-        f"{statistics.fmean(pair.rows for pair in pairs):.2f}",
+        *(f"{statistics.fmean(column):.2f}" for column in zip(*(pair[4:] for pair in pairs), strict=True)),
     ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Beam searches with other costs to go than the default's, from the literature, for `benchmarks.ablation`.
 
-Each rival ranks as `decoding.banked` does without its endings, and differs in the cost to go alone. The
-search is dense: it writes out the scores of all continuations, [R, V], so a cost to go may depend on the last token and
-on the budget. With the default's cost to go it finds the answers of `decoding.banked` without these two parts.
+Each rival ranks as `decoding.banked` does without its endings, and differs in the cost to go alone. The search is
+dense: it writes out the scores of all continuations, [R, V], so a cost to go may depend on the last token and on the
+budget. With the default's cost to go it finds the answers of `decoding.banked` without endings.
 """
 
 from __future__ import annotations

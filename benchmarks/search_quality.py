@@ -4,8 +4,9 @@
 
 For every model, family of constraints, algorithm and number of beams one row: all cases answered one after another,
 T = 32. For some of the cases the best answers are sought by the default with 256 beams, and for the bigram model the
-exact optimum. --draw SEED measures concept sets drawn at random instead of evenly spread ones. Rows already in results/search_quality.json are not measured again, so that a run may be
-stopped and taken up; one of fewer cases is carried on by those that it lacks. --again measures all anew.
+exact optimum. --draw SEED measures concept sets drawn at random instead of evenly spread ones. Rows already in
+results/search_quality.json are not measured again, so that a run may be stopped and taken up; one of fewer cases is
+carried on by those that it lacks. --again measures all again.
 """
 
 from __future__ import annotations
