@@ -1,0 +1,20 @@
+"""The service answers a sample of recorded requests as it did when they were recorded."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.baseline import RECORDING, Call, answer, differences, read_recording, sample
+
+TOLERANCE = 1e-3  # by how much a log-prob may differ from one that another machine recorded, in nats
+RECORDED = read_recording(RECORDING)
+
+
+def test_the_recording_holds_the_sample() -> None:
+    assert list(RECORDED) == [call.name for call in sample()]
+
+
+@pytest.mark.parametrize("call", sample(), ids=lambda call: call.name)
+def test_answers_are_those_that_were_recorded(client: TestClient, call: Call) -> None:
+    assert list(differences(RECORDED[call.name], answer(client, call), TOLERANCE)) == []
