@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.errors import within
-from compiler.given_automata import propositions_named
-from compiler.given_dfa import given_to_json
+from compiler.given_dfa import given_to_json, propositions_named
 from compiler.limits import Limits, Meter
 from compiler.ltlf_syntax import Formula, Op, parse_formula, propositions_of
 from compiler.meanings import EOS, NOMATCH, concepts_of, meaning_name, meanings, normalised

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from compiler.canonical import in_caller_names
 from compiler.compiled import Compiled
 from compiler.errors import LimitExceeded
-from compiler.forms import STEP
 from compiler.labels import SEPARATOR, check_labels
 from compiler.limits import Meter
-from compiler.meanings import EOS, NOMATCH, meaning_name
+from compiler.meanings import EOS, NOMATCH, STEP, meaning_name
 from compiler.phrases import counted, sentence, shortened
 from compiler.samples import STEPS_MAX, Walks
 from compiler.spec import Spec

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
-from compiler import given_automata
 from compiler.canonical import trimmed
 from compiler.char_dfa import CharDfa
 from compiler.combine import CharLeaf, Junction, LetterDfa, Negation, Part, SizeLeaf, WordLeaf, flattened
@@ -16,12 +15,14 @@ from compiler.dfa import Dfa
 from compiler.engines import Engines
 from compiler.errors import SpecSyntaxError, within
 from compiler.extent import check_limits
+from compiler.given_automata import user_char_dfa, user_letter_dfa
+from compiler.given_dfa import propositions_named
 from compiler.infill import choice_node, infill_node
 from compiler.inflect import inflections
 from compiler.json_schema import schema_dfa
 from compiler.limits import Meter
 from compiler.ltlf_syntax import Builder, Formula, Op, parse_formula, propositions_of
-from compiler.meanings import EOS, NOMATCH, concepts_of, meaning_name, meanings
+from compiler.meanings import CLOSER, EOS, NOMATCH, SENTENCE_END, STEP, concepts_of, meaning_name, meanings
 from compiler.regex_syntax import Node, blame_field, parse_pattern
 from compiler.spec import (
     AllSpec,
@@ -41,10 +42,6 @@ from compiler.spec import (
     WholeTextSpec,
 )
 from compiler.spec_json import spec_from_json
-
-STEP = Proposition(regex=r"\w+(?# a step)")  # a word; over labels, any label: so it is no pattern that a caller writes
-SENTENCE_END = Proposition(words=(".", "!", "?"))
-CLOSER = Proposition(words=('"', "'", "”", "’", "»", ")", "]", "}"))
 
 
 def part_of(spec: Spec, engines: Engines, meter: Meter, path: tuple[str, ...] = ()) -> Part:
@@ -210,11 +207,11 @@ def _given(spec: DfaSpec, meter: Meter, path: tuple[str, ...]) -> Part:
     if spec.given.over_bytes:
         if spec.propositions:
             raise SpecSyntaxError("an automaton over bytes has no propositions", field="propositions")
-        return CharLeaf(given_automata.char_dfa(spec.given, meter), spec.leading_space == "strip")
-    named = given_automata.propositions_named(spec.given, meter)
+        return CharLeaf(user_char_dfa(spec.given, meter), spec.leading_space == "strip")
+    named = propositions_named(spec.given, meter)
 
     def build(letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
         with within(".".join(path)) if path else nullcontext():
-            return given_automata.letter_dfa(spec.given, letters, meter)
+            return user_letter_dfa(spec.given, letters, meter)
 
     return _word_leaf(meanings(named, dict(spec.propositions), "dfa"), named, build)

@@ -8,51 +8,16 @@ import numpy as np
 
 from compiler.char_dfa import CharDfa
 from compiler.dfa import Dfa, minimize
-from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.given_dfa import GivenDfa, Transition
+from compiler.errors import SpecSyntaxError
+from compiler.given_dfa import GivenDfa, Transition, guards_of
 from compiler.limits import Meter
-from compiler.ltlf_syntax import Formula, Op, parse_formula, propositions_of
-from compiler.regex_syntax import blame_field
+from compiler.ltlf_syntax import Formula, Op
 from compiler.utf8_inverse import by_characters
 
 _NO_TRANSITION = -1  # in a table of transition numbers
-_PROPOSITIONAL = frozenset({Op.TRUE, Op.FALSE, Op.NAME, Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF})
 _CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
 _SHOWN_CHARS_MAX = 200
 _BYTES = 256
-
-
-def propositions_named(given: GivenDfa, meter: Meter) -> tuple[str, ...]:
-    """The names in the guards, in order of first mention; `eos` and `nomatch` among them where they are named.
-
-    Raises as `letter_dfa` does for a guard that cannot be read. Empty for an automaton over bytes.
-    """
-    guards = _guards(given, meter).values()
-    return tuple(dict.fromkeys(name for guard in guards for name in propositions_of(guard)))
-
-
-def _guards(given: GivenDfa, meter: Meter) -> dict[str, Formula]:
-    """The formula of each guard, by its text."""
-    written = [transition.when for transition in given.transitions if transition.when is not None]
-    meter.charge("formula_chars_max", sum(map(len, written)))
-    guards: dict[str, Formula] = {}
-    for number, transition in enumerate(given.transitions):
-        if transition.when is not None and transition.when not in guards:
-            meter.tick()
-            guards[transition.when] = _guard(transition.when, f"dfa.transitions.{number}.when", meter)
-    return guards
-
-
-def _guard(source: str, field: str, meter: Meter) -> Formula:
-    with blame_field(field):
-        formula = parse_formula(source, meter)
-        for node in formula.nodes:
-            if node.op not in _PROPOSITIONAL:
-                raise SpecUnsupported(
-                    f"{node.op} speaks of other steps: a guard speaks of one, with ! & | -> <-> true false",
-                    construct=f"{node.op} in a guard",
-                )
-    return formula
 
 
 def _holds(formula: Formula, letters: Sequence[frozenset[str]]) -> np.ndarray:
@@ -75,7 +40,7 @@ def _holds(formula: Formula, letters: Sequence[frozenset[str]]) -> np.ndarray:
     return values[-1]
 
 
-def letter_dfa(given: GivenDfa, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def user_letter_dfa(given: GivenDfa, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
     """The minimal DFA, in canonical form, of the words over `letters` that an automaton over propositions accepts.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty word is accepted where the start
@@ -85,7 +50,7 @@ def letter_dfa(given: GivenDfa, letters: Sequence[frozenset[str]], meter: Meter)
     """
     if given.over_bytes:
         raise ValueError("an automaton over bytes reads no letters")
-    guards = _guards(given, meter)
+    guards = guards_of(given, meter)
     number_of = {name: number for number, name in enumerate(given.states)}
     dead = len(number_of)
     meter.charge("dfa_states_max", dead + 1)
@@ -120,7 +85,7 @@ def _clash(first: int, second: int, where: str) -> SpecSyntaxError:
     )
 
 
-def char_dfa(given: GivenDfa, meter: Meter) -> CharDfa:
+def user_char_dfa(given: GivenDfa, meter: Meter) -> CharDfa:
     """The texts, in valid UTF-8, whose bytes an automaton over bytes accepts; minimal.
 
     Raises ValueError for an automaton over propositions, SpecSyntaxError where two transitions of a state apply to one

@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from compiler.errors import SpecSyntaxError
+from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.limits import Meter
+from compiler.ltlf_syntax import Formula, Op, parse_formula, propositions_of
+from compiler.regex_syntax import blame_field
 
 STATE_CHARS_MAX = 64
 BYTE_MAX = 0xFF
 _FIELD = "dfa"
 _BYTES = "a list of bytes and of ranges of bytes, [[97, 122], 32]"
+_PROPOSITIONAL = frozenset({Op.TRUE, Op.FALSE, Op.NAME, Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF})
 T = TypeVar("T")
 ByteRanges = tuple[tuple[int, int], ...]  # sorted, apart, both ends included
 
@@ -205,3 +209,36 @@ def _label_to_json(transition: Transition) -> dict[str, object]:
     if transition.text is not None:
         return {"text": transition.text}
     return {"bytes": [[low, high] for low, high in transition.byte_ranges or ()]}
+
+
+def propositions_named(given: GivenDfa, meter: Meter) -> tuple[str, ...]:
+    """The names in the guards, in order of first mention; `eos` and `nomatch` among them where they are named.
+
+    Raises as `user_letter_dfa` does for a guard that cannot be read. Empty for an automaton over bytes.
+    """
+    guards = guards_of(given, meter).values()
+    return tuple(dict.fromkeys(name for guard in guards for name in propositions_of(guard)))
+
+
+def guards_of(given: GivenDfa, meter: Meter) -> dict[str, Formula]:
+    """The formula of each guard, by its text."""
+    written = [transition.when for transition in given.transitions if transition.when is not None]
+    meter.charge("formula_chars_max", sum(map(len, written)))
+    guards: dict[str, Formula] = {}
+    for number, transition in enumerate(given.transitions):
+        if transition.when is not None and transition.when not in guards:
+            meter.tick()
+            guards[transition.when] = _guard(transition.when, f"dfa.transitions.{number}.when", meter)
+    return guards
+
+
+def _guard(source: str, field: str, meter: Meter) -> Formula:
+    with blame_field(field):
+        formula = parse_formula(source, meter)
+        for node in formula.nodes:
+            if node.op not in _PROPOSITIONAL:
+                raise SpecUnsupported(
+                    f"{node.op} speaks of other steps: a guard speaks of one, with ! & | -> <-> true false",
+                    construct=f"{node.op} in a guard",
+                )
+    return formula

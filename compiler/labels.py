@@ -15,10 +15,9 @@ from compiler.char_dfa import CharDfa
 from compiler.combine import CharLeaf, Junction, Negation, Part, SizeLeaf, WordLeaf
 from compiler.dfa import Dfa, complement, live_states, minimize
 from compiler.errors import SpecSyntaxError
-from compiler.forms import STEP
 from compiler.labeller import NO_END, Labeller
 from compiler.limits import Meter
-from compiler.meanings import EOS, NOMATCH
+from compiler.meanings import EOS, NOMATCH, STEP
 from compiler.regex import determinize, node_nfa
 from compiler.spec import Proposition
 from compiler.text_automaton import TextAutomaton, TextCheck, WordStep

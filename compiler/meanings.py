@@ -24,6 +24,9 @@ PUNCTUATION = {
     "colon": Proposition(words=(":",)),
     "semicolon": Proposition(words=(";",)),
 }
+STEP = Proposition(regex=r"\w+(?# a step)")  # a word; over labels, any label: so it is no pattern that a caller writes
+SENTENCE_END = Proposition(words=(".", "!", "?"))
+CLOSER = Proposition(words=('"', "'", "”", "’", "»", ")", "]", "}"))
 _NAME_CHARS_MAX = 60
 _PLAIN = re.compile(r"[\w\s-]+|[.,!?:;]")  # words whose names are taken for nothing else
 

@@ -16,13 +16,13 @@ from compiler.dfa import Dfa
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
 from compiler.extent import check_limits
-from compiler.forms import CLOSER, SENTENCE_END, STEP, part_of
+from compiler.forms import part_of
 from compiler.joint import Letters, Outcome
 from compiler.labeller import NO_END
 from compiler.labels import label_automata
 from compiler.lift import lift
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
-from compiler.meanings import EOS, NOMATCH, meaning_name
+from compiler.meanings import CLOSER, EOS, NOMATCH, SENTENCE_END, STEP, meaning_name
 from compiler.spec import LabelsSpec, LengthSpec, Spec, leaves
 from compiler.text_automaton import TextAutomaton
 from compiler.token_automaton import UNREACHABLE, TokenAutomaton

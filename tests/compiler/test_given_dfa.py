@@ -16,8 +16,8 @@ from compiler.char_dfa import CharDfa
 from compiler.charset import ANYTHING, single
 from compiler.dfa import equivalent, is_empty, minimize
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.given_automata import char_dfa, letter_dfa, propositions_named
-from compiler.given_dfa import GivenDfa, Transition, given_from_json, given_to_json
+from compiler.given_automata import user_char_dfa, user_letter_dfa
+from compiler.given_dfa import GivenDfa, Transition, given_from_json, given_to_json, propositions_named
 from compiler.limits import Limits, Meter
 from compiler.regex import determinize, pattern_nfa
 from tests.byte_dfa import byte_dfa
@@ -134,7 +134,7 @@ def test_an_automaton_knows_its_states_and_what_it_reads() -> None:
 
 
 def test_an_automaton_over_propositions_accepts_what_its_guards_say() -> None:
-    dfa = letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, meter())
+    dfa = user_letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, meter())
     dog, cat, both, nomatch, eos = range(5)
     for word in ([dog, cat], [nomatch, dog, both, dog], [nomatch, nomatch, dog, eos]):
         assert dfa.accepts(word), word
@@ -197,10 +197,10 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
         if clash:
             refused += 1
             with pytest.raises(SpecSyntaxError, match="not deterministic"):
-                letter_dfa(automaton, LETTERS, meter())
+                user_letter_dfa(automaton, LETTERS, meter())
             continue
         compared += 1
-        dfa = letter_dfa(automaton, LETTERS, meter())
+        dfa = user_letter_dfa(automaton, LETTERS, meter())
         assert dfa.states == minimize(dfa).states
         for size in range(4):
             for word in itertools.product(range(len(LETTERS)), repeat=size):
@@ -211,7 +211,7 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
 
 def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        letter_dfa(given_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, meter())
     assert caught.value.field == "dfa.transitions.1"
     assert "dfa.transitions.0" in str(caught.value) and "at a step of dog," in str(caught.value)
 
@@ -219,9 +219,9 @@ def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
 def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None:
     source = changed(FETCH, 0, when="dog")
     source["transitions"][1]["when"] = "cat"
-    letter_dfa(given_from_json(source, "dfa"), LETTERS[:2], meter())
+    user_letter_dfa(given_from_json(source, "dfa"), LETTERS[:2], meter())
     with pytest.raises(SpecSyntaxError):
-        letter_dfa(given_from_json(source, "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(source, "dfa"), LETTERS, meter())
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None
 )
 def test_temporal_guards_are_refused_by_name(guard: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as caught:
-        letter_dfa(given_from_json(changed(FETCH, 2, when=guard), "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(changed(FETCH, 2, when=guard), "dfa"), LETTERS, meter())
     assert (caught.value.construct, caught.value.field) == (construct, "dfa.transitions.2.when")
 
 
@@ -244,22 +244,22 @@ def test_automata_over_propositions_meet_the_limits() -> None:
     fetch = given_from_json(FETCH, "dfa")
     for limit, cap in (("formula_chars_max", 30), ("dfa_states_max", 3), ("table_bytes_max", 100)):
         with pytest.raises(LimitExceeded) as caught:
-            letter_dfa(fetch, LETTERS, meter(**{limit: cap}))
+            user_letter_dfa(fetch, LETTERS, meter(**{limit: cap}))
         assert caught.value.limit == limit
 
 
 def test_an_automaton_is_compiled_for_what_it_reads() -> None:
     with pytest.raises(ValueError):
-        letter_dfa(given_from_json(WORD, "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(WORD, "dfa"), LETTERS, meter())
     with pytest.raises(ValueError):
-        char_dfa(given_from_json(FETCH, "dfa"), meter())
+        user_char_dfa(given_from_json(FETCH, "dfa"), meter())
 
 
 # --- over bytes -----------------------------------------------------------------------------------------------------
 
 
 def test_an_automaton_over_bytes_accepts_what_its_transitions_say() -> None:
-    found = char_dfa(given_from_json(WORD, "dfa"), meter())
+    found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
     for text in ("a", "z", "cxé😀y", "b7-", "bx1-2-y"):
         assert found.accepts(text), text
     for text in ("", "d", "aa", "a7", "a7--", "bè", "b😁", "é"):
@@ -267,7 +267,7 @@ def test_an_automaton_over_bytes_accepts_what_its_transitions_say() -> None:
 
 
 def test_it_is_the_pattern_that_says_the_same() -> None:
-    found = char_dfa(given_from_json(WORD, "dfa"), meter())
+    found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
     dfa, parts = determinize(pattern_nfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", meter()), meter())
     assert same_language(found, CharDfa(dfa, parts))
 
@@ -296,28 +296,28 @@ def test_two_transitions_that_read_one_byte_are_both_named(
         "transitions": [{"from": "a", "to": "b", kind: what} for kind, what in transitions],
     }
     with pytest.raises(SpecSyntaxError, match="not deterministic") as caught:
-        char_dfa(given_from_json(source, "dfa"), meter())
+        user_char_dfa(given_from_json(source, "dfa"), meter())
     assert f"dfa.transitions.{first} " in str(caught.value) and caught.value.field == f"dfa.transitions.{second}"
 
 
 def test_characters_that_begin_alike_may_lead_apart() -> None:
     ways = (Transition("a", "b", text="é😀"), Transition("a", "c", text="è😁"))
-    found = char_dfa(GivenDfa("a", ("b",), ways), meter())
+    found = user_char_dfa(GivenDfa("a", ("b",), ways), meter())
     assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
 
 
 def test_half_characters_are_no_texts() -> None:
     everything = (Transition("a", "a", byte_ranges=((0, 255),)),)
-    found = char_dfa(GivenDfa("a", ("a",), everything), meter())
+    found = user_char_dfa(GivenDfa("a", ("a",), everything), meter())
     assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
     halves = (Transition("a", "b", byte_ranges=((0xC3, 0xC3),)), Transition("b", "c", byte_ranges=((0xA9, 0xA9),)))
-    assert is_empty(char_dfa(GivenDfa("a", ("b",), halves), meter()).dfa)
-    whole = char_dfa(GivenDfa("a", ("c",), halves), meter())
+    assert is_empty(user_char_dfa(GivenDfa("a", ("b",), halves), meter()).dfa)
+    whole = user_char_dfa(GivenDfa("a", ("c",), halves), meter())
     assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
 
 
 def test_an_automaton_without_transitions_reads_nothing() -> None:
-    found = char_dfa(GivenDfa("a", ("a",), ()), meter())
+    found = user_char_dfa(GivenDfa("a", ("a",), ()), meter())
     assert found.accepts("") and not found.accepts("a") and not found.accepts("\U0010ffff")
 
 
@@ -330,7 +330,7 @@ def test_what_only_bytes_outside_utf8_tell_apart_is_one_class(path: bytes) -> No
         Transition(source, target, byte_ranges=((byte, byte),))
         for source, target, byte in zip(ends, ends[1:], path, strict=False)
     ]
-    found = char_dfa(GivenDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), meter())
+    found = user_char_dfa(GivenDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), meter())
     assert is_empty(found.dfa) and found.dfa.states == 1 and found.minterms.count == 1
 
 
@@ -343,7 +343,7 @@ def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: s
         for state, char in sorted(ways)
     )
     automaton = GivenDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
-    found = char_dfa(automaton, meter())
+    found = user_char_dfa(automaton, meter())
     assert all(found.accepts(text) for text in texts)
     assert found.accepts(other) == (other in texts)
 
@@ -353,6 +353,6 @@ def test_automata_over_bytes_meet_the_limits() -> None:
     long = GivenDfa("s0", ("s100",), chain)
     for limit, cap in (("dfa_states_max", 200), ("table_bytes_max", 10_000)):
         with pytest.raises(LimitExceeded) as caught:
-            char_dfa(long, meter(**{limit: cap}))
+            user_char_dfa(long, meter(**{limit: cap}))
         assert caught.value.limit == limit
-    assert char_dfa(long, meter()).accepts("😀" * 100)
+    assert user_char_dfa(long, meter()).accepts("😀" * 100)
