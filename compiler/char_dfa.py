@@ -42,17 +42,17 @@ def everything() -> CharDfa:
     return CharDfa(Dfa(one, one.reshape(1, 1), np.ones(1, dtype=bool)), minterms(()))
 
 
-def complement(part: CharDfa) -> CharDfa:
+def char_complement(part: CharDfa) -> CharDfa:
     """Exactly the texts that `part` rejects."""
     return CharDfa(automata.complement(part.dfa), part.minterms)
 
 
-def union(parts: Sequence[CharDfa], meter: Meter) -> CharDfa:
-    """The texts in any part, minimal. Raises as `intersection` does."""
-    return complement(intersection([complement(part) for part in parts], meter))
+def char_union(parts: Sequence[CharDfa], meter: Meter) -> CharDfa:
+    """The texts in any part, minimal. Raises as `char_intersection` does."""
+    return char_complement(char_intersection([char_complement(part) for part in parts], meter))
 
 
-def intersection(parts: Sequence[CharDfa], meter: Meter) -> CharDfa:
+def char_intersection(parts: Sequence[CharDfa], meter: Meter) -> CharDfa:
     """The texts in every part, minimal; all texts where there is no part.
 
     Only pairs that are reachable, and alive in each part, are built.

@@ -55,12 +55,12 @@ def single(code_point: int) -> CharSet:
     return charset(((code_point, code_point + 1),))
 
 
-def union(*sets: CharSet) -> CharSet:
+def charset_union(*sets: CharSet) -> CharSet:
     """The characters in any of `sets`."""
     return charset(interval for one in sets for interval in one)
 
 
-def complement(one: CharSet) -> CharSet:
+def charset_complement(one: CharSet) -> CharSet:
     """The characters that are not in `one`."""
     edges = [0, *(edge for interval in one for edge in interval), CODE_POINTS]
     gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
@@ -71,9 +71,9 @@ def complement(one: CharSet) -> CharSet:
     return (*gaps[:place], *_without_surrogates(cut), *gaps[place + 1 :])
 
 
-def intersect(left: CharSet, right: CharSet) -> CharSet:
+def charset_intersection(left: CharSet, right: CharSet) -> CharSet:
     """The characters in both sets."""
-    return complement(union(complement(left), complement(right)))
+    return charset_complement(charset_union(charset_complement(left), charset_complement(right)))
 
 
 def contains(one: CharSet, code_point: int) -> bool:
@@ -91,7 +91,7 @@ def _every_code_point() -> str:
 def category(escape: str, ascii_only: bool = False) -> CharSet:
     r"""What `re` means by one of \w \W \d \D \s \S, with or without its ASCII flag."""
     if escape[1].isupper():
-        return complement(category(escape.lower(), ascii_only))
+        return charset_complement(category(escape.lower(), ascii_only))
     runs = re.compile(escape + "+", re.ASCII if ascii_only else re.NOFLAG)
     return charset(match.span() for match in runs.finditer(_every_code_point()))
 
@@ -111,7 +111,7 @@ def _cased() -> str:
 
 @lru_cache(maxsize=1)
 def _uncased() -> CharSet:
-    return complement(charset((ord(char), ord(char) + 1) for char in _cased()))
+    return charset_complement(charset((ord(char), ord(char) + 1) for char in _cased()))
 
 
 @lru_cache(maxsize=1024)
@@ -124,7 +124,7 @@ def ignore_case(source: str, plain: CharSet, ascii_only: bool = False) -> CharSe
     """
     flags = re.IGNORECASE | (re.ASCII if ascii_only else re.NOFLAG)
     found = re.compile(source, flags).findall(_cased())
-    return union(intersect(plain, _uncased()), tuple((ord(char), ord(char) + 1) for char in found))
+    return charset_union(charset_intersection(plain, _uncased()), tuple((ord(char), ord(char) + 1) for char in found))
 
 
 @lru_cache(maxsize=4096)
@@ -143,7 +143,7 @@ def describe(one: CharSet) -> str:
     for escape in (name for pair in _NAMED for name in pair):
         if one == category(escape):
             return escape
-    other = complement(one)
+    other = charset_complement(one)
     if len(one) == 1 and one[0][1] - one[0][0] == 1:
         return repr(chr(one[0][0]))
     negated = len(other) < len(one) or (one[-1][1] == CODE_POINTS and len(other) <= len(one))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler import char_dfa, products
-from compiler.char_dfa import CharDfa
+from compiler.char_dfa import CharDfa, char_complement, char_intersection, char_union, coarsened
 from compiler.dfa import Dfa, complement, minimize
 from compiler.errors import LimitExceeded
 from compiler.joint import Joint, Letters, Spelling, joint_transducer, letter_by_letter, spelled_words
 from compiler.limits import Meter
 from compiler.meanings import EOS, NOMATCH, normalised
+from compiler.products import intersection, union
 from compiler.spec import Proposition
 from compiler.utf8 import inner_estimate
 from compiler.words import WordTransducer, word_transducer
@@ -178,7 +178,7 @@ def flattened(tree: Part, meter: Meter) -> CharDfa:
     start = combined.joint.text_start * width + letters.start
     symbols = np.arange(columns, dtype=np.int32)
     whole = Dfa(symbols, table.reshape(-1, columns).astype(np.int32), accepting.reshape(-1), start)
-    return char_dfa.coarsened(CharDfa(minimize(whole, meter), transducer.minterms))
+    return coarsened(CharDfa(minimize(whole, meter), transducer.minterms))
 
 
 def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
@@ -211,7 +211,7 @@ def _normal(part: Part, negated: bool) -> Part:
     if isinstance(part, Negation):
         return _normal(part.part, not negated)
     if isinstance(part, CharLeaf):
-        return CharLeaf(char_dfa.complement(part.texts), part.leading_space) if negated else part
+        return CharLeaf(char_complement(part.texts), part.leading_space) if negated else part
     if not isinstance(part, Junction):
         return Negation(part) if negated else part
     every = part.every is not negated
@@ -230,7 +230,7 @@ def _folded(part: Part, meter: Meter) -> Part:
     texts = [inner.texts for inner in parts if isinstance(inner, CharLeaf)]
     others: list[Part] = [inner for inner in parts if not isinstance(inner, CharLeaf)]
     if texts:
-        join = char_dfa.intersection if part.every else char_dfa.union
+        join = char_intersection if part.every else char_union
         others.insert(0, CharLeaf(join(texts, meter), None))
     return others[0] if len(others) == 1 else Junction(part.every, tuple(others))
 
@@ -271,12 +271,12 @@ class _Verdict:
         every = [self._met(reading, None) for reading in range(self._letters.readings)]
         read = [self._of(part, reading) for reading in range(self._letters.readings)]
         both = zip(every, read, strict=True)
-        return products.union([products.intersection(pair, self._meter) for pair in both], self._meter)
+        return union([intersection(pair, self._meter) for pair in both], self._meter)
 
     def _of(self, part: Part, reading: int) -> Dfa:
         match part:
             case Junction():
-                join = products.intersection if part.every else products.union
+                join = intersection if part.every else union
                 return join([self._of(inner, reading) for inner in part.parts], self._meter)
             case Negation():
                 return complement(self._of(part.part, reading))

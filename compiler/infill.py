@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from compiler.charset import category, charset, complement, literal, single, union
+from compiler.charset import category, charset, charset_complement, charset_union, literal, single
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import Meter
 from compiler.regex_places import ESCAPED, WHOLE
@@ -58,8 +58,8 @@ def _ngram() -> Node:
 
 def _sentence() -> Node:
     ends = charset((ord(char), ord(char) + 1) for char in ".!?")
-    inside = Chars(complement(union(ends, _LINE_ENDS)))
-    last = Chars(complement(union(ends, category(r"\s"))))
+    inside = Chars(charset_complement(charset_union(ends, _LINE_ENDS)))
+    last = Chars(charset_complement(charset_union(ends, category(r"\s"))))
     body = concat([Chars(category(r"\w")), _optional(concat([Repeat(inside, 0, None), last]))])
     return concat([_optional(_one_of("\"'“‘(")), body, Chars(ends), _optional(_one_of("\"'”’)"))])
 

@@ -11,8 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from compiler import char_dfa
-from compiler.char_dfa import CharDfa, common_minterms
+from compiler.char_dfa import CharDfa, char_complement, char_intersection, common_minterms
 from compiler.charset import ANYTHING, NO_MINTERM, minterms, single
 from compiler.dfa import Dfa
 from compiler.errors import SpecSyntaxError
@@ -133,4 +132,4 @@ def _format(name: str) -> CharDfa:
     allowed = CharDfa(*pattern_dfa(FORMATS[name], meter))
     if name not in EXCEPT:
         return allowed
-    return char_dfa.intersection([allowed, char_dfa.complement(CharDfa(*pattern_dfa(EXCEPT[name], meter)))], meter)
+    return char_intersection([allowed, char_complement(CharDfa(*pattern_dfa(EXCEPT[name], meter)))], meter)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from compiler.char_dfa import CharDfa, coarsened, complement, everything
+from compiler.char_dfa import CharDfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded
 from compiler.json_alphabet import Alphabet, Embed
 from compiler.json_blocks import dfa_of
@@ -45,7 +45,7 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
         cap = meter.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
     if block is None:
-        return complement(everything())
+        return char_complement(everything())
     return coarsened(CharDfa(dfa_of(block, meter), alphabet.minterms))
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler import products
 from compiler.char_dfa import CharDfa
 from compiler.combine import CharLeaf, Junction, Negation, Part, SizeLeaf, WordLeaf
 from compiler.dfa import Dfa, complement, live_states, minimize
@@ -18,6 +17,7 @@ from compiler.errors import SpecSyntaxError
 from compiler.labeller import NO_END, Labeller
 from compiler.limits import Meter
 from compiler.meanings import EOS, NOMATCH, STEP
+from compiler.products import intersection, union
 from compiler.regex import determinize, node_nfa
 from compiler.spec import Proposition
 from compiler.text_automaton import TextAutomaton, TextCheck, WordStep
@@ -71,7 +71,7 @@ class _Reader:
     def dfa(self, part: Part) -> Dfa:
         match part:
             case Junction():
-                join = products.intersection if part.every else products.union
+                join = intersection if part.every else union
                 return join([self.dfa(inner) for inner in part.parts], self._meter)
             case Negation():
                 return complement(self.dfa(part.part))

@@ -19,11 +19,11 @@ from compiler.charset import (
     CharSet,
     category,
     charset,
-    complement,
+    charset_complement,
+    charset_union,
     ignore_case,
     literal,
     single,
-    union,
 )
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Meter
@@ -231,9 +231,9 @@ def _leaf(op: Any, value: Any, flags: int) -> CharSet:
     if op is _constants.LITERAL:
         return literal(value, fold, ascii_only)
     if op is _constants.NOT_LITERAL:
-        return complement(literal(value, fold, ascii_only))
+        return charset_complement(literal(value, fold, ascii_only))
     if op is _constants.ANY:
-        return ANYTHING if flags & _DOTALL else complement(single(ord("\n")))
+        return ANYTHING if flags & _DOTALL else charset_complement(single(ord("\n")))
     if op is _constants.IN:
         return _class(value, fold, ascii_only)
     if op in (_constants.ASSERT, _constants.ASSERT_NOT):
@@ -245,8 +245,8 @@ def _class(items: Sequence[tuple[Any, Any]], fold: bool, ascii_only: bool) -> Ch
     """The characters in a class `[...]`."""
     negated = items[0][0] is _constants.NEGATE
     listed = items[1:] if negated else items
-    plain = union(*(_class_item(op, value, ascii_only) for op, value in listed))
-    plain = complement(plain) if negated else plain
+    plain = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
+    plain = charset_complement(plain) if negated else plain
     if not fold or all(op is _constants.CATEGORY for op, _ in listed):
         return plain
     source = "".join(_class_source(op, value) for op, value in listed)

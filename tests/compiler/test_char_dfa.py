@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from compiler.char_dfa import CharDfa, complement, everything, intersection, union
+from compiler.char_dfa import CharDfa, char_complement, char_intersection, char_union, everything
 from compiler.dfa import minimize
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
@@ -31,9 +31,9 @@ def test_operations_on_languages_are_operations_on_verdicts(left: str, right: st
     meter = Meter(Limits())
     one, other = texts_of(left), texts_of(right)
     both, any_of, only = (
-        intersection([one, other], meter),
-        union([one, other], meter),
-        intersection([one, complement(other)], meter),
+        char_intersection([one, other], meter),
+        char_union([one, other], meter),
+        char_intersection([one, char_complement(other)], meter),
     )
     for text in TEXTS:
         first, second = (re.fullmatch(pattern, text) is not None for pattern in (left, right))
@@ -42,7 +42,7 @@ def test_operations_on_languages_are_operations_on_verdicts(left: str, right: st
 
 
 def test_a_complement_is_one_within_valid_utf_8() -> None:
-    not_a = complement(texts_of("a*"))
+    not_a = char_complement(texts_of("a*"))
     table = expand(not_a.dfa.next_state[:, not_a.dfa.symbol_class], not_a.minterms, 10**6, Meter(Limits()))
     assert (table.table[: table.boundary, table.byte_class[0xC0]] == 10**6).all()  # no character begins with this byte
     assert not not_a.accepts("\ud800") and not_a.accepts("é")
@@ -51,8 +51,8 @@ def test_a_complement_is_one_within_valid_utf_8() -> None:
 def test_no_part_at_all_is_every_text_and_one_part_is_itself() -> None:
     assert all(everything().accepts(text) for text in ("", "é", "\x00"))
     one = texts_of("ab")
-    assert intersection([one], Meter(Limits())) is one
-    assert intersection([], Meter(Limits())).accepts("anything")
+    assert char_intersection([one], Meter(Limits())) is one
+    assert char_intersection([], Meter(Limits())).accepts("anything")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -67,13 +67,13 @@ def test_the_intersection_of_words_is_minimal_and_exact(seed: int) -> None:
 def test_a_product_that_grows_too_large_is_stopped() -> None:
     parts = [texts_of(f"(?:[ab]{{{size}}})*") for size in (7, 11, 13, 17)]
     with pytest.raises(LimitExceeded) as refusal:
-        intersection(parts, Meter(Limits(dfa_states_max=1_000)))
+        char_intersection(parts, Meter(Limits(dfa_states_max=1_000)))
     assert refusal.value.limit == "dfa_states_max"
 
 
 def test_many_parts_are_joined_in_halves() -> None:
     parts = [texts_of(f"(?s:.*)[^{chr(97 + number)}]|") for number in range(24)] + [texts_of("(?s:.){0,9}")] * 40
-    found = intersection(parts, Meter(Limits()))
+    found = char_intersection(parts, Meter(Limits()))
     assert found.accepts("yz") and not found.accepts("ya")
 
 
