@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 from app.jobs import CompileResult
 from app.settings import Settings
+from compiler.artifact import Compiled
 from compiler.codec import decode
-from compiler.compiled import Compiled
-from compiler.text_automaton import TextAutomaton
+from compiler.text import TextAutomaton
 
 ENTRY_BYTES = 2**14  # what an automaton takes beside its tables
 K = TypeVar("K")

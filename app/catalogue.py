@@ -11,9 +11,9 @@ from app.jobs import ExplainResult, Failure, read_sealed
 from app.keys import automaton_key, explanation_key, unmet_key
 from app.settings import Settings
 from app.store.base import Store
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation
 from compiler.errors import ArtefactInvalid
-from compiler.explain import Explanation
 
 
 class Catalogue:

@@ -27,12 +27,10 @@ from app.keys import automaton_hash, compile_job_key, explain_job_key
 from app.model_files import ModelFiles
 from app.settings import Settings
 from app.store.base import Store
-from compiler.canonical import caller_names
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation, told_as
 from compiler.errors import LimitExceeded, SpecUnsupported
-from compiler.explain import Explanation, told_as
-from compiler.extent import check_limits
-from compiler.spec import LabelsSpec, Spec
+from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
 LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
 _LATELY_BYTES_MAX, _READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10

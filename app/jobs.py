@@ -14,9 +14,8 @@ from app import logs, tracing
 from app.errors import JobFailed, MessageInvalid
 from app.pieces import CONFIG, CheckedPart, Choice, GenerateOptions, LabelStep, RefusedToken, StepRow, Word
 from app.sealed import unseal
-from compiler.explain import Explanation
-from compiler.spec import Spec
-from compiler.spec_json import spec_to_json
+from compiler.diagnostics import Explanation
+from compiler.spec import Spec, spec_to_json
 
 VERSION: Final = 1
 OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules whose errors are raised on purpose

@@ -14,9 +14,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Final
 
-from compiler.canonical import spec_hash
 from compiler.limits import DEFAULT_LIMITS, Limits
-from compiler.spec import Spec
+from compiler.spec import Spec, spec_hash
 
 FORMAT = 3  # raise it whenever stored automata of older versions must not be used
 HASH = re.compile(r"[0-9a-f]{64}")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from app.errors import SettingsInvalid
 from compiler.errors import VocabularyError
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocabulary import Vocabulary
+from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, TEMPLATE_FILE)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from app.jobs import DecodeResult, GenerateResult
 from app.pieces import LabelStep, TokenStep, Word
-from compiler.canonical import in_caller_names
+from compiler.spec import in_caller_names
 
 Names = Mapping[str, tuple[str, ...]]
 

@@ -27,10 +27,8 @@ from app.model_files import ModelFiles
 from app.naming import named_words
 from app.settings import QUEUES, Settings
 from app.store.base import Store
-from compiler.canonical import caller_names
 from compiler.errors import SpecSyntaxError
-from compiler.extent import check_limits
-from compiler.spec import LabelsSpec, Spec
+from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
 WAITED = Asking()  # for, by someone who goes when he goes
 

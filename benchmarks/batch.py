@@ -28,7 +28,7 @@ from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
 from decoding.engine import Engine

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compiler.token_automaton import TokenAutomaton
+from compiler.lifting import TokenAutomaton
 from decoding.cost_to_go import cost_to_go
 from decoding.language_model import Feed, Rescored, Scores
 

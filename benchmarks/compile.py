@@ -27,7 +27,7 @@ from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
 from benchmarks.suite import ENGINES, PEERS, Case, Expression, suite
 from compiler.errors import SpecError
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 
 DEFAULT_SHARED = Path(__file__).resolve().parents[2] / "shared"
 SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}

@@ -29,7 +29,7 @@ from benchmarks.keyword_cases import keyword_sets
 from benchmarks.measure import PeakMemory, resident_bytes
 from benchmarks.our_decoder import OurDecoder
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions

@@ -10,8 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.suite import Expression
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocabulary import Vocabulary
+from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 WARM_UP = "(?:umbrella|violin)"
 _END_OF_TEXT = ("<|endoftext|>", "</s>")

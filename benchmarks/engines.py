@@ -11,10 +11,10 @@ import numpy as np
 from benchmarks.engine import WARM_UP, Engine, Figures, Masks, read_vocabulary
 from benchmarks.peers import Llguidance, OutlinesCore, XGrammar
 from benchmarks.suite import Expression
-from compiler.json_formats import FORMATS
+from compiler.json_schema import FORMATS
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.spec import spec_from_json
 
 
 class OurMasks:

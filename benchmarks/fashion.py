@@ -28,7 +28,7 @@ from benchmarks.fashion_models import train_in_sequence as train_lstm
 from benchmarks.fashion_sequences import Worn, accepted, compiled, draw, read_split
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
 from decoding.exact import BeamOptions, beam_labels, best_labels
 
 RESULT = RESULTS_DIRECTORY / "fashion.json"

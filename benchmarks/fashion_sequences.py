@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.suite_words import clothing_formula
-from compiler.compiled import Compiled
-from compiler.dfa import live_states
+from compiler.artifact import Compiled
+from compiler.automata import live_states
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import TextAutomaton
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.text import TextAutomaton
+from compiler.vocab import byte_vocabulary
 
 LABELS = ("T", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")  # by number
 

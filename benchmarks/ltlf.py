@@ -30,12 +30,10 @@ import numpy as np
 
 from benchmarks.measure import pin_to_one_core
 from benchmarks.places import RESULTS_DIRECTORY
-from compiler.dfa import Dfa
+from compiler.automata import Dfa
 from compiler.limits import Limits, Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import parse_formula
-from compiler.mona import formula_to_dfa_mona
-from compiler.mona_program import ltlf2dfa_program
+from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
+from compiler.ltlf.mona_program import ltlf2dfa_program
 from tests.formula_suite import Case, larger, suite
 from tests.mona_oracle import mona_itself
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tokenizers import Tokenizer
 
 from app.spelling import Speller
-from compiler.token_automaton import TokenAutomaton
-from compiler.vocabulary import Vocabulary
+from compiler.lifting import TokenAutomaton
+from compiler.vocab import Vocabulary
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
 from decoding.endings import find_endings

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compiler.token_automaton import DEAD_EDGE, UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.lifting.token_automaton import DEAD_EDGE
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
 from decoding.forced import FREE

@@ -37,8 +37,8 @@ from benchmarks.rows import Row, Rows
 from benchmarks.search_quality_cases import PLAIN_PROMPTS, Case, drawn, families
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import answer_text
+from compiler.spec import spec_from_json
+from compiler.text import answer_text
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior
 from decoding.endings import find_endings

@@ -101,7 +101,7 @@ def _without_then(banned: Concepts, wanted: tuple[str, ...] | None) -> str:
 
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # themselves, not escapes: engines know different escapes
-_GAP = {  # `compiler.infill` says what may fill a gap
+_GAP = {  # `compiler.forms.infill` says what may fill a gap
     "word": r"\w+(?:['’\-]\w+)*",
     "sentence": rf"""["'“‘(]?\w(?:[^.!?{_LINE_ENDS}]*[^\s.!?])?[.!?]["'”’)]?""",
 }

@@ -18,13 +18,12 @@ import zstandard
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from compiler.compiled import Compiled
-from compiler.dfa import Dfa
+from compiler.artifact import Compiled
+from compiler.automata import Dfa, Labeller
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
-from compiler.labeller import Labeller
-from compiler.spec_json import spec_from_json, spec_to_json
-from compiler.text_automaton import TextAutomaton
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.spec import spec_from_json, spec_to_json
+from compiler.text import TextAutomaton
 
 MAGIC = b"ABSDFA01"
 BLOB_BYTES_MAX = 64 * 2**20

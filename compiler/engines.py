@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from compiler.charset import Minterms
-from compiler.dfa import Dfa
+from compiler.automata import Dfa, Minterms
 from compiler.limits import Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import Formula
-from compiler.regex import determinize, node_nfa
-from compiler.regex_syntax import Node
+from compiler.ltlf import Formula, formula_to_dfa
+from compiler.regex import Node, determinize, node_nfa
 
 FormulaEngine: TypeAlias = Callable[[Formula, Sequence[frozenset[str]], Meter], Dfa]
 NodeEngine: TypeAlias = Callable[[Node, Meter], tuple[Dfa, Minterms]]
@@ -65,15 +62,14 @@ def _chosen(kind: str, name: str, known: Mapping[str, Callable[[], _Engine]]) ->
 
 
 def _mona(binary: str) -> FormulaEngine:
-    from compiler.mona import formula_to_dfa_mona
-    from compiler.mona_program import require_ltlf2dfa
+    from compiler.ltlf import formula_to_dfa_mona, require_ltlf2dfa
 
     require_ltlf2dfa()
     return partial(formula_to_dfa_mona, binary=binary)
 
 
 def _fado() -> NodeEngine:
-    from compiler.fado import node_to_dfa_fado, require_fado
+    from compiler.regex import node_to_dfa_fado, require_fado
 
     require_fado()
     return node_to_dfa_fado

@@ -6,28 +6,30 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compiler.canonical import trimmed
-from compiler.characters import to_labeller
-from compiler.charset import Minterms, describe
-from compiler.combine import Combined, combine
-from compiler.compiled import Compiled
-from compiler.conflict import naming_conflicts
-from compiler.dfa import Dfa
+from compiler.artifact import Compiled
+from compiler.automata import NO_END, Dfa, Minterms, describe, to_labeller
+from compiler.diagnostics import missing_characters, naming_conflicts
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.extent import check_limits
 from compiler.forms import part_of
-from compiler.joint import Letters, Outcome
-from compiler.labeller import NO_END
-from compiler.labels import label_automata
-from compiler.lift import lift
+from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
-from compiler.meanings import CLOSER, EOS, NOMATCH, SENTENCE_END, STEP, meaning_name
-from compiler.spec import LabelsSpec, LengthSpec, Spec, leaves
-from compiler.text_automaton import TextAutomaton
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
-from compiler.unspellable import missing_characters
-from compiler.vocabulary import Vocabulary
+from compiler.spec import (
+    CLOSER,
+    EOS,
+    NOMATCH,
+    SENTENCE_END,
+    STEP,
+    LabelsSpec,
+    LengthSpec,
+    Spec,
+    check_limits,
+    leaves,
+    meaning_name,
+    trimmed,
+)
+from compiler.text import Combined, Letters, Outcome, TextAutomaton, combine, label_automata
+from compiler.vocab import Vocabulary
 
 _OURS = {  # the names of our own propositions, as people read them
     meaning_name(STEP): "(a word)",

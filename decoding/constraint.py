@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.cost_to_go import cost_to_go
 from decoding.endings import Endings
 from decoding.errors import BudgetTooSmall, PromptTooLong, VocabularyMismatch

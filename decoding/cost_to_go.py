@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.language_model import Feed, LanguageModel, begin_text
 
 LEAST_PRIOR = -20.0

@@ -15,7 +15,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, VocabularyMismatch
 from decoding.language_model import LEAST_LOG_PROB
 from decoding.options import require

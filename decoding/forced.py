@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 
 FREE = -1  # no token is forced here
 _NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS

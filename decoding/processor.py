@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import BudgetTooSmall, ModelOutputInvalid, VocabularyMismatch
 from decoding.language_model import LEAST_LOG_PROB
 from decoding.options import require

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from compiler.token_automaton import TokenAutomaton
+from compiler.lifting import TokenAutomaton
 from decoding.abs_search import AbsSearch
 from decoding.banked import BankedSearch
 from decoding.constraint import Constraint

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.arrays import Array, count_up, library, like, take
 from decoding.layout import NARROW, WIDE, Layout
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import ReplayRejected
 from decoding.language_model import LEAST_LOG_PROB, Rescored
 from decoding.options import SearchOptions

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.charset import Minterms
-from compiler.dfa import Dfa, live_states
+from compiler.automata import Dfa, Minterms, live_states
+from compiler.automata.utf8 import expand
 from compiler.limits import Limits, Meter
-from compiler.utf8 import expand
 
 
 def byte_dfa(dfa: Dfa, parts: Minterms, meter: Meter | None = None) -> tuple[Dfa, int]:

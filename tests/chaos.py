@@ -41,7 +41,7 @@ from app.settings import QUEUES
 from benchmarks.compile import about
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 from tests.cluster import metric
 from tests.killable import Running, forked, queue_of, supervised
 from tests.reference_text import satisfies

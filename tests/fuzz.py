@@ -21,14 +21,14 @@ import warnings
 
 import torch
 
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec, Spec, leaves
-from compiler.text_automaton import answer_text, check_text
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.text import answer_text, check_text
+from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.errors import BudgetTooSmall
 from decoding.options import SearchOptions
 from decoding.search import generate

@@ -10,25 +10,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-from compiler.given_dfa import GivenDfa, Transition
 from compiler.spec import (
     AllSpec,
     AnySpec,
     ChoiceSpec,
     DfaSpec,
+    GivenDfa,
     InfillSpec,
     KeywordsSpec,
-    LeadingSpace,
     LengthSpec,
     LtlfSpec,
     NotSpec,
     Proposition,
     RegexSpec,
     Spec,
+    Transition,
+    spec_from_json,
+    spec_to_json,
 )
-from compiler.spec_json import spec_from_json, spec_to_json
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.spec.types import LeadingSpace
+from compiler.vocab import Vocabulary, byte_vocabulary, vocabulary_from_tokenizer_json
 from decoding.model import HuggingFaceModel
 
 BUILT_IN = Path(__file__).resolve().parents[1] / "app/models/captions"

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from compiler.token_automaton import TokenAutomaton
-from compiler.vocabulary import Vocabulary
+from compiler.lifting import TokenAutomaton
+from compiler.vocab import Vocabulary
 from decoding.constraint import Constraint
 from decoding.endings import Endings
 from decoding.engine import Engine

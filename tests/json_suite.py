@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from compiler.char_dfa import CharDfa
+from compiler.automata import CharDfa
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.json_schema import schema_dfa, write_instance
+from compiler.json_schema import schema_dfa
+from compiler.json_schema.compile import write_instance
 from compiler.limits import Limits, Meter
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,14 +1,15 @@
 """A second translation of formulas into MONA's language, by hand, straight from the meaning of the operators.
 
-It shares nothing with `compiler.ltlf` and nothing with LTLf2DFA, so that each of the three can check the others:
-first-order logic over the positions of a string (M2L-Str), proposition i being `P<i>`.
+It shares nothing with `compiler.ltlf.progression` and nothing with LTLf2DFA, so that each of the three can check the
+others: first-order logic over the positions of a string (M2L-Str), proposition i being `P<i>`.
 """
 
 from __future__ import annotations
 
 import re
 
-from compiler.ltlf_syntax import Formula, Node, Op, propositions_of
+from compiler.ltlf import Formula, Op, propositions_of
+from compiler.ltlf.syntax import Node
 
 
 def mona_program(formula: Formula) -> str:

@@ -31,7 +31,7 @@ from compiler.errors import ArtefactInvalid
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
-from compiler.vocabulary import byte_vocabulary
+from compiler.vocab import byte_vocabulary
 
 SECRET, STRANGER = b"the secret of the store", b"the secret of a stranger"
 VOCABULARY = byte_vocabulary()

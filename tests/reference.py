@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from compiler.token_automaton import TokenAutomaton
+from compiler.lifting import TokenAutomaton
 from decoding.options import DEFAULT, Heuristics, SearchOptions
 
 LEAST_LOG_PROB = -1e4

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.ltlf_syntax import Formula, Op
+from compiler.ltlf import Formula, Op
 
 
 def satisfies(formula: Formula, trace: Sequence[frozenset[str]]) -> bool:

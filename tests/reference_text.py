@@ -13,15 +13,14 @@ from typing import Any
 
 import jsonschema
 
-from compiler.given_dfa import GivenDfa
 from compiler.limits import Limits, Meter
-from compiler.ltlf_syntax import Formula, parse_formula, propositions_of
-from compiler.meanings import normalised
+from compiler.ltlf import Formula, parse_formula, propositions_of
 from compiler.spec import (
     AllSpec,
     AnySpec,
     ChoiceSpec,
     DfaSpec,
+    GivenDfa,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -32,6 +31,7 @@ from compiler.spec import (
     RegexSpec,
     Spec,
     leaves,
+    normalised,
 )
 from tests import reference_ltlf
 
@@ -135,7 +135,7 @@ def _written(value: object, instance: Any, schema: Any, newline: str) -> str | N
 
 @functools.lru_cache
 def _validator(schema: str) -> Any:
-    from compiler.spec_json import spec_from_json
+    from compiler.spec import spec_from_json
 
     def constraint(_: object, wanted: object, instance: object, __: object) -> Iterator[jsonschema.ValidationError]:
         if isinstance(instance, str) and not satisfies(spec_from_json(wanted), instance):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.dfa import Dfa
+from compiler.automata import Dfa
 
 
 def shortest_word(dfa: Dfa) -> tuple[int, ...] | None:

@@ -13,10 +13,10 @@ from benchmarks.keyword_cases import ASCII, UNICODE, Concepts, Pattern, first_co
 from benchmarks.scale import TEMPLATE_CHARS, points, template
 from benchmarks.suite import PEERS, Case, Expression, for_all, suite
 from compiler.errors import LimitExceeded
+from compiler.lifting import UNREACHABLE
 from compiler.pipeline import compile_text
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import TextAutomaton, check_text
-from compiler.token_automaton import UNREACHABLE
+from compiler.spec import spec_from_json
+from compiler.text import TextAutomaton, check_text
 
 CONCEPTS: Concepts = (("dog", "dogs"), ("kick", "kicked"), ("ball",))
 WORDS = ("dog", "Dogs", "dogsled", "do", "KICK", "kicked", "kicker", "ball", "balls", "a", "café", "été", "_dog", "x1")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.bigram import BigramModel, most_probable
-from compiler.token_automaton import TokenAutomaton
+from compiler.lifting import TokenAutomaton
 from decoding.language_model import Feed
 from tests.decoding.random_automata import random_factored, random_table
 

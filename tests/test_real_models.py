@@ -10,9 +10,8 @@ from tokenizers import Tokenizer
 
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
-from compiler.text_automaton import answer_text
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocabulary import Vocabulary
+from compiler.text import answer_text
+from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.search import generate

@@ -15,7 +15,7 @@ from benchmarks.rows import Rows
 from benchmarks.search_quality import Found, Setting
 from benchmarks.search_quality_cases import PATTERNS, Case, families
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 
 
 def row(algorithm: str, beams: int, *log_probs: float, **other: Any) -> dict[str, Any]:

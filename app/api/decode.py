@@ -11,8 +11,7 @@ from app.errors import InvalidRequest
 from app.jobs import DecodeResult
 from app.matrix import DecodeOrder
 from app.pieces import LabelStep, Priority
-from compiler.spec import LabelsSpec
-from compiler.spec_json import spec_from_json
+from compiler.spec import LabelsSpec, spec_from_json
 
 ALPHA_MIN, GAMMA = 0.5, 1.0
 _ROUNDING = 1e-3  # a softmax in half precision may come out so much above 0

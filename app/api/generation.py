@@ -11,7 +11,7 @@ from app.api.schemas import AutomatonHash, Body, Constraint, Strict, Timings, ti
 from app.generation import GenerateOrder
 from app.jobs import CompileResult, GenerateResult
 from app.pieces import ALGORITHM_DEFAULT, Algorithm, GenerateOptions, Priority, RefusedToken, StepRow, TokenStep, Word
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
 _BELONGS: dict[str, tuple[Algorithm, ...]] = {  # the algorithms that use a field; all use those not named here

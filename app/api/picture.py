@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from app.api.schemas import AutomatonResponse, State, Transition
 from app.svg import Drawing, draw, visible
-from compiler.canonical import caller_names, in_caller_names
-from compiler.compiled import Compiled
-from compiler.explain import Explanation
-from compiler.spec_json import spec_to_json
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation
+from compiler.spec import caller_names, in_caller_names, spec_to_json
 
 
 def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None) -> AutomatonResponse:

@@ -28,7 +28,7 @@ from app.api.walls import charged
 from app.errors import UnknownAutomaton
 from app.keys import HASH
 from app.service import Begun, Service
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
 
 _CACHED = "public, max-age=86400, immutable"  # an automaton's hash says all that is in it
 _ACCEPTED: Responses = {202: {"description": "Asked for by `Prefer: respond-async`", "model": JobResponse}}

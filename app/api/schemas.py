@@ -10,9 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from app.api.errors import FAULTS_MAX
 from app.jobs import CompileResult
 from app.pieces import CheckedPart, Word
-from compiler.explain import Explanation
-from compiler.spec import JSON_DEPTH, Spec
-from compiler.spec_json import spec_from_json
+from compiler.diagnostics import Explanation
+from compiler.spec import JSON_DEPTH, Spec, spec_from_json
 
 _WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _PROPOSITION = {

@@ -38,17 +38,14 @@ from app.pieces import CheckedPart, Word
 from app.sandbox.process import Sandbox
 from app.sealed import seal
 from app.settings import Settings
+from compiler.artifact import Compiled
 from compiler.codec import decode
-from compiler.compiled import Compiled
-from compiler.conflict import conjuncts
+from compiler.diagnostics import Explanation, conjuncts, told_as
 from compiler.errors import ArtefactInvalid, LimitExceeded
-from compiler.explain import Explanation, told_as
-from compiler.labels import check_labels
 from compiler.limits import Meter
-from compiler.spec import Spec
-from compiler.spec_json import spec_from_json, spec_to_json
-from compiler.text_automaton import TextAutomaton, TextCheck, check_text
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.spec import Spec, spec_from_json, spec_to_json
+from compiler.text import TextAutomaton, TextCheck, check_labels, check_text
+from compiler.vocab import Vocabulary, byte_vocabulary
 
 PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check tells of
 log = logging.getLogger(__name__)

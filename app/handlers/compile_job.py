@@ -25,14 +25,14 @@ from app.errors import without_message
 from app.jobs import CompileResult, ExplainResult, Failure, dump, failure_of, is_own, load
 from app.settings import Settings
 from compiler.codec import decode, encode
+from compiler.diagnostics import explain
 from compiler.engines import Engines, open_engines
 from compiler.errors import CompileError
-from compiler.explain import explain
-from compiler.json_formats import FORMATS
+from compiler.json_schema import FORMATS
 from compiler.limits import Limits, Meter
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.vocab import Vocabulary, byte_vocabulary
 
 TARGET = "app.handlers.compile_job:open_job"
 Over = Literal["tokens", "bytes"]  # the model's vocabulary, or single bytes

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from app.errors import InternalError
 from app.jobs import Asked, CompileResult, DecodeJob, DecodeResult
 from app.pieces import LabelStep
-from compiler.compiled import Compiled
-from compiler.labels import check_labels
-from compiler.token_automaton import TokenAutomaton
+from compiler.artifact import Compiled
+from compiler.lifting import TokenAutomaton
+from compiler.text import check_labels
 
 _ROUNDING = 1e-6  # by how much two orders of adding up may differ, a label
 

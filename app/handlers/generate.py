@@ -39,10 +39,10 @@ from app.naming import named_decoding, named_generation
 from app.pieces import Choice, GenerateOptions, TokenStep
 from app.settings import MEASURED, Settings
 from app.spelling import Speller, open_tokenizer
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
 from compiler.errors import ArtefactInvalid
-from compiler.text_automaton import answer_text, check_text, replay, states_along
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.text import answer_text, check_text, replay, states_along
 from decoding import trace
 from decoding.constraint import Constraint
 from decoding.cost_to_go import unigram_prior

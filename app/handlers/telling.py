@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 from app.handlers.base import Context
 from app.jobs import Step
 from app.pieces import Reason, RefusedToken, StepRow
-from compiler.compiled import Compiled
-from compiler.text_automaton import shown_state
-from compiler.token_automaton import UNREACHABLE
+from compiler.artifact import Compiled
+from compiler.lifting import UNREACHABLE
+from compiler.text import shown_state
 
 
 class Row(Protocol):

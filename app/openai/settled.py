@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from app.jobs import Step
 from app.openai.stops import without_beginning
 from app.pieces import GenerateOptions, StepRow
-from compiler.compiled import Compiled
-from compiler.text_automaton import states_along
-from compiler.token_automaton import UNREACHABLE
+from compiler.artifact import Compiled
+from compiler.lifting import UNREACHABLE
+from compiler.text import states_along
 
 _UNFINISHED = "\ufffd"  # how a character is told whose last bytes are still to come
 Said = Callable[[str], str]

@@ -20,7 +20,7 @@ from app.openai.fields import Asked, ChatRequest, CompletionRequest
 from app.openai.spellings import Spelled, spelled_by
 from app.openai.stops import stopping, strips, taken_off
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 
 COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # the budget where none is given
 BEAMS = 16

@@ -11,9 +11,8 @@ from benchmarks.our_decoder import OurDecoder
 from benchmarks.systems.base import CannotSay, Wanted
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.spec import RegexSpec, Spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import answer_text
+from compiler.spec import RegexSpec, Spec, spec_from_json
+from compiler.text import answer_text
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.search import generate

@@ -14,7 +14,7 @@ from app.api.picture import as_svg
 from app.model_files import open_model_files
 from app.settings import BUILT_IN_MODEL
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 from docs.tools.pages import DOCS, blocks, pages
 
 _PICTURE = re.compile(r"\s*!\[[^\]]*\]\((?P<path>[^)]*\.svg)\)")

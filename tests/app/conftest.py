@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.sandbox.process import Sandbox
 from app.settings import Settings
-from compiler.spec import Spec
-from compiler.spec_json import spec_from_json
+from compiler.spec import Spec, spec_from_json
 from tests.app.brokers import OPENERS, Tell, told
 from tests.app.redis_server import RedisServer, running_server
 from tests.cluster import Cluster, scripted_cluster

@@ -17,7 +17,7 @@ from app.pieces import Choice, StepRow
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 
 SLOTS = 3
 started, stopped, closed = threading.Event(), threading.Event(), threading.Event()

@@ -7,7 +7,7 @@ from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import RegexSpec
-from compiler.vocabulary import byte_vocabulary
+from compiler.vocab import byte_vocabulary
 
 SECRET = b"s" * 16
 VOCABULARY = byte_vocabulary()

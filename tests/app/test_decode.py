@@ -22,9 +22,8 @@ from app.keys import automaton_key
 from app.main import create_app
 from app.settings import Settings
 from compiler.pipeline import compile_spec
-from compiler.spec import Spec
-from compiler.spec_json import spec_from_json
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import Spec, spec_from_json
+from compiler.vocab import byte_vocabulary
 from decoding.exact import LabelPath
 from tests.app import fake_handlers
 from tests.app.conftest import wait_until_ready

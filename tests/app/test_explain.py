@@ -19,7 +19,7 @@ from app.sealed import unseal
 from app.service import Service
 from app.store.memory import MemoryStore
 from compiler.errors import LimitExceeded
-from compiler.spec_json import spec_from_json
+from compiler.spec import spec_from_json
 from tests.reference_text import satisfies
 
 ORDERED = {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}

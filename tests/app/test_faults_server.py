@@ -24,7 +24,7 @@ from app.store.redis import RedisStore
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
-from compiler.vocabulary import byte_vocabulary
+from compiler.vocab import byte_vocabulary
 from tests.app.redis_server import RedisServer, old_server_program, running_server
 from tests.app.test_faults_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
 from tests.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events

@@ -18,14 +18,14 @@ from app.keys import automaton_hash
 from app.model_files import open_model_files
 from app.sandbox.process import Sandbox
 from app.settings import Settings
-from compiler import text_automaton
 from compiler.codec import encode
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.text import text_automaton
+from compiler.vocab import Vocabulary, byte_vocabulary
 
 SPEC = KeywordsSpec((("dog",),))
 LARGE = RegexSpec("(.*(a|b)){12}")

@@ -12,11 +12,11 @@ from app.jobs import Step
 from app.openai.settled import Reading, Settled
 from app.openai.stops import without_stop
 from app.pieces import GenerateOptions, StepRow
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import answer_text
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.text import answer_text
+from compiler.vocab import byte_vocabulary
 from decoding.constraint import Constraint
 from decoding.options import SearchOptions
 from decoding.runs import StepEvent

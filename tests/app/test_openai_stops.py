@@ -13,9 +13,9 @@ from app.openai.fields import CompletionRequest
 from app.openai.stops import without_beginning, without_stop
 from app.openai.translating import completion_order
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import answer_text, check_text
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.text import answer_text, check_text
+from compiler.vocab import byte_vocabulary
 from decoding.constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from compiler.spec import Spec
-from compiler.spec_json import spec_to_json
+from compiler.spec import Spec, spec_to_json
 from tests.fuzz_cases import random_spec
 from tests.reference_text import satisfies
 

@@ -14,7 +14,7 @@ from app.pieces import RefusedToken
 from app.settings import Settings
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
-from compiler.text_automaton import answer_text, check_text
+from compiler.text import answer_text, check_text
 from tests.app.test_generate import a_job, open_generator
 from tests.app.test_handlers import Context
 

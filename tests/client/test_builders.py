@@ -48,11 +48,10 @@ from abs_client import (
     constraint_of,
     gap,
 )
-from compiler.canonical import spec_hash
 from compiler.errors import SpecUnsatisfiable
 from compiler.pipeline import compile_text
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import check_text
+from compiler.spec import spec_from_json, spec_hash
+from compiler.text import check_text
 
 
 class Pet(BaseModel):

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from compiler.canonical import caller_names, in_caller_names, spec_hash
 from compiler.errors import SpecSyntaxError
-from compiler.meanings import meaning_name
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import LtlfSpec, Proposition
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import check_text
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import LtlfSpec, Proposition, caller_names, in_caller_names, meaning_name, spec_from_json, spec_hash
+from compiler.text import check_text
+from compiler.vocab import byte_vocabulary
 
 A, B, C = {"regex": "a+"}, {"keywords": ["b"]}, {"max_chars": 9}
 SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [

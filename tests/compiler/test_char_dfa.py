@@ -8,14 +8,21 @@ import re
 import numpy as np
 import pytest
 
-from compiler.char_dfa import CharDfa, char_complement, char_intersection, char_union, everything
-from compiler.dfa import minimize
+from compiler.automata import (
+    SINK,
+    CharDfa,
+    char_complement,
+    char_intersection,
+    char_union,
+    everything,
+    explore,
+    minimize,
+)
+from compiler.automata import intersection as words_of_all
+from compiler.automata.utf8 import expand
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
-from compiler.products import SINK, explore
-from compiler.products import intersection as words_of_all
 from compiler.regex import pattern_dfa
-from compiler.utf8 import expand
 from tests.compiler.test_dfa import random_dfa
 
 PATTERNS = ("[ab]*a", r"(?s).{2,4}", r"\w+", "a|é|日本", "", "[^a]*", r"\s?b?")

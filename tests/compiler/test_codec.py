@@ -13,14 +13,14 @@ import zstandard
 from safetensors.numpy import load, save
 
 from compiler import codec
+from compiler.artifact import Compiled
 from compiler.codec import decode, encode
-from compiler.compiled import Compiled
 from compiler.errors import ArtefactInvalid
+from compiler.lifting import TokenAutomaton
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
-from compiler.text_automaton import check_text
-from compiler.token_automaton import TokenAutomaton
-from compiler.vocabulary import byte_vocabulary
+from compiler.text import check_text
+from compiler.vocab import byte_vocabulary
 
 SECRET = b"a secret of this deployment"
 BYTES = byte_vocabulary()

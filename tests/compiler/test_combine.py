@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from compiler import combine
 from compiler.codec import decode, encode
-from compiler.combine import flattened
 from compiler.engines import NATIVE
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
 from compiler.forms import part_of
 from compiler.limits import Limits, Meter
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import AllSpec, RegexSpec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import answer_text, check_text
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import AllSpec, RegexSpec, spec_from_json
+from compiler.text import answer_text, check_text, flattened
+from compiler.text import combination as combine
+from compiler.vocab import byte_vocabulary
 from tests.reference_text import satisfies
 
 A, B = {"keywords": ["a"]}, {"keywords": ["b"]}

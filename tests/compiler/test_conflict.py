@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from compiler import conflict
-from compiler.conflict import conjuncts, smallest_conflict
+from compiler.diagnostics import conflict, conjuncts
+from compiler.diagnostics.conflict import smallest_conflict
 from compiler.engines import NATIVE
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded, SpecUnsatisfiable
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import AllSpec, LabelsSpec
-from compiler.spec_json import spec_from_json
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import AllSpec, LabelsSpec, spec_from_json
+from compiler.vocab import byte_vocabulary
 from tests.fuzz_cases import random_spec
 from tests.reference_text import satisfies
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.counting import count_dfa, keyword_counts_dfa, sentences_dfa
-from compiler.dfa import Dfa, equivalent, is_empty, minimize
+from compiler.automata import Dfa, count_dfa, is_empty, keyword_counts_dfa, minimize, sentences_dfa
+from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import parse_formula
+from compiler.ltlf import formula_to_dfa, parse_formula
 
 Bounds = tuple[int, int | None]
 NAMES = ("a", "b", "c")

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from compiler.dfa import Dfa, complement, equivalent, is_empty, live_states, minimize, product
+from compiler.automata import Dfa, complement, is_empty, live_states, minimize, unique_rows
+from compiler.automata.dfa import equivalent, product
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits
-from compiler.rows import unique_rows
 from tests.shortest_word import shortest_word
 
 WORDS = [word for length in range(6) for word in itertools.product(range(3), repeat=length)]
@@ -121,7 +121,7 @@ def test_unique_rows_numbers_rows_by_first_appearance() -> None:
 
 
 def test_unique_rows_survives_a_hash_that_always_collides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.rows.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    monkeypatch.setattr("compiler.automata.interning.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
     rows = np.array([[1, 2], [3, 4], [1, 2]])
     first, inverse = unique_rows(rows)
     assert np.array_equal(rows[first][inverse], rows)

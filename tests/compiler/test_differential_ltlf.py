@@ -6,11 +6,9 @@ from collections import Counter
 
 import pytest
 
-from compiler.dfa import Dfa, is_empty
+from compiler.automata import Dfa, is_empty
 from compiler.limits import Limits, Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import parse_formula
-from compiler.mona import formula_to_dfa_mona
+from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
 from tests.compiler.test_ltlf import ROWS, assert_same
 from tests.formula_suite import DECLARE, Case, suite
 from tests.mona_oracle import mona_binary

@@ -10,13 +10,12 @@ import random
 import numpy as np
 import pytest
 
-from compiler.charset import Minterms, minterms
-from compiler.dfa import Dfa, equivalent
+from compiler.automata import Dfa, Minterms, minterms
+from compiler.automata.dfa import equivalent
 from compiler.engines import NATIVE, open_engines
 from compiler.errors import LimitExceeded, SpecSyntaxError
-from compiler.fado import node_to_dfa_fado
 from compiler.limits import Limits, Meter
-from compiler.regex_syntax import Anchor, Node, alternation, concat, literal_node, parse_pattern
+from compiler.regex import Anchor, Node, alternation, concat, literal_node, node_to_dfa_fado, parse_pattern
 from tests.compiler.test_regex import CASES as TABLE
 from tests.compiler.test_regex import random_pattern
 from tests.compiler.test_regex_pairs import GROUPS

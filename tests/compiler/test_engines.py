@@ -11,11 +11,9 @@ import pytest
 
 from compiler.engines import NATIVE, Engines, open_engines
 from compiler.errors import EngineFailure
-from compiler.fado import require_fado
 from compiler.limits import Limits, Meter
-from compiler.ltlf_syntax import parse_formula
-from compiler.mona_program import require_ltlf2dfa
-from compiler.regex_syntax import parse_pattern
+from compiler.ltlf import parse_formula, require_ltlf2dfa
+from compiler.regex import parse_pattern, require_fado
 from tests.mona_oracle import mona_binary
 from tests.random_formulas import LETTERS
 
@@ -24,8 +22,8 @@ NATIVE_COMPILE = """
 import sys
 from compiler.engines import open_engines
 from compiler.limits import Limits, Meter
-from compiler.ltlf_syntax import parse_formula
-from compiler.regex_syntax import parse_pattern
+from compiler.ltlf.syntax import parse_formula
+from compiler.regex.syntax import parse_pattern
 engines, meter = open_engines(), Meter(Limits())
 engines.formula(parse_formula("F(a & X b)", meter), [frozenset("a"), frozenset("b")], meter)
 engines.node(parse_pattern("(a|b)+c", meter), meter)

@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-from compiler.canonical import caller_names
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation, explain, told_as
+from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
+from compiler.diagnostics.prose import sentence, title
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable
-from compiler.explain import SAMPLES, SHOWN_MAX, Explanation, explain, told_as
 from compiler.limits import DEFAULT_LIMITS, Limits, Meter
-from compiler.phrases import sentence, title
 from compiler.pipeline import compile_spec
-from compiler.spec import LabelsSpec, RegexSpec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import check_text
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import LabelsSpec, RegexSpec, caller_names, spec_from_json
+from compiler.text import check_text
+from compiler.vocab import byte_vocabulary
 from tests.fuzz_cases import random_spec
 from tests.reference_text import satisfies
 

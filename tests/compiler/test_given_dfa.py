@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.char_dfa import CharDfa
-from compiler.charset import ANYTHING, single
-from compiler.dfa import equivalent, is_empty, minimize
+from compiler.automata import ANYTHING, CharDfa, is_empty, minimize, single
+from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.given_automata import user_char_dfa, user_letter_dfa
-from compiler.given_dfa import GivenDfa, Transition, given_from_json, given_to_json, propositions_named
+from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.limits import Limits, Meter
-from compiler.regex import determinize, pattern_nfa
+from compiler.regex import determinize
+from compiler.regex.glushkov import pattern_nfa
+from compiler.spec import GivenDfa, Transition, propositions_named
+from compiler.spec.user_dfa import given_from_json, given_to_json
 from tests.byte_dfa import byte_dfa
 
 LETTERS = (

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.dfa import equivalent
+from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.infill import choice_node, infill_node
+from compiler.forms.infill import choice_node, infill_node
 from compiler.limits import Limits, Meter
-from compiler.regex import determinize, node_nfa
-from compiler.regex_syntax import Node
+from compiler.regex import Node, determinize, node_nfa
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "infill.toml").read_text(encoding="utf-8"))["case"]
 WORD = r"\w+(?:['’-]\w+)*"

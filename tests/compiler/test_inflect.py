@@ -14,9 +14,9 @@ import pytest
 from lemminflect.codecs.InflectionLUCodec import InflectionLUCodec
 from lemminflect.codecs.LemmaLUCodec import LemmaLUCodec
 
-from compiler import inflect
 from compiler.errors import EngineFailure
-from compiler.inflect import inflections
+from compiler.forms import inflections as inflect
+from compiler.forms.inflections import inflections
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_word_stands_once_and_first() -> None:
 
 
 def test_nothing_is_loaded_before_a_word_is_asked_for() -> None:
-    script = "import sys, compiler.inflect; print('lemminflect' in sys.modules)"
+    script = "import sys, compiler.forms.inflections; print('lemminflect' in sys.modules)"
     root = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"

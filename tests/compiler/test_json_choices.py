@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.char_dfa import CharDfa
-from compiler.json_schema import schema_dfa, write_instance
+from compiler.automata import CharDfa
+from compiler.json_schema import schema_dfa
+from compiler.json_schema.compile import write_instance
 from compiler.limits import Limits, Meter
 from tests.compiler.test_json_fuzz import embed
 

@@ -8,10 +8,9 @@ import random
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.json_formats import FORMATS
-from compiler.json_schema import schema_dfa
+from compiler.automata import steps_to
+from compiler.json_schema import FORMATS, schema_dfa
 from compiler.limits import Limits, Meter
-from compiler.refine import steps_to
 from tests.compiler.test_json_fuzz import embed, random_text
 
 

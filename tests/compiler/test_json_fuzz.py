@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.char_dfa import CharDfa
+from compiler.automata import CharDfa, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
-from compiler.json_schema import schema_dfa, write_instance
+from compiler.json_schema import schema_dfa
+from compiler.json_schema.compile import write_instance
 from compiler.limits import Limits, Meter
-from compiler.refine import steps_to
 from compiler.regex import pattern_dfa
 
 NAMES = ("a", "b", "ab", "é", 'q"', "n\n")

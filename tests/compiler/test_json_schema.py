@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from compiler.char_dfa import CharDfa
-from compiler.dfa import minimize
+from compiler.automata import CharDfa, minimize
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.json_nodes import NumberFacts
-from compiler.json_numbers import SYMBOLS, Spelling, number_dfa
-from compiler.json_reading import supported_keywords
-from compiler.json_schema import schema_dfa, write_instance
+from compiler.json_schema import schema_dfa
+from compiler.json_schema.compile import write_instance
+from compiler.json_schema.nodes import NumberFacts
+from compiler.json_schema.numbers import SYMBOLS, Spelling, number_dfa
+from compiler.json_schema.reader import supported_keywords
 from compiler.limits import Limits, Meter
 from compiler.regex import pattern_dfa
 from tests.json_suite import groups

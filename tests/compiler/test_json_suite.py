@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from compiler.json_reading import supported_keywords
+from compiler.json_schema.reader import supported_keywords
 from tests.json_suite import Tally, run, table
 
 README = Path(__file__).parents[2] / "README.md"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
-from compiler.labels import check_labels
 from compiler.limits import Limits, Meter
-from compiler.ltlf_syntax import parse_formula
+from compiler.ltlf import parse_formula
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.text import check_labels
+from compiler.vocab import byte_vocabulary
 from tests import reference_ltlf
 
 LABELS = ["Ankle boot", "Sneaker", "Bag"]

@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
+from compiler.automata import DEAD, NO_END
 from compiler.errors import LimitExceeded, SpecError
-from compiler.labeller import DEAD, NO_END
-from compiler.lift import lift
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
 from compiler.limits import Limits, Meter
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.fuzz_cases import REAL, pieces, random_spec, real_vocabulary
 
 SPECS: tuple[Spec, ...] = (
@@ -132,7 +131,7 @@ def test_distance_falls_by_at_most_one_a_token() -> None:
 def test_hashes_that_collide_do_not_merge_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = RegexSpec("(?:ab|ba|é)*")
     honest = compile_spec(spec, byte_vocabulary()).tokens
-    monkeypatch.setattr("compiler.lift.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    monkeypatch.setattr("compiler.lifting.construction.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
     colliding = compile_spec(spec, byte_vocabulary()).tokens
     assert np.array_equal(honest.token_class, colliding.token_class)
     assert np.array_equal(honest.distance, colliding.distance)

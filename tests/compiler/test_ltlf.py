@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.dfa import Dfa, complement, equivalent, product
+from compiler.automata import Dfa, complement
+from compiler.automata.dfa import equivalent, product
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import Formula, parse_formula, propositions_of
+from compiler.ltlf import Formula, formula_to_dfa, parse_formula, propositions_of
 from tests.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.reference_ltlf import satisfies
 from tests.shortest_word import shortest_word

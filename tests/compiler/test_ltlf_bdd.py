@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from compiler.bdd import FALSE, TRUE, MonotoneBdd
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
+from compiler.ltlf.bdd import FALSE, TRUE, MonotoneBdd
 
 VARIABLES = 4
 ASSIGNMENTS = list(itertools.product((False, True), repeat=VARIABLES))

@@ -8,7 +8,8 @@ import pytest
 
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Limits, Meter
-from compiler.ltlf_syntax import Builder, Formula, Node, Op, parse_formula, print_formula, propositions_of
+from compiler.ltlf import Builder, Formula, Op, parse_formula, print_formula, propositions_of
+from compiler.ltlf.syntax import Node
 from tests.random_formulas import random_formula
 
 DEFAULTS = Limits()

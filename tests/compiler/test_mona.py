@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from compiler import mona
-from compiler.dfa import Dfa
+from compiler.automata import Dfa
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
 from compiler.limits import Limits, Meter
-from compiler.ltlf import formula_to_dfa
-from compiler.ltlf_syntax import Formula
-from compiler.mona import formula_to_dfa_mona, run_mona
-from compiler.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators, require_ltlf2dfa
+from compiler.ltlf import Formula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
+from compiler.ltlf.mona import run_mona
+from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
 from tests.compiler.test_ltlf import assert_same, one_hot, parse
 from tests.formula_suite import suite
 from tests.mona_oracle import mona_binary

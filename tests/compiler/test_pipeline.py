@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
 from compiler.errors import (
     CompileCancelled,
     LimitExceeded,
@@ -21,13 +21,12 @@ from compiler.errors import (
     SpecUnspellable,
     SpecUnsupported,
 )
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import answer_text, check_text
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
+from compiler.text import answer_text, check_text
+from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.errors import BudgetTooSmall
 from decoding.search import SearchOptions, generate
 from tests.fakes import HashModel

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import compiler.distance
-from compiler.distance import UNREACHABLE, distances
-from compiler.refine import refine, steps_along, steps_to
-from compiler.rows import distinct, hash_rows, hash_sparse_rows, spread, stable_order
+import compiler.lifting.distance
+from compiler.automata import distinct, hash_rows, hash_sparse_rows, spread, stable_order, steps_along, steps_to
+from compiler.automata.minimization import refine
+from compiler.lifting.distance import UNREACHABLE, distances
 
 
 def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:
@@ -100,7 +100,7 @@ def plain_distances(
 def test_distances_are_those_of_plain_relaxation(
     letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler.distance, "_BLOCK_CELLS", block_cells)
+    monkeypatch.setattr(compiler.lifting.distance, "_BLOCK_CELLS", block_cells)
     dice, reached = np.random.default_rng(letter_states), 0
     for labeller_states in (1, 3, 12, 40):
         edges = 2 * labeller_states

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from compiler.dfa import Dfa, is_empty, minimize
+from compiler.automata import Dfa, is_empty, minimize
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
-from compiler.regex import determinize, node_nfa, pattern_dfa, pattern_nfa
-from compiler.regex_syntax import alternation, concat, literal_node, space_run_node
+from compiler.regex import alternation, concat, determinize, literal_node, node_nfa, pattern_dfa, space_run_node
+from compiler.regex.glushkov import pattern_nfa
 from tests.byte_dfa import byte_dfa
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "regex.toml").read_text(encoding="utf-8"))["case"]

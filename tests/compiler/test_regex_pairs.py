@@ -14,8 +14,7 @@ import pytest
 
 from compiler.errors import SpecUnsupported
 from compiler.limits import Limits, Meter
-from compiler.regex import pattern_dfa
-from compiler.regex_syntax import parse_pattern
+from compiler.regex import parse_pattern, pattern_dfa
 from tests.compiler.test_regex import ALPHABET, random_pattern
 
 TABLE = tomllib.loads((Path(__file__).parents[1] / "cases" / "regex_pairs.toml").read_text(encoding="utf-8"))

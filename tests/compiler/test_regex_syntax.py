@@ -7,19 +7,16 @@ import warnings
 
 import pytest
 
-from compiler.charset import category, literal, single
+from compiler.automata import category, literal, single
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Limits, Meter
-from compiler.regex_syntax import (
-    EMPTY,
-    NO_LETTER,
+from compiler.regex import (
     Alternation,
     Anchor,
     Chars,
     Concat,
     Node,
     Repeat,
-    Words,
     alternation,
     concat,
     has_anchor,
@@ -28,6 +25,7 @@ from compiler.regex_syntax import (
     space_run_node,
     words_node,
 )
+from compiler.regex.syntax import EMPTY, NO_LETTER, Words
 
 A, B, C = (Chars(single(ord(char))) for char in "abc")
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from compiler.canonical import spec_hash
 from compiler.errors import SpecSyntaxError
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec
-from compiler.spec_json import spec_from_json, spec_to_json
+from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, spec_from_json, spec_hash, spec_to_json
 
 GOOD: list[dict[str, Any]] = [
     {"ltlf": "F dog"},

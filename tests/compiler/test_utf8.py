@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import compiler.utf8
-from compiler.charset import CODE_POINTS, charset, minterms
-from compiler.dfa import Dfa, minimize
+import compiler.automata.utf8
+from compiler.automata import Dfa, charset, minimize, minterms
+from compiler.automata.character_sets import CODE_POINTS
+from compiler.automata.utf8 import expand
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
 from compiler.regex import pattern_dfa
-from compiler.utf8 import expand
 from tests.byte_dfa import byte_dfa
 
 LENGTHS = ((1, 0, 0x80), (2, 0x80, 0x800), (3, 0x800, 0x10000), (4, 0x10000, CODE_POINTS))
@@ -115,7 +115,7 @@ def test_opaque_codes_come_back_on_the_last_byte(family: list[list[tuple[int, in
             assert walk(result, row, chr(code).encode()) == table[row, parts.word(chr(code))[0]]
 
 
-def walk(result: compiler.utf8.ByteTable, row: int, encoded: bytes) -> int:
+def walk(result: compiler.automata.utf8.ByteTable, row: int, encoded: bytes) -> int:
     """The code that the bytes of one character arrive at; a dead prefix stays dead."""
     for number, byte in enumerate(encoded):
         entry = int(result.table[row, result.byte_class[byte]])
@@ -142,7 +142,7 @@ def test_where_everything_is_dead_there_is_no_inner_state() -> None:
 def test_colliding_hashes_cost_time_but_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     dfa, parts = pattern_dfa(r"\w(?: [à-ü])?", Meter(Limits()))
     honest, _ = byte_dfa(dfa, parts)
-    monkeypatch.setattr(compiler.utf8, "mix", lambda values: np.zeros(values.shape, dtype=np.uint64))
+    monkeypatch.setattr(compiler.automata.utf8, "mix", lambda values: np.zeros(values.shape, dtype=np.uint64))
     colliding, _ = byte_dfa(dfa, parts)
     one, other = minimize(honest), minimize(colliding)
     assert colliding.states == honest.states and (one.next_state == other.next_state).all()

@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from compiler import utf8_inverse
-from compiler.dfa import Dfa, equivalent, minimize, product
+from compiler.automata import Dfa, by_characters, minimize, utf8_inverse
+from compiler.automata.dfa import equivalent, product
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, Meter
-from compiler.regex import determinize, pattern_nfa
-from compiler.utf8_inverse import by_characters
+from compiler.regex import determinize
+from compiler.regex.glushkov import pattern_nfa
 from tests.byte_dfa import byte_dfa
 
 EDGES = (0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x3FFFF, 0x40000, 0xFFFFF, 0x100000, 0x10FFFF)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from compiler.errors import VocabularyError
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocabulary import Vocabulary, byte_vocabulary
+from compiler.vocab import Vocabulary, byte_vocabulary, vocabulary_from_tokenizer_json
 
 tokenizers = pytest.importorskip("tokenizers")
 

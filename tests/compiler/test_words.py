@@ -8,13 +8,11 @@ import re
 
 import pytest
 
-from compiler.canonical import caller_names, in_caller_names
 from compiler.errors import SpecUnsatisfiable
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import LtlfSpec, Proposition, RegexSpec, Spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import TextAutomaton, answer_text, check_text, replay
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import LtlfSpec, Proposition, RegexSpec, Spec, caller_names, in_caller_names, spec_from_json
+from compiler.text import TextAutomaton, answer_text, check_text, replay
+from compiler.vocab import byte_vocabulary
 from tests.fuzz_cases import ALPHABET, random_proposition, random_spec
 from tests.reference_text import satisfies, word_trace
 

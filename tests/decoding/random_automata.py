@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.distance import distances
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting.distance import distances
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.constraint import Constraint
 from decoding.errors import (
     BudgetTooSmall,

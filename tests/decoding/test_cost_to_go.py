@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.cost_to_go import LEAST_PRIOR, cost_to_go, unigram_prior
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, ScriptedModel

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import TokenAutomaton, from_table
+from compiler.lifting import TokenAutomaton, from_table
 from decoding.banked import Ranking
 from decoding.beams import Beams
 from decoding.constraint import Constraint

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import TokenAutomaton, from_table
+from compiler.lifting import TokenAutomaton, from_table
 from decoding.banked import BankedSearch
 from decoding.constraint import Constraint
 from decoding.engine import Engine

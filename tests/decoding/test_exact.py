@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from compiler.labels import check_labels
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.text_automaton import TextAutomaton
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.text import TextAutomaton, check_labels
+from compiler.vocab import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.exact import BeamOptions, beam_labels, best_labels
 from decoding.language_model import LEAST_LOG_PROB

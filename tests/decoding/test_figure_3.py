@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.abs_search import alpha_table, step
 from decoding.beams import DEAD_SCORE, Beams
 from decoding.options import SearchOptions

@@ -13,11 +13,11 @@ from tokenizers import Tokenizer
 from app.model_files import ModelFiles, open_model_files
 from app.settings import BUILT_IN_MODEL
 from app.spelling import Speller
-from compiler.compiled import Compiled
+from compiler.artifact import Compiled
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.spec_json import spec_from_json
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.spec import spec_from_json
 from decoding.banked import BankedSearch, forced_step
 from decoding.constraint import Constraint
 from decoding.forced import FREE, Forced, Pieces

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from compiler.token_automaton import from_table
+from compiler.lifting import from_table
 from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.errors import OutOfMemory

@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-from compiler.token_automaton import from_table
+from compiler.lifting import from_table
 from decoding.constraint import Constraint
 from decoding.language_model import Feed, Scores
 from decoding.model import HuggingFaceModel

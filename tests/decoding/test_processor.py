@@ -13,12 +13,11 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
-from compiler.text_automaton import answer_text
-from compiler.token_automaton import TokenAutomaton, from_table
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocabulary import Vocabulary
+from compiler.text import answer_text
+from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 from decoding.errors import BudgetTooSmall, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.processor import ConstraintLogitsProcessor
 from tests.decoding.random_automata import random_factored

@@ -14,7 +14,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.forced import Pieces

@@ -12,7 +12,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from compiler.token_automaton import TokenAutomaton, from_table
+from compiler.lifting import TokenAutomaton, from_table
 from decoding.errors import ReplayRejected
 from decoding.language_model import Rescored
 from decoding.options import SearchOptions

@@ -15,11 +15,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec
-from compiler.text_automaton import answer_text
-from compiler.token_automaton import TokenAutomaton, from_table
-from compiler.tokenizer_json import vocabulary_from_tokenizer_json
+from compiler.text import answer_text
+from compiler.vocab import vocabulary_from_tokenizer_json
 from decoding.constraint import Constraint
 from decoding.draw import draw, nucleus
 from decoding.endings import Endings

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler.token_automaton import TokenAutomaton, from_table
+from compiler.lifting import TokenAutomaton, from_table
 from decoding import abs_search
 from decoding.arrays import Array, count_up, like
 from decoding.banked import Ranking, forced_step, step

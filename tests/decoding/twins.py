@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compiler.token_automaton import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding import abs_search
 from decoding.arrays import count_up, like
 from decoding.banked import Ranking, forced_step, step

@@ -12,9 +12,10 @@ import pytest
 from compiler.errors import SpecError
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec_json import FORMS, spec_from_json
-from compiler.text_automaton import TextAutomaton, check_text
-from compiler.vocabulary import byte_vocabulary
+from compiler.spec import spec_from_json
+from compiler.spec.parse import FORMS
+from compiler.text import TextAutomaton, check_text
+from compiler.vocab import byte_vocabulary
 from docs.tools.draw import drawings
 from docs.tools.pages import DOCS, Block, Table, blocks, code_of, pages, tables
 

@@ -1,0 +1,26 @@
+"""What a compilation yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.lifting import TokenAutomaton
+from compiler.spec import Spec
+from compiler.text import TextAutomaton
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A constraint, compiled for one vocabulary.
+
+    text             the automaton over texts
+    tokens           the automaton over the vocabulary's ids
+    state_distances  per state of text.dfa the fewest tokens to acceptance, None where it is dead
+    vocabulary       fingerprint of the vocabulary
+    """
+
+    spec: Spec
+    text: TextAutomaton
+    tokens: TokenAutomaton
+    state_distances: tuple[int | None, ...]
+    vocabulary: str

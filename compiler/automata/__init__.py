@@ -1,0 +1,97 @@
+"""Finite automata over abstract symbols, characters and bytes.
+
+A `Dfa` is a table of successors over numbered symbols. It is built by products and partition refinement, and read as
+characters by `CharDfa` and the character transducers, which group code points into minterms. UTF-8 is a byte automaton
+in front of these. All tables are numpy arrays. Nothing here knows a constraint, a token or JSON.
+"""
+
+from __future__ import annotations
+
+from compiler.automata.byte_transducer import DEAD, NO_END, Labeller
+from compiler.automata.char_dfa import (
+    CharDfa,
+    char_complement,
+    char_intersection,
+    char_union,
+    coarsened,
+    common_minterms,
+    everything,
+)
+from compiler.automata.char_transducer import CharTransducer, minimize_transducer, to_labeller
+from compiler.automata.character_sets import (
+    ANYTHING,
+    NO_MINTERM,
+    CharSet,
+    Minterms,
+    category,
+    charset,
+    charset_complement,
+    charset_union,
+    contains,
+    describe,
+    ignore_case,
+    literal,
+    minterms,
+    single,
+)
+from compiler.automata.counting import count_dfa, keyword_counts_dfa, sentences_dfa
+from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimize
+from compiler.automata.interning import distinct, grown, hash_rows, hash_sparse_rows, spread, stable_order, unique_rows
+from compiler.automata.minimization import steps_along, steps_to
+from compiler.automata.products import SINK, Explored, explore, intersection, union
+from compiler.automata.utf8 import inner_estimate
+from compiler.automata.utf8_inverse import by_characters
+
+__all__ = [
+    "ANYTHING",
+    "DEAD",
+    "NO_END",
+    "NO_MINTERM",
+    "SINK",
+    "CharDfa",
+    "CharSet",
+    "CharTransducer",
+    "Dfa",
+    "Explored",
+    "Labeller",
+    "Minterms",
+    "by_characters",
+    "category",
+    "char_complement",
+    "char_intersection",
+    "char_union",
+    "charset",
+    "charset_complement",
+    "charset_union",
+    "coarsened",
+    "common_minterms",
+    "complement",
+    "contains",
+    "count_dfa",
+    "describe",
+    "distinct",
+    "everything",
+    "explore",
+    "grown",
+    "hash_rows",
+    "hash_sparse_rows",
+    "ignore_case",
+    "inner_estimate",
+    "intersection",
+    "is_empty",
+    "keyword_counts_dfa",
+    "literal",
+    "live_states",
+    "minimize",
+    "minimize_transducer",
+    "minterms",
+    "sentences_dfa",
+    "single",
+    "spread",
+    "stable_order",
+    "steps_along",
+    "steps_to",
+    "to_labeller",
+    "union",
+    "unique_rows",
+]

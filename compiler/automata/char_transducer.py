@@ -1,0 +1,77 @@
+"""Character transducers, and their expansion to byte labellers. Knows neither words nor patterns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata.byte_transducer import DEAD, NO_END, Labeller
+from compiler.automata.character_sets import Minterms
+from compiler.automata.interning import unique_rows
+from compiler.automata.minimization import refine
+from compiler.automata.utf8 import expand
+from compiler.limits import Meter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharTransducer:
+    """A deterministic transducer over classes of characters. S states, M minterms; state 0 is dead.
+
+    next_state  int32 [S, M]
+    emission    int32 [S, M]  index into `strings`; strings[0] is the empty one
+    flush       int32 [S]     index into `strings`, NO_END where a text may not end
+    """
+
+    next_state: np.ndarray
+    emission: np.ndarray
+    flush: np.ndarray
+    strings: tuple[tuple[int, ...], ...]
+    minterms: Minterms
+
+
+def minimize_transducer(transducer: CharTransducer, meter: Meter) -> tuple[CharTransducer, np.ndarray]:
+    """The states that emit the same on every continuation merged, and the new number of each state: int64 [S].
+
+    The dead state stays state 0, and the first of those merged stands for all.
+    """
+    _, emitting = unique_rows(np.column_stack([transducer.flush, transducer.emission]))
+    # the dead state comes first, so its block is block 0
+    first, block = unique_rows(refine(transducer.next_state, emitting, meter).reshape(-1, 1))
+    smaller = CharTransducer(
+        block[transducer.next_state[first]].astype(np.int32),
+        transducer.emission[first],
+        transducer.flush[first],
+        transducer.strings,
+        transducer.minterms,
+    )
+    return smaller, block
+
+
+def to_labeller(transducer: CharTransducer, start: int, meter: Meter) -> Labeller:
+    """The byte labeller that does to the UTF-8 of a text what the transducer does to its characters.
+
+    States between characters keep their numbers; those inside one follow. Each arrival (state, emission) is an
+    opaque code to the expansion, which ends a character's last byte with it.
+    """
+    states, strings = len(transducer.flush), len(transducer.strings)
+    silent = np.where(transducer.next_state == DEAD, 0, transducer.emission)
+    pairs = np.concatenate([[DEAD], (transducer.next_state.astype(np.int64) * strings + silent).reshape(-1)])
+    arrivals, code = np.unique(pairs, return_inverse=True)  # the dead arrival sorts first: its code is DEAD
+    expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, meter)
+    target_of, emission_of = (part.astype(np.int32) for part in np.divmod(arrivals, strings))
+    completed = np.maximum(expanded.table, 0)
+    target, emission = target_of[completed], emission_of[completed]
+    inside = expanded.table < 0
+    target[inside] = states - 1 - expanded.table[inside]
+    emission[inside] = 0
+    flush = np.concatenate([transducer.flush, np.full(expanded.inner, NO_END)])
+    return Labeller(
+        expanded.byte_class.astype(np.int32),
+        target,
+        emission,
+        flush.astype(np.int32),
+        states,
+        transducer.strings,
+        start,
+    )

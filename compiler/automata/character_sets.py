@@ -1,0 +1,224 @@
+"""Sets of characters as intervals of code points, and the coarsest partition that a family of sets induces.
+
+A character is a Unicode scalar value: surrogates belong to no set. What `\\w`, `\\d`, `\\s` and IGNORECASE mean is
+asked of Python's own `re`, once per process, so that the answers agree with `re.fullmatch` on every version of Python.
+Knows nothing of patterns or automata.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from compiler.automata.interning import unique_rows
+
+CODE_POINTS = 0x110000
+SURROGATES = (0xD800, 0xE000)
+NO_MINTERM = -1  # in `Minterms.cell`: the interval of the surrogates, which no text holds
+
+CharSet: TypeAlias = tuple[tuple[int, int], ...]  # sorted, disjoint, not adjacent, half-open, without surrogates
+
+NOTHING: CharSet = ()
+ANYTHING: CharSet = ((0, SURROGATES[0]), (SURROGATES[1], CODE_POINTS))
+_NAMED = ((r"\w", r"\W"), (r"\d", r"\D"), (r"\s", r"\S"))
+_NAME_PARTS_MAX = 6
+
+
+def charset(intervals: Iterable[tuple[int, int]]) -> CharSet:
+    """The set of the code points in any of the half-open `intervals`, given in any order and overlapping or not."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(_without_surrogates(intervals)):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _without_surrogates(intervals: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    first, end = SURROGATES
+    for low, high in intervals:
+        if high <= first or low >= end:
+            pieces: tuple[tuple[int, int], ...] = ((low, high),)
+        else:
+            pieces = ((low, first), (end, high))
+        yield from (piece for piece in pieces if piece[0] < piece[1])
+
+
+def single(code_point: int) -> CharSet:
+    """The set of one character; empty for a surrogate."""
+    return charset(((code_point, code_point + 1),))
+
+
+def charset_union(*sets: CharSet) -> CharSet:
+    """The characters in any of `sets`."""
+    return charset(interval for one in sets for interval in one)
+
+
+def charset_complement(one: CharSet) -> CharSet:
+    """The characters that are not in `one`."""
+    edges = [0, *(edge for interval in one for edge in interval), CODE_POINTS]
+    gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+    cut = [gap for gap in gaps if gap[0] < SURROGATES[1] and gap[1] > SURROGATES[0]]  # at most one
+    if not cut:
+        return tuple(gaps)
+    place = gaps.index(cut[0])
+    return (*gaps[:place], *_without_surrogates(cut), *gaps[place + 1 :])
+
+
+def charset_intersection(left: CharSet, right: CharSet) -> CharSet:
+    """The characters in both sets."""
+    return charset_complement(charset_union(charset_complement(left), charset_complement(right)))
+
+
+def contains(one: CharSet, code_point: int) -> bool:
+    """True when the code point is in the set."""
+    return any(low <= code_point < high for low, high in one)
+
+
+@lru_cache(maxsize=1)
+def _every_code_point() -> str:
+    """The string whose character at i has the code point i, surrogates included so that offsets are code points."""
+    return np.arange(CODE_POINTS, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+@lru_cache(maxsize=32)
+def category(escape: str, ascii_only: bool = False) -> CharSet:
+    r"""What `re` means by one of \w \W \d \D \s \S, with or without its ASCII flag."""
+    if escape[1].isupper():
+        return charset_complement(category(escape.lower(), ascii_only))
+    runs = re.compile(escape + "+", re.ASCII if ascii_only else re.NOFLAG)
+    return charset(match.span() for match in runs.finditer(_every_code_point()))
+
+
+@lru_cache(maxsize=1)
+def _cased() -> str:
+    """The characters whose verdict IGNORECASE can change: those with another case, and those cases."""
+    every, found = _every_code_point(), set[str]()
+    for block in (every[low : low + 256] for low in range(0, CODE_POINTS, 256)):
+        if block.lower() != block or block.upper() != block:
+            for char in block:
+                cases = char.lower() + char.upper()
+                if cases != char + char:
+                    found.update(char, cases)
+    return "".join(sorted(found))
+
+
+@lru_cache(maxsize=1)
+def _uncased() -> CharSet:
+    return charset_complement(charset((ord(char), ord(char) + 1) for char in _cased()))
+
+
+@lru_cache(maxsize=1024)
+def ignore_case(source: str, plain: CharSet, ascii_only: bool = False) -> CharSet:
+    r"""What the one-character pattern `source` matches under IGNORECASE.
+
+    plain  what it matches without the flag, which stands for all characters that have no case; `re` itself is asked
+           about the others, for it has rules of its own (`k` takes U+212A, the Kelvin sign, and U+00DF takes
+           U+1E9E, but not "SS")
+    """
+    flags = re.IGNORECASE | (re.ASCII if ascii_only else re.NOFLAG)
+    found = re.compile(source, flags).findall(_cased())
+    return charset_union(charset_intersection(plain, _uncased()), tuple((ord(char), ord(char) + 1) for char in found))
+
+
+@lru_cache(maxsize=4096)
+def literal(code_point: int, fold_case: bool = False, ascii_only: bool = False) -> CharSet:
+    """The set of one character, and of its other cases when `fold_case`."""
+    plain = single(code_point)
+    if not fold_case or not plain or any(low <= code_point < high for low, high in _uncased()):
+        return plain
+    return ignore_case(re.escape(chr(code_point)), plain, ascii_only)
+
+
+def describe(one: CharSet) -> str:
+    r"""A short name for people: `'x'`, `[0-9]`, `[^a]`, `\w`, `any`; long ones are cut with an ellipsis."""
+    if one in (NOTHING, ANYTHING):
+        return "any" if one else "none"
+    for escape in (name for pair in _NAMED for name in pair):
+        if one == category(escape):
+            return escape
+    other = charset_complement(one)
+    if len(one) == 1 and one[0][1] - one[0][0] == 1:
+        return repr(chr(one[0][0]))
+    negated = len(other) < len(one) or (one[-1][1] == CODE_POINTS and len(other) <= len(one))
+    parts = other if negated else one
+    shown = "".join(_part(low, high) for low, high in parts[:_NAME_PARTS_MAX])
+    return f"[{'^' if negated else ''}{shown}{'…' if len(parts) > _NAME_PARTS_MAX else ''}]"
+
+
+def _part(low: int, high: int) -> str:
+    ends = [_escaped(code) for code in ((low,) if high - low == 1 else (low, high - 1))]
+    return ("" if high - low == 2 else "-").join(ends)
+
+
+def _escaped(code: int) -> str:
+    char = chr(code)
+    if char in "\\]^-":
+        return "\\" + char
+    return char if char.isprintable() else repr(char)[1:-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Minterms:
+    """The coarsest partition of the characters such that each set of a family is a union of its parts.
+
+    cuts     int32 [N]  first code point of each interval; cuts[0] = 0, ascending
+    cell     int32 [N]  the minterm of each interval, NO_MINTERM for the surrogates
+    count    how many minterms there are; they are numbered by their first code point
+    members  for each set of the family, the minterms it is made of, ascending
+    """
+
+    cuts: np.ndarray
+    cell: np.ndarray
+    count: int
+    members: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if self.cuts.shape != self.cell.shape or self.cuts[0] != 0 or (np.diff(self.cuts) <= 0).any():
+            raise ValueError("cuts ascend from 0, one cell to each")
+        if self.cell.max() >= self.count or self.cell.min() < NO_MINTERM:
+            raise ValueError("cell names a minterm that does not exist")
+
+    def of(self, code_points: np.ndarray) -> np.ndarray:
+        """The minterm of each code point: int32, same shape."""
+        return np.asarray(self.cell[np.searchsorted(self.cuts, code_points, side="right") - 1])
+
+    def word(self, text: str) -> list[int]:
+        """The minterm of each character of a text; NO_MINTERM for a lone surrogate."""
+        return [int(minterm) for minterm in self.of(np.array([ord(char) for char in text], dtype=np.int64))]
+
+    def representative(self, minterm: int) -> str:
+        """The first character of the minterm."""
+        return chr(int(self.cuts[np.argmax(self.cell == minterm)]))
+
+    def charset(self, wanted: Iterable[int]) -> CharSet:
+        """The characters of the minterms `wanted`, together."""
+        ends = np.append(self.cuts[1:], CODE_POINTS)
+        some = list(wanted)
+        keep = self.cell == some[0] if len(some) == 1 else np.isin(self.cell, some)
+        return charset(zip(self.cuts[keep].tolist(), ends[keep].tolist(), strict=True))
+
+
+def minterms(sets: Sequence[CharSet]) -> Minterms:
+    """The minterms of the family `sets`; the part that lies in no set is one of them, if there is one."""
+    flat = np.array([edge for one in sets for interval in one for edge in interval], dtype=np.int64).reshape(-1, 2)
+    owner = np.repeat(np.arange(len(sets)), [len(one) for one in sets]) if sets else np.zeros(0, dtype=np.int64)
+    cuts = np.unique(np.concatenate([[0, *SURROGATES], flat.reshape(-1)]))
+    cuts = cuts[cuts < CODE_POINTS]
+    steps = np.zeros((len(sets) + 1, len(cuts) + 1), dtype=np.int8)  # a set's intervals are apart: sums are 0 or 1
+    steps[owner, np.searchsorted(cuts, flat[:, 0])] += 1
+    steps[owner, np.searchsorted(cuts, flat[:, 1])] -= 1
+    inside = np.cumsum(steps[:, :-1], axis=1, dtype=np.int8).astype(bool)
+    real = cuts != SURROGATES[0]
+    first, which = unique_rows(np.packbits(inside[:, real], axis=0).T)
+    cell = np.full(len(cuts), NO_MINTERM, dtype=np.int32)
+    cell[real] = which
+    of_first = inside[:, real][:, first]
+    members = tuple(tuple(np.flatnonzero(of_first[row]).tolist()) for row in range(len(sets)))
+    return Minterms(cuts.astype(np.int32), cell, len(first), members)

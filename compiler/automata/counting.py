@@ -1,0 +1,228 @@
+"""DFAs that count: how often symbols occur, how often keywords do and in which order, how many sentences there are.
+
+The symbols are indices of given letters. Knows nothing of what they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from compiler.automata.dfa import Dfa, minimize
+from compiler.automata.interning import unique_rows
+from compiler.automata.products import intersection
+from compiler.limits import Meter
+
+Bounds: TypeAlias = tuple[int, int | None]  # at least, and at most where there is a bound
+_CODES_MAX = 2**62  # of states in mixed radix; above, they are numbers of any size, which are slower
+_CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
+_SINK = 0  # the row of what can no longer be accepted, in the tables below
+
+
+def count_dfa(counted: Sequence[bool], minimum: int, maximum: int | None, meter: Meter) -> Dfa:
+    """The minimal DFA of the words in which `minimum` to `maximum` symbols are counted ones; None is no bound above.
+
+    It is written down in its canonical form: to minimise a chain of thousands of states takes a round for each.
+
+    counted  for each symbol whether it counts
+    Raises ValueError for a bound below 0 or no symbols, LimitExceeded over `dfa_states_max`.
+    """
+    _check_bounds(minimum, maximum)
+    symbols = _symbols(counted)
+    top = minimum if maximum is None else maximum + 1  # all counts from here on are alike
+    if not symbols.any() or (maximum is not None and maximum < minimum):
+        accepts_all = minimum == 0  # without a counted symbol; bounds that exclude each other have a minimum
+        return Dfa(np.zeros_like(symbols), np.zeros((1, 1), dtype=np.int32), np.array([accepts_all]), 0)
+    meter.charge("dfa_states_max", top + 1)
+    here = np.arange(top + 1)
+    accepting = here >= minimum if maximum is None else (here >= minimum) & (here <= maximum)
+    columns = np.column_stack([here, np.minimum(here + 1, top)])
+    kinds = symbols if top else np.zeros_like(symbols)  # with one state all columns are equal
+    first, symbol_class = unique_rows(kinds.reshape(-1, 1))
+    return Dfa(symbol_class.astype(np.int32), columns[:, kinds[first]].astype(np.int32), accepting, 0)
+
+
+def _check_bounds(minimum: int, maximum: int | None) -> None:
+    if minimum < 0 or (maximum is not None and maximum < 0):
+        raise ValueError("a count is not negative")
+
+
+def _symbols(classes: Sequence[bool] | np.ndarray) -> np.ndarray:
+    """The column of each symbol: int32 [A]."""
+    if not len(classes):
+        raise ValueError("a DFA that counts needs at least one symbol")
+    return np.asarray(classes, dtype=np.int32)
+
+
+def keyword_counts_dfa(
+    names: Sequence[str],
+    bounds: Sequence[Bounds],
+    ordered: bool,
+    letters: Sequence[frozenset[str]],
+    meter: Meter,
+) -> Dfa:
+    """The minimal DFA of the words in which each name occurs as often as its bounds say. Symbol i is letters[i].
+
+    With `ordered`, names whose minimum is 0 have no duty beyond their maximum. The others are met one after the other:
+    where a name occurs, each name before it has by then, that step included, occurred as often as its minimum says;
+    and towards its own minimum it counts only from the step after the one that completes the name before it. A name
+    may stand twice: in order, its second duty begins after its first.
+
+    Raises ValueError for a bound below 0 or no letters, LimitExceeded over `dfa_states_max`,
+    `table_bytes_max` or `compile_s_max`.
+    """
+    if len(names) != len(bounds):
+        raise ValueError("each name has its bounds")
+    for minimum, maximum in bounds:
+        _check_bounds(minimum, maximum)
+    holds = np.array([[name in letter for letter in letters] for name in names], dtype=bool)
+    holds = holds.reshape(len(names), len(letters))  # [J, A]
+    if not ordered:
+        return _counts(holds, bounds, meter)
+    duties = [number for number, (minimum, _) in enumerate(bounds) if minimum > 0]
+    chain = _in_order([names[number] for number in duties], holds[duties], [bounds[one][0] for one in duties], meter)
+    capped = [number for number, (_, maximum) in enumerate(bounds) if maximum is not None]
+    if not capped:
+        return chain
+    most = _counts(holds[capped], [(0, bounds[number][1]) for number in capped], meter)
+    return intersection([chain, most], meter)
+
+
+def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct columns of holds [J, A], and which of them each symbol reads: int32 [A]."""
+    _symbols(holds[0] if len(holds) else np.zeros(holds.shape[1]))
+    marked = np.concatenate([np.ones((1, holds.shape[1]), dtype=np.int64), holds])  # so that no column is empty
+    first, symbol_class = unique_rows(marked.T)
+    return holds[:, first], symbol_class.astype(np.int32)
+
+
+def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], meter: Meter) -> Dfa:
+    """The words in which names with minima above 0 are met in order; row 0 is the sink, the last row is all met."""
+    columns, symbol_class = _columns(holds)
+    meter.charge("dfa_states_max", sum(minima) + 2)
+    meter.charge("table_bytes_max", (sum(minima) + 2) * columns.shape[1] * _CELL_BYTES)
+    rows = [np.full(columns.shape[1], _SINK)]
+    for stage, minimum in enumerate(minima):
+        others = [row for row in range(stage + 1, len(names)) if names[row] != names[stage]]
+        later = columns[others].any(axis=0)
+        for missing in range(minimum, 0, -1):
+            state = len(rows)
+            following = np.where(columns[stage], state + 1, state)
+            completes = columns[stage] if missing == 1 else np.zeros_like(later)
+            rows.append(np.where(later & ~completes, _SINK, following))
+        meter.tick()
+    rows.append(np.full(columns.shape[1], len(rows)))
+    accepting = np.arange(len(rows)) == len(rows) - 1
+    return minimize(Dfa(symbol_class, np.array(rows, dtype=np.int32), accepting, 1), meter)
+
+
+def _counts(holds: np.ndarray, bounds: Sequence[Bounds], meter: Meter) -> Dfa:
+    """The words in which each name occurs as often as its bounds say, in any order."""
+    columns, symbol_class = _columns(holds)
+    counters = _Counters(columns, bounds, meter)
+    table, accepting = counters.build()
+    return minimize(Dfa(symbol_class, table, accepting, 1), meter)
+
+
+class _Counters:
+    """All counts side by side. A state is a code, the counts as digits in mixed radix; one too many is the sink.
+
+    A count without a bound above stops at its minimum, one with a bound at the bound.
+    """
+
+    def __init__(self, columns: np.ndarray, bounds: Sequence[Bounds], meter: Meter) -> None:
+        self._columns = columns
+        self._meter = meter
+        self._minima = [minimum for minimum, _ in bounds]
+        self._tops = [minimum if maximum is None else maximum for minimum, maximum in bounds]
+        self._bounded = [maximum is not None for _, maximum in bounds]
+        self._weights = [1]
+        for top in self._tops:
+            self._weights.append(self._weights[-1] * (top + 1))
+        self._sink = self._weights.pop()
+        self._kind = np.int64 if self._sink < _CODES_MAX else object
+
+    def build(self) -> tuple[np.ndarray, np.ndarray]:
+        """The table int32 [S, K] and acceptance bool [S]: row 0 is the sink, row 1 the start."""
+        index = {self._sink: _SINK, 0: 1}
+        frontier = [self._sink, 0]
+        tables, accepting = [], []
+        while frontier:
+            self._meter.charge("table_bytes_max", len(index) * self._columns.shape[1] * _CELL_BYTES)
+            targets, accepts = self._expand(np.array(frontier, dtype=self._kind))
+            frontier = []
+            distinct, which = np.unique(targets, return_inverse=True)
+            for code in distinct.tolist():
+                if code not in index:
+                    index[code] = len(index)
+                    frontier.append(code)
+            self._meter.charge("dfa_states_max", len(index))
+            self._meter.tick()
+            numbers = np.array([index[code] for code in distinct.tolist()], dtype=np.int32)
+            tables.append(numbers[which.reshape(targets.shape)])
+            accepting.append(accepts)
+        return np.concatenate(tables), np.concatenate(accepting)
+
+    def _expand(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The codes after each column [N, K], and whether a word may end here bool [N]."""
+        sunk = codes == self._sink
+        at = np.where(sunk, 0, codes)
+        targets = np.repeat(at[:, None], self._columns.shape[1], axis=1)
+        too_many = np.repeat(sunk[:, None], self._columns.shape[1], axis=1)
+        accepts = ~sunk
+        for number, column in enumerate(self._columns):
+            count = at // self._weights[number] % (self._tops[number] + 1)
+            full = (count == self._tops[number]).astype(bool)
+            targets[np.ix_(~full, column)] += self._weights[number]
+            if self._bounded[number]:
+                too_many[np.ix_(full, column)] = True
+            accepts &= (count >= self._minima[number]).astype(bool)
+        targets[too_many] = self._sink
+        return targets, accepts
+
+
+_OTHER, _WORD, _END, _CLOSER = range(4)
+_CLEAN, _DIRTY, _OPEN = range(3)  # since the last end: ends and closers alone; others, but no word; a word
+
+
+def sentences_dfa(
+    is_end: Sequence[bool],
+    is_word: Sequence[bool],
+    is_closer: Sequence[bool],
+    minimum: int,
+    maximum: int | None,
+    meter: Meter,
+) -> Dfa:
+    """The minimal DFA of the words with `minimum` to `maximum` sentences; None is no bound above.
+
+    A sentence ends at an end mark that follows at least one word since the end before; further end marks end nothing.
+    After the last end only end marks and closers may stand; a text of no sentence holds no word. For each symbol: is
+    it an end mark, a word, a closing quote or bracket, or (none of these) something else. A symbol that counts as
+    nothing, `eos`, is given as a closer.
+
+    Raises ValueError where a symbol is two of these, for a bound below 0 or no symbols, LimitExceeded over
+    `dfa_states_max` or `compile_s_max`.
+    """
+    _check_bounds(minimum, maximum)
+    kinds = np.array([is_end, is_word, is_closer], dtype=bool).reshape(3, -1)
+    if (kinds.sum(axis=0) > 1).any():
+        raise ValueError("a symbol is an end mark, a word or a closer, and only one of these")
+    symbol_class = _symbols(kinds[0] * _END + kinds[1] * _WORD + kinds[2] * _CLOSER)
+    top = max(minimum, 1) if maximum is None else maximum + 1  # no sentence is never like some
+    meter.charge("dfa_states_max", (top + 1) * 3)
+    count = np.arange(top + 1)[:, None]
+    following = np.minimum(count + 1, top)
+    states = count * 3 + np.arange(3)  # [N, 3]
+    table = np.zeros((top + 1, 3, 4), dtype=np.int32)
+    table[:, :, _OTHER] = count * 3 + np.array([_DIRTY, _DIRTY, _OPEN])
+    table[:, :, _WORD] = count * 3 + _OPEN
+    table[:, :, _END] = states
+    table[:, _OPEN, _END] = following[:, 0] * 3 + _CLEAN
+    table[:, :, _CLOSER] = states
+    enough = (count >= minimum) & (count <= (top if maximum is None else maximum))
+    accepting = enough & np.array([True, False, False])
+    accepting[0, _DIRTY] = minimum == 0  # before any end there is nothing to stand after
+    dfa = Dfa(symbol_class, table.reshape(-1, 4), accepting.reshape(-1), _CLEAN)
+    return minimize(dfa, meter)

@@ -1,0 +1,169 @@
+"""Complete deterministic finite automata over symbols 0..A-1: letters, classes of characters, bytes.
+
+Owns the type, minimisation and the Boolean operations. Knows nothing of formulas, patterns or tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata.interning import unique_rows
+from compiler.automata.minimization import refine, steps_to
+from compiler.limits import Limits, Meter
+
+_NARROW = 256  # entries of a level's rows that are read one by one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dfa:
+    """A complete DFA. A symbols, K columns, S states.
+
+    symbol_class  int32 [A]     the column each symbol reads; symbols that act alike may share one
+    next_state    int32 [S, K]  row: state, column: symbol class
+    accepting     bool  [S]
+    start         the state before the first symbol
+
+    Raises ValueError where an index is out of range or a shape is off.
+    """
+
+    symbol_class: np.ndarray
+    next_state: np.ndarray
+    accepting: np.ndarray
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        if self.next_state.ndim != 2 or self.accepting.shape != self.next_state.shape[:1]:
+            raise ValueError("next_state is [S, K] and accepting is [S]")
+        if self.symbol_class.ndim != 1 or self.accepting.dtype != np.bool_:
+            raise ValueError("symbol_class is int [A] and accepting is bool [S]")
+        states, columns = self.next_state.shape
+        if not 0 <= self.start < states:
+            raise ValueError("start names a state that does not exist")
+        if self.next_state.size and not (self.next_state.min() >= 0 and self.next_state.max() < states):
+            raise ValueError("next_state names a state that does not exist")
+        if self.symbol_class.size and not (self.symbol_class.min() >= 0 and self.symbol_class.max() < columns):
+            raise ValueError("symbol_class names a column that does not exist")
+
+    @property
+    def states(self) -> int:
+        return len(self.accepting)
+
+    @property
+    def symbols(self) -> int:
+        return len(self.symbol_class)
+
+    def step(self, state: int, symbol: int) -> int:
+        return int(self.next_state[state, self.symbol_class[symbol]])
+
+    def run(self, symbols: Iterable[int], state: int | None = None) -> int:
+        """The state after reading `symbols` from `state` (default: the start)."""
+        at = self.start if state is None else state
+        for symbol in symbols:
+            at = self.step(at, symbol)
+        return at
+
+    def accepts(self, symbols: Iterable[int]) -> bool:
+        return bool(self.accepting[self.run(symbols)])
+
+
+def live_states(dfa: Dfa) -> np.ndarray:
+    """bool [S]: the states from which some word is accepted."""
+    return np.asarray(steps_to(_used(dfa)[0], dfa.accepting) < dfa.states)
+
+
+def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
+    """The columns that symbols read, by the first symbol that reads each, and each symbol's column among them."""
+    first, symbol_class = unique_rows(dfa.symbol_class.reshape(-1, 1))
+    return dfa.next_state[:, dfa.symbol_class[first]], symbol_class
+
+
+def is_empty(dfa: Dfa) -> bool:
+    """True when the DFA accepts no word at all."""
+    return not bool(live_states(dfa)[dfa.start])
+
+
+def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
+    """The states that some word leads to from `start`, in breadth-first order, columns left to right."""
+    states, columns = next_state.shape
+    seen = np.zeros(states, dtype=bool)
+    seen[start] = True
+    level = np.array([start], dtype=np.int64)
+    order = [level]
+    while level.size:
+        if len(level) * columns <= _NARROW:
+            found = dict.fromkeys(next_state[level].reshape(-1).tolist())
+            level = np.array([state for state in found if not seen[state]], dtype=np.int64)
+        else:
+            targets = next_state[level].reshape(-1)
+            targets = targets[~seen[targets]]
+            level = targets[np.sort(np.unique(targets, return_index=True)[1])].astype(np.int64)
+        seen[level] = True
+        order.append(level)
+    return np.concatenate(order)
+
+
+def minimize(dfa: Dfa, meter: Meter | None = None) -> Dfa:
+    """The minimal complete DFA of the same language, in canonical form. Raises LimitExceeded over `compile_s_max`.
+
+    Equal columns are merged and numbered by their first symbol, states are numbered breadth-first,
+    so two DFAs over the same symbols have equal languages exactly when their arrays are equal.
+    """
+    whole, symbol_class = _used(dfa)
+    keep = _breadth_first(whole, dfa.start)
+    index = np.zeros(dfa.states, dtype=np.int64)
+    index[keep] = np.arange(len(keep))
+    table = index[whole[keep]]
+    # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
+    first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), meter).reshape(-1, 1))
+    table = block[table[first]]
+    column, merged = unique_rows(table.T)
+    return Dfa(merged[symbol_class].astype(np.int32), table[:, column].astype(np.int32), dfa.accepting[keep][first], 0)
+
+
+def complement(dfa: Dfa) -> Dfa:
+    """The DFA of exactly the words that `dfa` rejects."""
+    return Dfa(dfa.symbol_class, dfa.next_state, ~dfa.accepting, dfa.start)
+
+
+def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = None) -> Dfa:
+    """The product over the pairs of states reachable from both starts.
+
+    operation  combines the two acceptance arrays: np.logical_and, np.logical_or, np.not_equal, ...
+    Raises ValueError when the alphabets differ, LimitExceeded over `dfa_states_max` pairs.
+    """
+    if left.symbols != right.symbols:
+        raise ValueError("a product needs two automata over the same symbols")
+    meter = Meter(limits) if limits else None
+    pairs = np.column_stack([left.symbol_class, right.symbol_class])
+    first, symbol_class = unique_rows(pairs)
+    left_next, right_next = left.next_state[:, pairs[first, 0]], right.next_state[:, pairs[first, 1]]
+    width = right.states
+    index = {left.start * width + right.start: 0}
+    frontier, rows, order = [left.start * width + right.start], [], []
+    while frontier:
+        order.extend(frontier)
+        codes = np.array(frontier, dtype=np.int64)
+        targets = left_next[codes // width].astype(np.int64) * width + right_next[codes % width]
+        frontier = []
+        for code in np.unique(targets).tolist():
+            if code not in index:
+                index[code] = len(index)
+                frontier.append(code)
+        rows.append(targets)
+        if meter:
+            meter.charge("dfa_states_max", len(index))
+            meter.tick()
+    codes = np.array(order, dtype=np.int64)
+    sorted_codes = np.sort(codes)
+    position = np.argsort(codes)
+    table = position[np.searchsorted(sorted_codes, np.concatenate(rows))]
+    accepting = operation(left.accepting[codes // width], right.accepting[codes % width])
+    return Dfa(symbol_class.astype(np.int32), table.astype(np.int32), accepting.astype(bool), 0)
+
+
+def equivalent(left: Dfa, right: Dfa) -> bool:
+    """True when both accept exactly the same words; decided by product, not by sampling."""
+    return is_empty(product(left, right, np.not_equal))

@@ -1,0 +1,139 @@
+"""Products of automata over the same columns: only states that are reachable, and alive in every part, are built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata.dfa import Dfa, complement, live_states, minimize
+from compiler.automata.interning import unique_rows
+from compiler.limits import Meter
+
+SINK = 0  # the product's state in which some part is dead
+_CODES_MAX = 2**62  # of product states; more parts than fit are joined in halves
+_CELLS = 2_000_000  # gathered at once: some 16 MB a part, whatever the constraint
+_CELL_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explored:
+    """The reachable product. S states, state 0 is SINK; n parts, K columns.
+
+    next_state  int32 [S, K]
+    component   int32 [S, n]  the parts' states; what it says of SINK is arbitrary
+    starts      the state of each start, SINK where a part is dead there
+    """
+
+    next_state: np.ndarray
+    component: np.ndarray
+    starts: tuple[int, ...]
+
+
+def explore(
+    tables: Sequence[np.ndarray], live: Sequence[np.ndarray], starts: Sequence[Sequence[int]], meter: Meter
+) -> Explored:
+    """The product of transition tables over the same K columns, from each of `starts` (one state for each part).
+
+    tables  int [S_i, K] each      live  bool [S_i] each: states worth entering
+    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
+    """
+    if fits([len(table) for table in tables]):
+        return _Product(tables, live, meter).build(starts)
+    half = len(tables) // 2
+    left = explore(tables[:half], live[:half], [start[:half] for start in starts], meter)
+    right = explore(tables[half:], live[half:], [start[half:] for start in starts], meter)
+    alive = [np.arange(len(part.next_state)) != SINK for part in (left, right)]
+    pairs = list(zip(left.starts, right.starts, strict=True))
+    both = _Product([left.next_state, right.next_state], alive, meter).build(pairs)
+    first, second = both.component.T
+    return Explored(both.next_state, np.hstack([left.component[first], right.component[second]]), both.starts)
+
+
+def fits(states: Sequence[int]) -> bool:
+    """Whether parts with so many states can be joined at once."""
+    return float(np.prod([float(count) for count in states])) < _CODES_MAX
+
+
+def intersection(parts: Sequence[Dfa], meter: Meter) -> Dfa:
+    """The minimal DFA of the words that every part accepts; all parts read the same symbols.
+
+    Raises ValueError where there is no part or the alphabets differ, LimitExceeded as `explore` does.
+    """
+    if len({part.symbols for part in parts}) != 1:
+        raise ValueError("a product needs automata over the same symbols, at least one")
+    if len(parts) == 1:
+        return parts[0]
+    if not fits([part.states for part in parts]):  # each half minimal before the two meet
+        half = len(parts) // 2
+        return intersection([intersection(parts[:half], meter), intersection(parts[half:], meter)], meter)
+    first, symbol_class = unique_rows(np.column_stack([part.symbol_class for part in parts]))
+    tables = [part.next_state[:, part.symbol_class[first]] for part in parts]
+    found = explore(tables, [live_states(part) for part in parts], [[part.start for part in parts]], meter)
+    accepting = np.ones(len(found.component), dtype=bool)
+    for number, part in enumerate(parts):
+        accepting &= part.accepting[found.component[:, number]]
+    accepting[SINK] = False
+    return minimize(Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0]), meter)
+
+
+def union(parts: Sequence[Dfa], meter: Meter) -> Dfa:
+    """The minimal DFA of the words that some part accepts. Raises as `intersection` does."""
+    return complement(intersection([complement(part) for part in parts], meter))
+
+
+class _Product:
+    """States are codes in mixed radix; the code past the last one is the sink."""
+
+    def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], meter: Meter) -> None:
+        self._tables, self._live, self._meter = tables, live, meter
+        self._columns = tables[0].shape[1]
+        radix = [1]
+        for table in tables:
+            radix.append(radix[-1] * len(table))
+        self._radix, self._sink = radix[:-1], radix[-1]
+
+    def build(self, starts: Sequence[Sequence[int]]) -> Explored:
+        number = {self._sink: SINK}
+        first = [self._code(start) for start in starts]
+        for code in first:
+            number.setdefault(code, len(number))
+        frontier = np.array(list(number), dtype=np.int64)
+        block = max(1, _CELLS // max(1, self._columns))
+        tables = []
+        while frontier.size:
+            fresh: list[int] = []
+            for low in range(0, len(frontier), block):
+                distinct, inverse = np.unique(self._targets(frontier[low : low + block]), return_inverse=True)
+                codes = distinct.tolist()
+                new = [code for code in codes if code not in number]
+                number.update(zip(new, range(len(number), len(number) + len(new)), strict=True))
+                numbers = np.array([number[code] for code in codes], dtype=np.int32)
+                tables.append(numbers[inverse.reshape(-1, self._columns)])
+                fresh += new
+                self._meter.charge("dfa_states_max", len(number))
+                self._meter.charge("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
+                self._meter.tick()
+            frontier = np.array(fresh, dtype=np.int64)
+        every = np.array(list(number), dtype=np.int64)
+        component = np.column_stack(
+            [every // radix % len(table) for table, radix in zip(self._tables, self._radix, strict=True)]
+        )
+        return Explored(np.concatenate(tables), component.astype(np.int32), tuple(number[code] for code in first))
+
+    def _code(self, start: Sequence[int]) -> int:
+        if not all(live[state] for live, state in zip(self._live, start, strict=True)):
+            return self._sink
+        return sum(state * radix for state, radix in zip(start, self._radix, strict=True))
+
+    def _targets(self, codes: np.ndarray) -> np.ndarray:
+        """The codes after each column: int64 [N, K]."""
+        targets = np.zeros((len(codes), self._columns), dtype=np.int64)
+        dead = np.repeat((codes == self._sink)[:, None], self._columns, axis=1)
+        for table, live, radix in zip(self._tables, self._live, self._radix, strict=True):
+            following = table[codes // radix % len(table)]
+            targets += following.astype(np.int64) * radix
+            dead |= ~live[following]
+        targets[dead] = self._sink
+        return targets

@@ -1,0 +1,122 @@
+"""Automata over the bytes of UTF-8 to automata over characters: the inverse of `compiler.automata.utf8`.
+
+What a character does is the composition of what its bytes do, a function on the states between characters. Code points
+with equal functions are one class. Functions are interned after each byte, so that the work is in the distinct ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.automata.char_dfa import CharDfa
+from compiler.automata.character_sets import CODE_POINTS, NO_MINTERM, SURROGATES, Minterms
+from compiler.automata.dfa import Dfa, live_states, minimize
+from compiler.automata.interning import unique_rows
+from compiler.automata.products import intersection
+from compiler.limits import Meter
+
+_BYTES = 256
+_ASCII = slice(0x00, 0x80)
+_CONTINUATION = slice(0x80, 0xC0)
+_LEADS_2, _LEADS_3, _LEADS_4 = slice(0xC2, 0xE0), slice(0xE0, 0xF0), slice(0xF0, 0xF5)
+_FIRST_3, _FIRST_4 = 0x800, 0x10000  # the first code points of three and of four bytes
+_CELLS = 1_000_000  # of candidate functions compared at a time: some 30 MB
+_CELL_BYTES = 4
+
+
+def _utf8_dfa() -> Dfa:
+    """The DFA over bytes of the valid UTF-8 texts."""
+    between, one, two, three, after_e0, after_ed, after_f0, after_f4, dead = range(9)
+    table = np.full((9, _BYTES), dead, dtype=np.int32)
+    table[between, _ASCII] = between
+    table[between, _LEADS_2], table[between, _LEADS_3], table[between, 0xF1:0xF4] = one, two, three
+    table[between, 0xE0], table[between, 0xED] = after_e0, after_ed
+    table[between, 0xF0], table[between, 0xF4] = after_f0, after_f4
+    table[one, _CONTINUATION], table[two, _CONTINUATION], table[three, _CONTINUATION] = between, one, two
+    table[after_e0, 0xA0:0xC0] = one  # below, the form is overlong
+    table[after_ed, 0x80:0xA0] = one  # above lie the surrogates
+    table[after_f0, 0x90:0xC0] = two
+    table[after_f4, 0x80:0x90] = two  # above, no code points
+    return Dfa(np.arange(_BYTES, dtype=np.int32), table, np.arange(9) == between, between)
+
+
+def by_characters(dfa: Dfa, meter: Meter) -> CharDfa:
+    """The valid UTF-8 texts whose bytes `dfa` (over 256 symbols) accepts, as a minimal DFA over classes of characters.
+
+    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` (of the distinct functions) or `compile_s_max`.
+    """
+    valid = intersection([dfa, _utf8_dfa()], meter)
+    over_bytes = valid.next_state[:, valid.symbol_class]  # [S, 256]
+    live = live_states(valid)
+    # a live state lies between characters where the text may end or a character may begin
+    begins = live[over_bytes]
+    begins[:, _CONTINUATION] = False
+    kept = np.flatnonzero(~live | valid.accepting | begins.any(axis=1))
+    functions, cell = _functions(over_bytes, kept, meter)
+    parts, used = _minterms(cell)
+    index = np.zeros(valid.states, dtype=np.int32)
+    index[kept] = np.arange(len(kept))
+    table = index[functions[used]].T
+    start = int(index[valid.start])
+    smallest = minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, valid.accepting[kept], start), meter)
+    return CharDfa(smallest, parts)
+
+
+def _functions(over_bytes: np.ndarray, kept: np.ndarray, meter: Meter) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct functions int32 [F, B] of characters on the states `kept`, and each code point's: int64 [0x110000].
+
+    The numbers of surrogates mean nothing.
+    """
+    after = over_bytes[kept]  # [B, 256]
+    pieces, numbers, offset = [after[:, _ASCII].T], [np.arange(_ASCII.stop)], _ASCII.stop
+    for leads, more, first in ((_LEADS_2, 1, 0), (_LEADS_3, 2, _FIRST_3), (_LEADS_4, 3, _FIRST_4)):
+        rows, number = _interned(after[:, leads].T)
+        for _ in range(more):
+            rows, following = _read_continuation(rows, over_bytes, meter)
+            number = following[number]
+        flat = number.reshape(-1)[first:]
+        pieces.append(rows)
+        numbers.append(flat + offset)
+        offset += len(rows)
+    functions, which = _interned(np.concatenate(pieces))
+    return functions, which[np.concatenate(numbers)[:CODE_POINTS]]
+
+
+def _interned(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows, and the number of each row among them."""
+    first, which = unique_rows(rows)
+    return rows[first], which
+
+
+def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, meter: Meter) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct functions after one more byte 80..BF int32 [F, B], and which of them each leads to: int64 [X, 64].
+
+    rows  int32 [X, B], distinct functions
+    """
+    columns, column_of = _interned(over_bytes[:, _CONTINUATION].T)  # [C, S]
+    step = columns.T  # [S, C]
+    block = max(1, _CELLS // max(1, rows.shape[1] * len(columns)))
+    pieces, numbers, total = [], [], 0
+    for low in range(0, len(rows), block):
+        candidates = step[rows[low : low + block]].transpose(0, 2, 1)  # [x, C, B]
+        some, which = _interned(candidates.reshape(-1, rows.shape[1]))
+        pieces.append(some)
+        numbers.append(which.reshape(-1, len(columns)) + total)
+        total += len(some)
+        meter.charge("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
+        meter.tick()
+    distinct, merged = _interned(np.concatenate(pieces))
+    return distinct, merged[np.concatenate(numbers)][:, column_of]
+
+
+def _minterms(cell: np.ndarray) -> tuple[Minterms, np.ndarray]:
+    """The classes of the code points by their functions, and the function of each class: int64 [M]."""
+    changes = np.flatnonzero(cell[1:] != cell[:-1]) + 1
+    cuts = np.unique(np.concatenate([[0], changes, SURROGATES]))
+    real = (cuts < SURROGATES[0]) | (cuts >= SURROGATES[1])
+    cuts, real = cuts[real | (cuts == SURROGATES[0])], real[real | (cuts == SURROGATES[0])]
+    values = cell[cuts[real]]
+    first, number = unique_rows(values.reshape(-1, 1))
+    numbered = np.full(len(cuts), NO_MINTERM, dtype=np.int32)
+    numbered[real] = number
+    return Minterms(cuts.astype(np.int32), numbered, len(first), ()), values[first]

@@ -1,0 +1,20 @@
+"""Explanations, examples and conflicts.
+
+Nothing here is on the path of a compilation that succeeds. An explanation says in sentences what a constraint accepts,
+with sampled texts. A conflict is a minimal unsatisfiable subset of the parts of a constraint that no text satisfies.
+"""
+
+from __future__ import annotations
+
+from compiler.diagnostics.conflict import conjuncts, naming_conflicts
+from compiler.diagnostics.explanation import Explanation, explain, told_as
+from compiler.diagnostics.unspellable import missing_characters
+
+__all__ = [
+    "Explanation",
+    "conjuncts",
+    "explain",
+    "missing_characters",
+    "naming_conflicts",
+    "told_as",
+]

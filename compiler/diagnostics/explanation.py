@@ -1,0 +1,235 @@
+"""A compiled constraint told to people: sentences, what each letter means, the states, texts that it accepts.
+
+Every text that is shown has been checked against the constraint. `prose` words the clauses, `samples` walks the
+automaton.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.artifact import Compiled
+from compiler.diagnostics.prose import counted, sentence, shortened
+from compiler.diagnostics.samples import STEPS_MAX, Walks
+from compiler.errors import LimitExceeded
+from compiler.limits import Meter
+from compiler.spec import EOS, NOMATCH, STEP, Spec, in_caller_names, meaning_name
+from compiler.text import SEPARATOR, TextAutomaton, check_labels, check_text
+
+SHOWN_MAX = 200  # states, and letters, that are listed
+SAMPLES = 3
+_WORD = "a word"  # what people call the step of a word
+_STEP_NAME = meaning_name(STEP)
+_KIB = 1024
+CHARACTER_NAME = "(a character)"  # of the letter that each character emits where they are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One letter of the automaton.
+
+    means  in words
+    holds  the propositions that hold at a unit or label; None where the letter is neither
+    """
+
+    name: str
+    means: str
+    holds: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateNote:
+    """One state of the automaton. distance: the fewest tokens to the end, None where no answer can be finished."""
+
+    state: int
+    distance: int | None
+    accepting: bool
+    start: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What was compiled, in words and numbers.
+
+    sentences  the first says what is accepted, the others what became of it
+    letters, states            the first of them, and `letters_more`, `states_more` how many more there are
+    shortest   a shortest accepted text; of labels, joined by spaces. None where it is too long to be shown
+    samples    random accepted texts, no two alike; fewer than three only where so few are accepted, or none is shown
+    """
+
+    sentences: tuple[str, ...]
+    letters: tuple[Letter, ...]
+    letters_more: int
+    states: tuple[StateNote, ...]
+    states_more: int
+    shortest: str | None
+    samples: tuple[str, ...]
+
+
+def explain(compiled: Compiled, seed: int = 0, meter: Meter | None = None) -> Explanation:
+    """The explanation of a compiled constraint; the same for the same seed.
+
+    meter  the limits of the walks; by default those that the constraint was compiled under
+    Raises LimitExceeded over `compile_s_max`, CompileCancelled, and RuntimeError where a text that the automaton over
+    bytes accepts fails its check, which is a bug of ours.
+    """
+    text = compiled.text
+    examples, missing = _examples(compiled, seed, meter or Meter(text.limits))
+    held = text.letter_names if text.dfa is text.letters else (None,) * text.dfa.symbols
+    letters = tuple(
+        _letter(text.kind, name, holds)
+        for name, holds in zip(text.symbol_names[:SHOWN_MAX], held[:SHOWN_MAX], strict=True)
+    )
+    states = tuple(
+        StateNote(state, distance, bool(text.dfa.accepting[state]), state == text.dfa.start)
+        for state, distance in enumerate(compiled.state_distances[:SHOWN_MAX])
+    )
+    return Explanation(
+        sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *missing),
+        letters=letters,
+        letters_more=text.dfa.symbols - len(letters),
+        states=states,
+        states_more=text.dfa.states - len(states),
+        shortest=examples[0] if examples else None,
+        samples=tuple(examples[1:]),
+    )
+
+
+def told_as(explanation: Explanation, spec: Spec, names: Mapping[str, tuple[str, ...]]) -> Explanation:
+    """The explanation for a caller who wrote the same constraint as `spec`, with his own names for propositions.
+
+    names  what `compiler.spec.canonical.caller_names` says of the spec
+    """
+    letters = tuple(
+        letter if letter.holds is None else _renamed(letter, in_caller_names(letter.holds, names))
+        for letter in explanation.letters
+    )
+    return dataclasses.replace(explanation, sentences=(sentence(spec), *explanation.sentences[1:]), letters=letters)
+
+
+def _renamed(letter: Letter, holds: tuple[str, ...]) -> Letter:
+    """The letter with other names. The name of a label is its own; that of a set of propositions lists them."""
+    if letter.means == _at_label(letter.name, letter.holds or ()):
+        return Letter(letter.name, _at_label(letter.name, holds), holds)
+    return Letter(_set_name(holds), _held(holds), holds)
+
+
+def _letter(kind: str, name: str, holds: tuple[str, ...] | None) -> Letter:
+    name = shortened(name)
+    if kind == "characters":
+        return Letter(name, f"one character of the class {name}", None)
+    if holds is None:
+        character = name == CHARACTER_NAME
+        return Letter(
+            name, "any one character" if character else "the end of the text, and what the whole is like", None
+        )
+    shown = tuple(_WORD if held == _STEP_NAME else held for held in holds)
+    if kind == "labels":
+        return Letter(name, _at_label(name, shown), shown)
+    return Letter(_set_name(shown), _held(shown), shown)
+
+
+def _at_label(name: str, holds: Sequence[str]) -> str:
+    return f"the label {name}, at which {_held(holds)}" if holds else f"the label {name}"
+
+
+def _set_name(holds: Sequence[str]) -> str:
+    return shortened(", ".join(holds) or "other")
+
+
+def _held(holds: Sequence[str]) -> str:
+    """What a step of the trace is."""
+    if EOS in holds:
+        return "the step after the last word"
+    if not holds or tuple(holds) == (NOMATCH,):
+        return "no proposition holds"
+    return shortened(f"{' and '.join(holds)} {'holds' if len(holds) == 1 else 'hold'}")
+
+
+def _conventions(text: TextAutomaton) -> list[str]:
+    """How the text is read, where that matters."""
+    told = []
+    if text.kind == "words" and text.traced:
+        told.append(
+            "A word is a run of letters, digits and underscores; it is one step of the word trace, and so is every "
+            "other character that is no white space."
+        )
+    if any(EOS in (names or ()) for names in text.letter_names):
+        told.append("One last step follows the last word; at it eos holds and nothing else.")
+    if text.strips_space:
+        told.append("One space before the answer is allowed, and is not part of it.")
+    elif text.kind == "characters":
+        told.append("No space is allowed before the answer.")
+    return told
+
+
+def _letters(text: TextAutomaton) -> str:
+    """How many letters there are, and of what kind."""
+    number = text.dfa.symbols
+    match text.kind:
+        case "characters":
+            return f"{number:,} {'class' if number == 1 else 'classes'} of characters that it treats alike"
+        case "labels":
+            return counted(number, "label")
+        case "words":
+            whole = " or what the text as a whole is like" if None in text.letter_names else ""
+            return f"{counted(number, 'letter')}, each a set of propositions that can hold at one step{whole}"
+
+
+def _sizes(compiled: Compiled) -> list[str]:
+    text, tokens = compiled.text, compiled.tokens
+    accepting = int(text.dfa.accepting.sum())
+    dead = sum(distance is None for distance in compiled.state_distances)
+    states = f"{counted(text.dfa.states, 'state')}, {accepting:,} accepting"
+    states += f" and {dead:,} from which no answer can be finished" if dead else ""
+    unit = "label" if text.kind == "labels" else "token"
+    tables = f"{tokens.table_bytes / _KIB:,.1f} KiB of tables"
+    return [
+        f"Its automaton has {states}, over {_letters(text)}.",
+        f"The shortest answer takes {counted(tokens.min_tokens, unit)}, the end of the answer counted as one.",
+        f"The automaton over {unit}s has {counted(tokens.states, 'state')}, tells {tokens.classes:,} kinds of {unit}s "
+        f"apart and takes {tables}.",
+    ]
+
+
+def _examples(compiled: Compiled, seed: int, meter: Meter) -> tuple[list[str], list[str]]:
+    """A shortest accepted text and random ones; or none, and a sentence that says why."""
+    text = compiled.text
+    try:
+        walks = _walks(compiled, meter)
+    except LimitExceeded as error:
+        return [], [f"No examples are shown: to find them takes more than the limit {error.limit}."]
+    if walks.least_steps > STEPS_MAX:
+        unit = "label" if text.kind == "labels" else "byte"
+        return [], [f"No examples are shown: the shortest takes {counted(walks.least_steps, unit)}."]
+    words = [walks.shortest(), *walks.different(SAMPLES, seed)]
+    shown = [_spelled(text, word) for word in words]
+    for one, word in zip(shown, words, strict=True):
+        _check(text, one, word)
+    return shown, []
+
+
+def _walks(compiled: Compiled, meter: Meter) -> Walks:
+    text = compiled.text
+    if text.kind == "labels":
+        return Walks(compiled.tokens, compiled.tokens.start, spelled=False, meter=meter)
+    over_bytes = text.byte_automaton
+    return Walks(over_bytes, text.text_start * over_bytes.letter_states + text.letters.start, spelled=True, meter=meter)
+
+
+def _spelled(text: TextAutomaton, word: tuple[int, ...]) -> str:
+    if text.kind == "labels":
+        return SEPARATOR.join(text.symbol_names[label] for label in word)
+    return bytes(word).decode()
+
+
+def _check(text: TextAutomaton, shown: str, word: tuple[int, ...]) -> None:
+    """Raise RuntimeError where a text is not accepted after all."""
+    if text.kind == "labels":
+        satisfied = check_labels(text, [text.symbol_names[label] for label in word]).satisfied
+    else:
+        satisfied = check_text(text, shown).satisfied
+    if not satisfied:
+        raise RuntimeError("a text that was found by walking the automaton is not accepted by it")

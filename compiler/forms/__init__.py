@@ -1,0 +1,13 @@
+"""One builder for each constraint form.
+
+A builder turns the `Spec` of its form into a leaf of the tree that `compiler.text` combines: an automaton over letters,
+over characters or over lengths. Templates, inflected keywords and automata of the caller have modules of their own.
+"""
+
+from __future__ import annotations
+
+from compiler.forms.build import part_of
+
+__all__ = [
+    "part_of",
+]

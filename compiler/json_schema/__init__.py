@@ -1,0 +1,16 @@
+"""JSON Schema 2020-12 to an automaton over characters.
+
+A schema document is read into nodes, with its references resolved. Each node becomes a value set, one automaton per
+JSON type, and value sets are combined by Boolean operations. An assembler links the automata of objects, arrays,
+strings and numbers into one over the text. It depends on automata and patterns alone.
+"""
+
+from __future__ import annotations
+
+from compiler.json_schema.compile import schema_dfa
+from compiler.json_schema.formats import FORMATS
+
+__all__ = [
+    "FORMATS",
+    "schema_dfa",
+]

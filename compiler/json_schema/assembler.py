@@ -1,0 +1,155 @@
+"""Assembles blocks into one automaton: states, edges, literal texts, and blocks between them. Knows no schema.
+
+A block is put at a state, and where a text of it ends, the automaton goes on as from another state. That is
+deterministic as long as no text of a block goes on with a character that may follow it, and JSON is made so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.json_schema.fragments import DEAD, START, Block, narrowed
+from compiler.limits import Meter
+
+QUOTE, BACKSLASH = ord('"'), ord("\\")
+_CONTROLS = 32
+_SHORT = {'"': QUOTE, "\\": BACKSLASH, "b": 8, "t": 9, "n": 10, "f": 12, "r": 13}
+_ENTRY_BYTES = 4  # of an int32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The white space of a text: none at all, or what `json.dumps(value, indent=2)` writes. Levels count from 0."""
+
+    pretty: bool
+
+    def inside(self, level: int) -> str:
+        """Before each item or key of an array or object at `level`."""
+        return "\n" + "  " * (level + 1) if self.pretty else ""
+
+    def closing(self, level: int) -> str:
+        """Before the closing bracket, unless nothing is inside."""
+        return "\n" + "  " * level if self.pretty else ""
+
+    @property
+    def colon(self) -> str:
+        return ": " if self.pretty else ":"
+
+
+class Machine:
+    """An automaton under construction; its start is START. Raises LimitExceeded over `dfa_states_max`."""
+
+    def __init__(self, width: int, meter: Meter) -> None:
+        self._width, self._meter = width, meter
+        self._size = START + 1
+        self._placed: list[tuple[int, np.ndarray]] = []
+        self._edges: list[tuple[int, int, int]] = []
+        self._joins: list[tuple[np.ndarray, int]] = []
+        self._starts: list[tuple[int, int]] = []
+        self._ends: list[int] = []
+
+    def state(self) -> int:
+        """A new state."""
+        self._grow(1)
+        return self._size - 1
+
+    def end(self) -> int:
+        """A new state in which the text may end."""
+        self._ends.append(self.state())
+        return self._ends[-1]
+
+    def _grow(self, count: int) -> None:
+        self._size += count
+        self._meter.tick()
+        self._meter.charge("dfa_states_max", self._size)
+        self._meter.charge("table_bytes_max", self._size * self._width * _ENTRY_BYTES)
+
+    def write(self, source: int, text: str, target: int) -> None:
+        """Read an ASCII text between two states; where there is nothing to read, `source` goes on as `target` does."""
+        if not text:
+            self._joins.append((np.array([source]), target))
+        at = source
+        for number, char in enumerate(text, 1):
+            following = target if number == len(text) else self.state()
+            self._edges.append((at, ord(char), following))
+            at = following
+
+    def place(self, table: np.ndarray) -> int:
+        """The rows of a table, without the dead one; returns what to add to its state numbers."""
+        offset = self._size - START
+        self._placed.append((offset, table))
+        self._grow(len(table) - START)
+        return offset
+
+    def read(self, source: int, block: Block, targets: Mapping[int, int]) -> None:
+        """Read a text of a block from `source`; where it may end, go on as from the target of the label."""
+        offset = self.place(block.wide)
+        self._starts.append((source, offset + START))
+        for label, target in targets.items():
+            self._joins.append((np.flatnonzero(block.label == label) + offset, target))
+
+    def close(self, states: Sequence[int] | np.ndarray, target: int) -> None:
+        """An edge on the quotation mark from each of `states`."""
+        self._edges.extend((int(state), QUOTE, target) for state in states)
+
+    def finish(self) -> Block:
+        """The block; it may hold states that lead nowhere, and accept no text at all."""
+        table = np.zeros((self._size, self._width), dtype=np.int32)
+        for offset, rows in self._placed:
+            table[offset + START : offset + len(rows)] = np.where(rows[START:] == DEAD, DEAD, rows[START:] + offset)
+        if self._edges:
+            source, symbol, target = np.array(self._edges).T
+            table[source, symbol] = target
+        for state, start in self._starts:
+            table[state] = np.maximum(table[state], table[start])
+        accepting = np.zeros(self._size, dtype=bool)
+        accepting[self._ends] = True
+        for states, follower in self._joins:
+            table[states] = np.maximum(table[states], table[follower])
+            accepting[states] |= accepting[follower]
+        return narrowed(table, accepting.astype(np.int32))
+
+
+def escaped(table: np.ndarray) -> np.ndarray:
+    """From the characters of strings to their spelling in JSON: int32 [S', M], the first S states as before.
+
+    Each string has one spelling, that of `json.dumps(text, ensure_ascii=False)`. States after a backslash are added.
+    """
+    added: list[np.ndarray] = []
+    count = len(table)
+
+    def states(edges: Mapping[str, np.ndarray]) -> np.ndarray:
+        """For each state of the table, one that has these edges: int32 [S], DEAD where all are."""
+        nonlocal count
+        columns = np.column_stack(list(edges.values()))
+        distinct, which = np.unique(columns, axis=0, return_inverse=True)
+        rows = np.zeros((len(distinct), table.shape[1]), dtype=np.int32)
+        rows[:, [ord(char) for char in edges]] = distinct
+        alive = distinct.any(axis=1)
+        number = np.full(len(distinct), DEAD, dtype=np.int32)
+        number[alive] = count + np.arange(np.count_nonzero(alive))
+        added.append(rows[alive])
+        count += len(added[-1])
+        return np.asarray(number[which.reshape(-1)])
+
+    low = states({f"{code:x}": table[:, code] for code in range(16) if code not in _SHORT.values()})
+    high = states({f"{code - 16:x}": table[:, code] for code in range(16, _CONTROLS)})
+    zeros = states({"0": states({"0": states({"0": low, "1": high})})})
+    after = states({**{char: table[:, code] for char, code in _SHORT.items()}, "u": zeros})
+    plain = table.copy()
+    plain[:, :_CONTROLS] = DEAD
+    plain[:, QUOTE] = DEAD
+    plain[:, BACKSLASH] = after
+    return np.concatenate([plain, *added])
+
+
+def string_block(content: Block, meter: Meter) -> Block:
+    """The JSON strings whose content is a text of `content`."""
+    machine = Machine(len(content.columns), meter)
+    offset = machine.place(escaped(content.wide))
+    machine.write(START, '"', offset + START)
+    machine.close(np.flatnonzero(content.label) + offset, machine.end())
+    return machine.finish()

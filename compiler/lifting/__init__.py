@@ -1,0 +1,18 @@
+"""From bytes to tokens, with exact distances.
+
+A byte transducer is run over a trie of the vocabulary, so that a state and a token give the next state. Tokens that act
+alike in every state share a class. The distance of a state is the fewest tokens to acceptance, found by breadth-first
+search from the accepting states. The result is a `TokenAutomaton`, all that decoding sees of the compiler.
+"""
+
+from __future__ import annotations
+
+from compiler.lifting.construction import lift
+from compiler.lifting.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+
+__all__ = [
+    "UNREACHABLE",
+    "TokenAutomaton",
+    "from_table",
+    "lift",
+]

@@ -1,0 +1,294 @@
+"""From bytes to tokens: walks a vocabulary's tries through a labeller and builds the token automaton (design 4).
+
+The tries are walked level by level. A node stands for what its bytes do from every labeller state at once: a row of
+arrivals, one a state. Equal rows are one, so the work is (distinct rows) x (states), not (nodes) x (states), and the
+token classes fall out: the ids whose rows agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from compiler.automata import DEAD, NO_END, Dfa, Labeller, distinct, grown, hash_rows, hash_sparse_rows, spread
+from compiler.lifting.distance import distances
+from compiler.lifting.effects import DEAD_ARRIVAL, IDENTITY, Arrivals, Functions
+from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton
+from compiler.limits import Meter
+from compiler.vocab import Trie, Vocabulary
+
+# The classes' columns int32 [R, C], the dead one first; ids, none twice, and the column of each: int [M]. The other ids
+# are dead.
+_Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
+_DEAD_ROW, _UNSEEN = 0, -1  # of a walk: dead from every labeller state, and not computed yet
+_ROWS_MIN = 2  # of a walk: the dead one and the root's
+_MOST = 3  # a level with one live node in so many, or more, is read through; else the live ones' children are searched
+_ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
+_MARKED = 8  # keys are marked in a table of all keys where it is at most so many times as long as their list
+_SPARSE = 8  # a table with less than one live entry in so many is searched for them first
+_BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
+_CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
+
+
+class _Walk:
+    """One trie walked over one group of labeller states (those between characters, or those inside one)."""
+
+    def __init__(self, arrivals: Arrivals, sources: np.ndarray, columns: int, nodes: int, meter: Meter) -> None:
+        self._arrivals = arrivals
+        self._meter = meter
+        self._columns = columns
+        self._ids: dict[int, int] = {}
+        self._move = np.full((64, columns), _UNSEEN, dtype=np.int32)
+        self._move[_DEAD_ROW] = _DEAD_ROW
+        # Each node adds one row at most; memory that is never written costs nothing.
+        most = max(_ROWS_MIN, meter.limits.table_bytes_max // max(1, sources.nbytes))
+        self.rows = np.empty((min(nodes + 1, most), len(sources)), dtype=np.int32)
+        self.count = 0
+        first = np.zeros((_ROWS_MIN, len(sources)), dtype=np.int32)  # all dead, and where the states are to begin with
+        first[1] = arrivals.intern(sources, np.full_like(sources, IDENTITY))
+        self.root = int(self._intern(first, hash_rows(first))[1])
+
+    def trie(self, trie: Trie, byte_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids that are not dead everywhere, and the row that each ends with: int [M]. byte_class: uint8 [256].
+
+        Only what lies below live rows is visited: most constraints die in most tokens.
+        """
+        rows = np.array([self.root], dtype=np.int32)  # of every node of a level, or of the live ones alone
+        nodes: np.ndarray | None = None  # those; None where `rows` is of all
+        above = trie.levels[0]
+        ids, ends = [trie.ids[:0]], [rows[:0]]
+        for level in trie.levels[1:]:
+            self._meter.tick()
+            if nodes is not None and len(nodes) * _MOST > above.stop - above.start:
+                live, rows = rows, np.zeros(above.stop - above.start, dtype=np.int32)
+                rows[nodes - above.start] = live
+                nodes = None
+            if nodes is None:
+                first_key = (rows * np.int64(self._columns)).take(trie.parent[level])
+                rows = self._after(first_key + byte_class.take(trie.byte[level]))
+                here = slice(trie.first_id[level.start], trie.first_id[level.stop])
+                ids.append(trie.ids[here])
+                ends.append(rows.take(trie.node[here]))
+                if np.count_nonzero(rows) * _MOST < len(rows):
+                    nodes = level.start + rows.nonzero()[0]
+                    rows = rows[nodes - level.start]
+            else:
+                nodes, rows = self._children(trie, nodes, rows, byte_class)
+                places, counts = spread(trie.first_id[nodes], trie.first_id[nodes + 1])
+                ids.append(trie.ids[places])
+                ends.append(rows.repeat(counts))
+                if not nodes.size:
+                    break
+            above = level
+        return np.concatenate(ids), np.concatenate(ends)
+
+    def _children(
+        self, trie: Trie, nodes: np.ndarray, rows: np.ndarray, byte_class: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The live children of nodes, and their rows."""
+        below, counts = spread(trie.first_child[nodes], trie.first_child[nodes + 1])
+        first_key = (rows * np.int64(self._columns)).repeat(counts)
+        rows = self._after(first_key + byte_class.take(trie.byte[below]))
+        alive = rows.nonzero()[0]
+        return below[alive], rows[alive]
+
+    def _after(self, keys: np.ndarray) -> np.ndarray:
+        """The rows that (row, byte class) keys lead to, a key being row * columns + class: int32, the same shape."""
+        rows = self._move.reshape(-1).take(keys)
+        if rows.size and rows.min() == _UNSEEN:
+            self._extend(self._distinct(keys[rows == _UNSEEN]))
+            rows = self._move.reshape(-1).take(keys)
+        return np.asarray(rows)
+
+    def _distinct(self, keys: np.ndarray) -> np.ndarray:
+        """The distinct keys, ascending."""
+        every = self.count * self._columns
+        if every > _MARKED * len(keys):
+            return distinct(keys)
+        marked = np.zeros(every, dtype=bool)
+        marked[keys] = True
+        return marked.nonzero()[0]
+
+    def _extend(self, keys: np.ndarray) -> None:
+        """Compute the rows of (row, byte class) keys, in blocks that keep the work in the cache."""
+        block = max(1, _BLOCK_CELLS // max(1, self.rows.shape[1]))
+        for start in range(0, len(keys), block):
+            row, column = np.divmod(keys[start : start + block], self._columns)
+            rows, hashes = self._one_byte_further(self.rows[row], column)
+            self._move[row, column] = self._intern(rows, hashes)
+
+    def _one_byte_further(self, rows: np.ndarray, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where rows of arrivals [N, S] lead by one byte class each [N], and the hashes of that."""
+        count, width = rows.shape
+        live = rows.reshape(-1) != DEAD_ARRIVAL
+        if np.count_nonzero(live) * _SPARSE >= live.size:
+            rows = self._arrivals.after(rows, column[:, None])
+            return rows, hash_rows(rows)
+        place = np.flatnonzero(live)
+        entry = self._arrivals.after(rows.reshape(-1)[place], column[place // width])
+        after = np.zeros_like(rows)
+        after.reshape(-1)[place] = entry
+        return after, hash_sparse_rows(place, entry, count, width)
+
+    def _intern(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        """The numbers of rows of arrivals; new ones are added. Hashes find them, comparison confirms."""
+        if len(rows) <= _ONE_BY_ONE:
+            return self._intern_one_by_one(rows, hashes)
+        found, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        keys = found.tolist()
+        numbers = np.array([self._ids.get(key, -1) for key in keys], dtype=np.int32)
+        fresh = np.flatnonzero(numbers < 0)
+        fresh = fresh[np.argsort(first[fresh])]  # numbered as they appear
+        numbers[fresh] = self.count + np.arange(len(fresh))
+        self._check(self.count + len(fresh))
+        self.rows[self.count : self.count + len(fresh)] = rows[
+            first[fresh]
+        ]  # no row yet: only what they are compared with
+        if not np.array_equal(self.rows[numbers[inverse]], rows):
+            return self._intern_one_by_one(rows, hashes)
+        self._ids.update((keys[place], self.count + i) for i, place in enumerate(fresh.tolist()))
+        self.count += len(fresh)
+        return np.asarray(numbers[inverse])
+
+    def _intern_one_by_one(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        """The same for a few rows, and where two share a hash: keys are probed until the row or a free one is found."""
+        numbers = np.empty(len(rows), dtype=np.int32)
+        for i, key in enumerate(hashes.tolist()):
+            while (number := self._ids.get(key, -1)) >= 0 and not np.array_equal(self.rows[number], rows[i]):
+                key = (key + 1) % 2**64
+            if number < 0:
+                self._check(self.count + 1)
+                number = self._ids[key] = self.count
+                self.rows[number] = rows[i]
+                self.count += 1
+            numbers[i] = number
+        return numbers
+
+    def _check(self, count: int) -> None:
+        """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
+        self._meter.charge("table_bytes_max", count * self.rows[:1].nbytes)
+        if count > len(self._move):
+            known = len(self._move)
+            self._move = grown(self._move, max(count, 2 * known))
+            self._move[known:] = _UNSEEN
+
+
+def _classes(arrivals: Arrivals, labeller: Labeller, sources: np.ndarray, trie: Trie, meter: Meter) -> _Classes:
+    """What the tokens of a trie do from a group of states."""
+    walk = _Walk(arrivals, sources, labeller.next_state.shape[1], len(trie.parent), meter)
+    ids, ends = walk.trie(trie, labeller.byte_class.astype(np.uint8))
+    used = np.zeros(walk.count, dtype=bool)
+    used[ends] = used[_DEAD_ROW] = True
+    column = np.cumsum(used, dtype=np.int32) - 1
+    return walk.rows[: walk.count][used].T, ids, column.take(ends)
+
+
+def lift(labeller: Labeller, letters: Dfa, vocabulary: Vocabulary, meter: Meter) -> TokenAutomaton:
+    """The token automaton of a labeller and the letter DFA it feeds, over a vocabulary.
+
+    letters  DFA over the letters in the labeller's strings; a text satisfies the constraint when the letters
+             emitted while it is read, and the flush at its end, are accepted
+    Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
+    """
+    functions = Functions(letters, labeller.strings, meter)
+    arrivals = Arrivals(labeller, functions, meter)
+    between = labeller.boundary
+    states = np.arange(labeller.states, dtype=np.int32)
+    outer, outer_ids, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, meter)
+    inner, inner_ids, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, meter)
+    cells, pairs = outer.size + inner.size, (labeller.states + 1) * letters.states
+    meter.charge("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
+    token_class = np.zeros(vocabulary.size, dtype=np.int32)
+    token_class[outer_ids] = outer_column
+    inner_live = inner_column != _DEAD_ROW
+    token_class[inner_ids[inner_live]] = outer.shape[1] + 1 + inner_column[inner_live]  # the EOS class stands between
+    token_class[list(vocabulary.eos_ids)] = outer.shape[1]
+    outer = _with_end(labeller, functions, arrivals, outer)
+    return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids, meter)
+
+
+def _with_end(labeller: Labeller, functions: Functions, arrivals: Arrivals, outer: np.ndarray) -> np.ndarray:
+    """The outer table with the column of EOS, and with the row of the state that EOS leads to, which only EOS keeps.
+
+    That state is numbered after the labeller's own. EOS applies the letters that the end of the text emits.
+    """
+    end = labeller.states
+    flush = labeller.flush[: labeller.boundary]
+    ends = flush != NO_END
+    flushed = functions.after(np.full(len(flush), IDENTITY, dtype=np.int32), np.where(ends, flush, 0))
+    column = arrivals.intern(np.where(ends, end, DEAD), flushed)
+    row = np.full((1, outer.shape[1] + 1), DEAD_ARRIVAL, dtype=np.int32)
+    row[0, -1] = arrivals.intern(np.array([end]), np.array([IDENTITY]))[0]
+    return np.concatenate([np.concatenate([outer, column[:, None]], axis=1), row])
+
+
+def _assemble(
+    labeller: Labeller,
+    letters: Dfa,
+    functions: Functions,
+    arrivals: Arrivals,
+    outer: np.ndarray,
+    inner: np.ndarray,
+    token_class: np.ndarray,
+    eos_ids: tuple[int, ...],
+    meter: Meter,
+) -> TokenAutomaton:
+    """Number the arrivals that tokens reach as edges, compute the distances and check the whole."""
+    number, found = _numbers(outer, inner, len(arrivals))
+    edge_outer = np.zeros(outer.shape, dtype=number.dtype)
+    edge_inner = np.zeros((len(inner) + 1, inner.shape[1]), dtype=number.dtype)  # its row 0 is dead
+    for edges, table in ((edge_outer, outer), (edge_inner[1:], inner)):
+        for rows in _row_blocks(table):
+            edges[rows] = number.take(table[rows])
+    state, between = arrivals.state[found], labeller.boundary  # the state after EOS moves between the two groups
+    edge_target = np.where(state == labeller.states, between, state + (state >= between)).astype(np.int32)
+    used, edge_function = np.unique(arrivals.function[found], return_inverse=True)
+    edge_function, function = edge_function.astype(np.int32), functions.table(used)
+    accepting = np.zeros((labeller.states + 1, letters.states), dtype=bool)
+    accepting[between] = letters.accepting
+    distance = distances(*_pairs(edge_outer, edge_inner), edge_target, edge_function, function, accepting, meter)
+    start = labeller.start * letters.states + letters.start
+    return TokenAutomaton(
+        token_class, edge_outer, edge_inner, edge_target, edge_function, function, distance.reshape(-1), start, eos_ids
+    )
+
+
+def _numbers(outer: np.ndarray, inner: np.ndarray, arrivals: int) -> tuple[np.ndarray, np.ndarray]:
+    """The edge that each arrival is, where tokens reach it, and the arrivals that are edges: [A], [P]. 0 stays 0."""
+    used = np.zeros(arrivals, dtype=bool)
+    used[DEAD_ARRIVAL] = True
+    for table in (outer, inner):
+        for rows in _row_blocks(table):
+            used[table[rows]] = True
+    found = np.flatnonzero(used)
+    number = np.zeros(arrivals, dtype=np.int16 if len(found) <= np.iinfo(np.int16).max else np.int32)
+    number[found] = np.arange(len(found))
+    return number, found
+
+
+def _row_blocks(table: np.ndarray) -> Iterator[slice]:
+    """The rows of a table, a few at a time: indexing by a whole one would first copy it into wide integers."""
+    rows = max(1, _BLOCK_CELLS // max(1, table.shape[1]))
+    return (slice(first, first + rows) for first in range(0, len(table), rows))
+
+
+def _pairs(edge_outer: np.ndarray, edge_inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct (labeller state, edge) pairs of both tables that are not dead: two int arrays [N]."""
+    pairs = [_distinct(edge_outer, 0), _distinct(edge_inner[1:], len(edge_outer))]
+    return np.concatenate([source for source, _ in pairs]), np.concatenate([edge for _, edge in pairs])
+
+
+def _distinct(table: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's distinct edges: most classes of a state lead to few places, and distances need each place once."""
+    live = table != DEAD_EDGE
+    if np.count_nonzero(live) * _SPARSE < live.size:
+        place = np.flatnonzero(live)
+        width = int(table.max()) + 1
+        row, edge = np.divmod(distinct(place // table.shape[1] * width + table.reshape(-1)[place]), width)
+        return row + first, edge
+    ordered = np.sort(table, axis=1)
+    new = ordered != DEAD_EDGE
+    new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    row, column = np.nonzero(new)
+    return row + first, ordered[row, column]

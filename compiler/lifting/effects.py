@@ -1,0 +1,166 @@
+"""Where bytes lead from a labeller state: pairs of a labeller state and a function on the letter states, numbered.
+
+The endless strings of letters that texts emit are few functions, and the pairs are few, so a byte is one look-up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.automata import DEAD, Dfa, Labeller, distinct, grown, hash_rows, live_states
+from compiler.limits import Meter
+
+DEAD_ARRIVAL = 0
+IDENTITY = 0  # the function that leaves the letter state as it is
+_UNSEEN = -1
+_BLOCK_CELLS = 1 << 16  # of a table under construction: what fits a core's cache
+
+
+class Functions:
+    """The functions that strings of letters apply to the letter states, interned. Function 0 is the identity.
+
+    Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
+    """
+
+    def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], meter: Meter) -> None:
+        self._meter = meter
+        meter.charge("table_bytes_max", len(strings) * letters.states * 4)
+        self._moves = np.stack([self._move(letters, string) for string in strings])
+        self._live = live_states(letters)
+        self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
+        self._count = 0
+        self._rows = np.empty((8, letters.states), dtype=np.int32)
+        self._alive = np.empty(8, dtype=bool)
+        self._intern(np.arange(letters.states, dtype=np.int32)[None, :])
+        self._after = np.full((64, len(strings)), _UNSEEN, dtype=np.int32)
+
+    @staticmethod
+    def _move(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
+        row = np.arange(letters.states, dtype=np.int32)
+        for letter in string:
+            row = letters.next_state[row, letters.symbol_class[letter]]
+        return row
+
+    def _intern(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of functions given as rows [N, Q]; new ones are added."""
+        numbers = np.empty(len(rows), dtype=np.int32)
+        alive = np.any(self._live.take(rows), axis=1, keepdims=True)
+        for place, key in enumerate(hash_rows(rows).tolist()):
+            alike = self._ids.setdefault(key, [])
+            row = rows[place]
+            number = next((known for known in alike if (self._rows[known] == row).all()), self._count)
+            if number == self._count:
+                self._make_room(number + 1)
+                alike.append(number)
+                self._rows[number], self._alive[number] = row, alive[place, 0]
+                self._count += 1
+            numbers[place] = number
+        return numbers
+
+    def _make_room(self, count: int) -> None:
+        self._meter.charge("table_bytes_max", count * self._rows[:1].nbytes)
+        if count > len(self._rows):
+            self._meter.tick()
+            self._rows, self._alive = grown(self._rows, count * 3 // 2), grown(self._alive, count * 3 // 2)
+
+    def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
+        """The functions that apply `function` [N] and then the letters of `string` [N]: int32 [N]."""
+        result = self._after[function, string]
+        unseen = result == _UNSEEN
+        if unseen.any():
+            width = self._after.shape[1]
+            fresh = distinct(function[unseen].astype(np.int64) * width + string[unseen])
+            block = max(1, _BLOCK_CELLS // max(1, self._rows.shape[1]))
+            for at in range(0, len(fresh), block):
+                first, then = np.divmod(fresh[at : at + block], width)
+                moved = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
+                self._after[first, then] = self._intern(moved)
+                self._meter.tick()
+            if self._count > len(self._after):
+                known = len(self._after)
+                self._after = grown(self._after, 2 * self._count)
+                self._after[known:] = _UNSEEN
+            result = self._after[function, string]
+        return np.asarray(result)
+
+    def alive(self) -> np.ndarray:
+        """bool [F]: the functions that leave some letter state from which acceptance can be reached."""
+        return self._alive[: self._count]
+
+    def table(self, chosen: np.ndarray) -> np.ndarray:
+        """int32 [F, Q]: what each of the chosen functions makes of each letter state."""
+        return np.asarray(self._rows[chosen])
+
+
+class Arrivals:
+    """The pairs (labeller state, function), numbered as they are found. Arrival 0 is the dead one, in state DEAD.
+
+    States are the labeller's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
+    """
+
+    def __init__(self, labeller: Labeller, functions: Functions, meter: Meter) -> None:
+        self._labeller = labeller
+        self._functions = functions
+        self._meter = meter
+        self._count = 1
+        self.state = np.zeros(256, dtype=np.int32)
+        self.function = np.zeros(256, dtype=np.int32)
+        self._after = np.full((256, labeller.next_state.shape[1]), _UNSEEN, dtype=np.int32)  # rows are filled as wanted
+        self._after[DEAD_ARRIVAL] = DEAD_ARRIVAL
+        self._numbers = np.full((8, labeller.states + 1), _UNSEEN, dtype=np.int32)  # by function and state
+
+    def __len__(self) -> int:
+        return self._count
+
+    def intern(self, state: np.ndarray, function: np.ndarray) -> np.ndarray:
+        """The numbers of pairs, in arrays of one shape: int32. What is dead, or leaves no letter state alive, is 0."""
+        alive = self._functions.alive()
+        if len(alive) > len(self._numbers):
+            self._meter.charge("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
+            known = len(self._numbers)
+            self._numbers = grown(self._numbers, 2 * len(alive))
+            self._numbers[known:] = _UNSEEN
+        numbers = self._numbers[function, state]
+        numbers[(state == DEAD) | ~alive[function]] = DEAD_ARRIVAL
+        unseen = numbers == _UNSEEN
+        if unseen.any():
+            width = self._numbers.shape[1]
+            fresh = np.unique(function[unseen].astype(np.int64) * width + state[unseen])
+            self._add(*np.divmod(fresh, width))
+            numbers[unseen] = self._numbers[function[unseen], state[unseen]]
+        return np.asarray(numbers)
+
+    def _add(self, function: np.ndarray, state: np.ndarray) -> None:
+        count = self._count + len(state)
+        if count > len(self.state):
+            capacity = max(count, len(self.state) * 3 // 2)
+            self._meter.charge("table_bytes_max", capacity * self._after[:1].nbytes)
+            self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
+            known, self._after = len(self._after), grown(self._after, capacity)
+            self._after[known:] = _UNSEEN
+        self.state[self._count : count], self.function[self._count : count] = state, function
+        self._numbers[function, state] = np.arange(self._count, count)
+        self._count = count
+
+    def after(self, arrival: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """The arrivals one byte further: int32, the shape that `arrival` and the byte's `column` broadcast to."""
+        place = arrival.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
+        found = self._after.reshape(-1).take(place)
+        if found.size and found.min() == _UNSEEN:
+            self._fill(distinct(np.broadcast_to(arrival, found.shape)[found == _UNSEEN]))
+            found = self._after.reshape(-1).take(place)
+        return np.asarray(found)
+
+    def _fill(self, arrivals: np.ndarray) -> None:
+        """Where every byte leads from these arrivals: whole rows, for reading them is quicker than choosing."""
+        block = max(1, _BLOCK_CELLS // self._after.shape[1])
+        for at in range(0, len(arrivals), block):
+            before = arrivals[at : at + block]
+            state = self.state[before]
+            emission = self._labeller.emission[state]
+            function = np.repeat(self.function[before][:, None], emission.shape[1], axis=1)
+            loud = emission != 0
+            if loud.any():
+                function[loud] = self._functions.after(function[loud], emission[loud])
+            after = self.intern(self._labeller.next_state[state], function)
+            self._after[before] = after

@@ -1,0 +1,174 @@
+"""The automaton that reads model tokens: the one door through which decoding sees the compiler.
+
+It is kept factored. A state is a pair (l, q): l is what the labeller knows of the text so far (a half-written
+word, a half-written character), q the state of the letter DFA. A token moves l and applies one of a few functions
+to q, so the tables grow with L + Q, not with L x Q; constraints without letters (a regex) have Q = 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compiler.lifting.distance import UNREACHABLE, distances
+
+__all__ = ["DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
+
+DEAD_EDGE = 0  # the edge to the dead state
+_DEAD = 0  # the labeller state of that name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenAutomaton:
+    """A DFA over the ids of a vocabulary. V ids, C token classes, L labeller states, Q letter states, P edges.
+
+    token_class    int32 [V]        the column each id reads; ids that act alike everywhere share one
+    edge_outer     int [B, C0]      edge by (l, class) for the B labeller states between characters, l = 0..B-1
+    edge_inner     int [L-B+1, C1]  the same inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
+    edge_target    int32 [P]        the labeller state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
+    edge_function  int32 [P]        the row of `function` that an edge applies to q
+    function       int32 [F, Q]     letter state after it
+    distance       int32 [L * Q]    fewest tokens, EOS among them, to acceptance: 0 after EOS, UNREACHABLE when dead
+    start          int              state before the first token
+    eos_ids        the ids that end a text; they share one class
+
+    The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_outer, C0..C-1 those of edge_inner:
+    tokens whose first byte continues a character live only inside one, so two small tables replace one that is
+    mostly dead. Raises ValueError where a shape, an index or the dead state's rows are off.
+    """
+
+    token_class: np.ndarray
+    edge_outer: np.ndarray
+    edge_inner: np.ndarray
+    edge_target: np.ndarray
+    edge_function: np.ndarray
+    function: np.ndarray
+    distance: np.ndarray
+    start: int
+    eos_ids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        labeller_states = len(self.edge_outer) + len(self.edge_inner) - 1
+        letter_states = self.function.shape[1]
+        if self.distance.shape != (labeller_states * letter_states,):
+            raise ValueError("distance is [L * Q]")
+        if not 0 <= self.start < len(self.distance):
+            raise ValueError("start names a state that does not exist")
+        _check_range("token_class", self.token_class, self.classes)
+        _check_range("edge_outer", self.edge_outer, len(self.edge_target))
+        _check_range("edge_inner", self.edge_inner, len(self.edge_target))
+        _check_range("edge_target", self.edge_target, labeller_states)
+        _check_range("edge_function", self.edge_function, len(self.function))
+        _check_range("function", self.function, letter_states)
+        if self.edge_function.shape != self.edge_target.shape:
+            raise ValueError("edge_function and edge_target are [P]")
+        if self.edge_target[DEAD_EDGE] != _DEAD or self.edge_outer[_DEAD].any() or self.edge_inner[0].any():
+            raise ValueError("the dead state is left, or edge 0 does not lead to it")
+        if (self.distance < 0).any() or (self.distance[:letter_states] != UNREACHABLE).any():
+            raise ValueError("distances are not negative, and the dead state has none")
+        if not self.eos_ids or not all(0 <= eos < len(self.token_class) for eos in self.eos_ids):
+            raise ValueError("eos_ids names ids of the vocabulary, at least one")
+
+    def with_own_classes(self, ids: np.ndarray) -> TokenAutomaton:
+        """The same automaton with a class of its own for each of these ids, int64 [n], that begins a character."""
+        columns = self.edge_outer.shape[1]
+        own = self.token_class[ids]
+        ids, own = ids[own < columns], own[own < columns]
+        token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
+        token_class[ids] = np.arange(columns, columns + len(ids))
+        edge_outer = np.concatenate([self.edge_outer, self.edge_outer[:, own]], axis=1)
+        return replace(self, token_class=token_class, edge_outer=edge_outer)
+
+    @property
+    def states(self) -> int:
+        return len(self.distance)
+
+    @property
+    def letter_states(self) -> int:
+        return int(self.function.shape[1])
+
+    @property
+    def classes(self) -> int:
+        return int(self.edge_outer.shape[1] + self.edge_inner.shape[1])
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.token_class)
+
+    @property
+    def min_tokens(self) -> int:
+        """d(start): the least budget, in tokens with EOS, within which the constraint can be met."""
+        return int(self.distance[self.start])
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of everything but the map from ids to classes, which every automaton of a vocabulary has."""
+        tables = (self.edge_outer, self.edge_inner, self.edge_target, self.edge_function, self.function, self.distance)
+        return sum(int(table.nbytes) for table in tables)
+
+    def edges(self, labeller_state: int) -> np.ndarray:
+        """The edge each class takes from a labeller state: int [C]."""
+        between = len(self.edge_outer)
+        outer = labeller_state if labeller_state < between else _DEAD
+        inner = labeller_state - between + 1 if labeller_state >= between else 0
+        return np.concatenate([self.edge_outer[outer], self.edge_inner[inner]])
+
+    def successors(self, state: int) -> np.ndarray:
+        """The state after one token of each class: int64 [C]."""
+        labeller_state, letter_state = divmod(state, self.letter_states)
+        edge = self.edges(labeller_state)
+        if self.letter_states == 1:  # no letters: an edge is where it leads to
+            return self.edge_target.take(edge).astype(np.int64)
+        letters = self.function[:, letter_state].take(self.edge_function.take(edge))
+        return np.asarray(self.edge_target.take(edge).astype(np.int64) * self.letter_states + letters)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after one token id."""
+        return int(self.successors(state)[self.token_class[token]])
+
+
+def _check_range(name: str, values: np.ndarray, end: int) -> None:
+    if values.size and not (values.min() >= 0 and values.max() < end):
+        raise ValueError(f"{name} holds an index outside 0..{end - 1}")
+
+
+def from_table(
+    token_class: np.ndarray, next_state: np.ndarray, accepting: np.ndarray, start: int, eos_ids: tuple[int, ...]
+) -> TokenAutomaton:
+    """A token automaton from a plain table: for automata given by their transitions, and for tests.
+
+    token_class  int [V]     column each id reads; what it says of the EOS ids is ignored
+    next_state   int [S, K]
+    accepting    bool [S]    states after which EOS may follow
+    start        int
+
+    State s of the table becomes state s + 1 of the result (0 is dead, S + 1 is after EOS).
+    """
+    states, columns = next_state.shape
+    end = states + 1
+    target = np.zeros((states + 2, columns + 1), dtype=np.int64)
+    target[1:end, :columns] = next_state + 1
+    target[1:end, columns] = np.where(accepting, end, _DEAD)
+    target[end, columns] = end
+    ids = token_class.astype(np.int32).copy()
+    ids[list(eos_ids)] = columns
+    target[:, np.setdiff1d(np.arange(columns), ids)] = _DEAD  # no id reads these columns: they shorten no distance
+    accept = np.zeros((states + 2, 1), dtype=bool)
+    accept[end] = True
+    source, used = np.divmod(np.unique(np.arange(states + 2)[:, None] * (states + 2) + target), states + 2)
+    edge_target = np.arange(states + 2, dtype=np.int32)
+    effect, function = np.zeros(states + 2, dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
+    live = (source != _DEAD) & (used != _DEAD)
+    distance = distances(source[live], used[live], edge_target, effect, function, accept)
+    return TokenAutomaton(
+        ids,
+        target.astype(np.int32),
+        np.zeros((1, 0), dtype=np.int32),
+        edge_target,
+        effect,
+        function,
+        distance.reshape(-1),
+        start + 1,
+        eos_ids,
+    )

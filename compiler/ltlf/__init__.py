@@ -1,0 +1,26 @@
+"""Formulas of linear temporal logic on finite traces to automata.
+
+A formula is parsed, simplified and translated by progression: a state is the formula that the rest of the trace must
+satisfy, kept canonical as a BDD over its temporal parts. MONA, through ltlf2dfa's translation, is an optional second
+engine. The automata are over letters, which are sets of propositions.
+"""
+
+from __future__ import annotations
+
+from compiler.ltlf.mona import formula_to_dfa_mona
+from compiler.ltlf.mona_program import require_ltlf2dfa
+from compiler.ltlf.progression import formula_to_dfa
+from compiler.ltlf.syntax import Builder, Formula, Op, parse_formula, post_order, print_formula, propositions_of
+
+__all__ = [
+    "Builder",
+    "Formula",
+    "Op",
+    "formula_to_dfa",
+    "formula_to_dfa_mona",
+    "parse_formula",
+    "post_order",
+    "print_formula",
+    "propositions_of",
+    "require_ltlf2dfa",
+]

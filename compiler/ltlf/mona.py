@@ -1,0 +1,183 @@
+"""MONA as a second engine: the same formulas and letters in, the same canonical DFA out. Never the only path.
+
+Owns one run of the program and the reading of its answer. The run is private: no shell, a directory and a process
+group of its own, a cap on its time, its memory and its answer, and no process and no file left behind. What MONA is
+asked comes from `mona_program`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compiler.automata import Dfa, minimize
+from compiler.errors import CompileError, EngineFailure, LimitExceeded
+from compiler.limits import Limits, Meter
+from compiler.ltlf.mona_program import ltlf2dfa_program
+from compiler.ltlf.syntax import Formula, propositions_of
+
+OUTPUT_BYTES_MAX = 64 * 2**20  # ten keywords print 59,050 guard lines; past this the answer is of no use
+_LOOK_MS = 50  # how often the meter is asked, and the answer measured, while MONA runs
+_ENTRY_BYTES = 4  # of an int32
+_CELLS = 4_000_000  # guard lines x letters matched at once
+_GUARD = re.compile(rb"^State (\d+): ([01X]*) -> state (\d+)$", re.MULTILINE)
+_NAMES = re.compile(rb"^DFA for formula with free variables:([ P\d]*)$", re.MULTILINE)
+_ACCEPTING = re.compile(rb"^Accepting states:([ \d]*)$", re.MULTILINE)
+_COUNT = re.compile(rb"^Automaton has (\d+) states? and", re.MULTILINE)
+
+
+def formula_to_dfa_mona(
+    formula: Formula,
+    letters: Sequence[frozenset[str]],
+    meter: Meter,
+    *,
+    binary: str = "mona",
+    program: Callable[[Formula], str] = ltlf2dfa_program,
+) -> Dfa:
+    """What `ltlf.formula_to_dfa` returns, by way of MONA: `binary` is its path or a name on PATH.
+
+    program  writes what MONA is asked; its P<i> holds where name i (of `propositions_of`) does
+    Raises ValueError when there are no letters, EngineFailure when MONA is missing, fails or answers what cannot be
+    read, LimitExceeded over compile_s_max or compile_memory_bytes_max (of MONA's own process), and over
+    dfa_states_max or table_bytes_max once MONA is done.
+    """
+    if not letters:
+        raise ValueError("an automaton needs at least one letter")
+    output = run_mona(binary, program(formula), meter)
+    return minimize(_read(output, propositions_of(formula), letters, meter), meter)
+
+
+# --- program to output ----------------------------------------------------------------------------------------------
+
+
+def run_mona(binary: str, program: str, meter: Meter) -> bytes:
+    """MONA's output for a program. Raises EngineFailure as `formula_to_dfa_mona` does."""
+    with tempfile.TemporaryDirectory(prefix="abs-mona-") as directory:
+        source, answer = Path(directory, "formula.mona"), Path(directory, "answer")
+        source.write_text(program, encoding="ascii")
+        with answer.open("wb") as sink:
+            try:
+                process = subprocess.Popen(
+                    [binary, "-q", "-u", "-w", str(source)],
+                    stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, cwd=directory, process_group=0,
+                )  # fmt: skip
+            except OSError as error:
+                advice = "install it (Debian and Ubuntu: apt install mona), or choose the engine native"
+                raise EngineFailure(f"the program MONA cannot be started: {error.strerror}; {advice}") from error
+            try:
+                _lower_limits(process.pid, meter.limits)
+                _wait(process, answer, meter)
+            finally:
+                _kill(process)
+        if process.returncode != 0:
+            raise _failure(process.returncode, answer, meter.limits)
+        return answer.read_bytes()
+
+
+def _lower_limits(pid: int, limits: Limits) -> None:
+    """Hold a process under limits of its own, which end it even where nobody is left to do so."""
+    wanted = {
+        resource.RLIMIT_AS: limits.compile_memory_bytes_max,
+        resource.RLIMIT_CPU: math.ceil(limits.compile_s_max) + 1,
+        resource.RLIMIT_FSIZE: OUTPUT_BYTES_MAX + 1,
+    }
+    for kind, cap in wanted.items():
+        with contextlib.suppress(ProcessLookupError):  # it may be done already
+            _, hard = resource.prlimit(pid, kind)
+            lower = cap if hard == resource.RLIM_INFINITY else min(cap, hard)
+            resource.prlimit(pid, kind, (lower, lower))
+
+
+def _wait(process: subprocess.Popen[bytes], answer: Path, meter: Meter) -> None:
+    """Wait for the end of the process, without collecting it.
+
+    Raises what `meter.tick` raises, and EngineFailure when the answer outgrows OUTPUT_BYTES_MAX.
+    """
+    handle = os.pidfd_open(process.pid)
+    try:
+        watch = select.poll()
+        watch.register(handle, select.POLLIN)
+        ended = False
+        while not ended:
+            ended = bool(watch.poll(_LOOK_MS))
+            meter.tick()
+            if answer.stat().st_size > OUTPUT_BYTES_MAX:
+                raise EngineFailure(f"MONA's answer is longer than {OUTPUT_BYTES_MAX} bytes")
+    finally:
+        os.close(handle)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End all of the process group, and collect the process: not collected until now, its number is still ours."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _failure(status: int, answer: Path, limits: Limits) -> CompileError:
+    """What MONA's end was due to, by its last words. They speak of our program, never of the user's text."""
+    last = answer.read_bytes()[-400:].decode("ascii", "replace")
+    if "out of memory" in last:
+        cap = limits.compile_memory_bytes_max
+        return LimitExceeded("compile_memory_bytes_max", cap, cap)
+    spoken = [line.strip() for line in last.split("\n") if line.strip() and "aborted" not in line]
+    return EngineFailure(f"MONA failed with exit status {status}: {spoken[-1][:200] if spoken else 'no message'}")
+
+
+# --- output to automaton --------------------------------------------------------------------------------------------
+
+
+def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+    """The automaton that MONA printed, its guards expanded over the letters; not minimal over them.
+
+    MONA's state 0 reads one dummy symbol: the automaton proper starts at its successor (for an unsatisfiable formula
+    that is 0 itself). It may accept the empty trace, which we reject: the start is made anew, entered by nothing.
+    """
+    count, accepting_line, free = _COUNT.search(output), _ACCEPTING.search(output), _NAMES.search(output)
+    if count is None or accepting_line is None or free is None:
+        raise EngineFailure("MONA's answer cannot be read: no list of states")
+    states = int(count[1])
+    accepted = [int(state) for state in accepting_line[1].split()]
+    guards = [(int(source), guard, int(target)) for source, guard, target in _GUARD.findall(output)]
+    if max([*accepted, *(end for source, _, target in guards for end in (source, target))], default=0) >= states:
+        raise EngineFailure("MONA's answer cannot be read: a state that does not exist")
+    meter.charge("dfa_states_max", states + 1)
+    meter.charge("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
+    accepting = np.zeros(states + 1, dtype=bool)
+    accepting[accepted] = True
+    table = np.full((states + 1, len(letters)), states, dtype=np.int32)
+    named = [int(number) for number in free[1].replace(b"P", b" ").split()]  # the guards' columns, in MONA's order
+    if any(len(guard) != len(named) for _, guard, _ in guards) or any(number >= len(names) for number in named):
+        raise EngineFailure("MONA's answer cannot be read: a guard of the wrong length")
+    holds = [[names[number] in letter for number in named] for letter in letters]
+    _fill(table, guards, np.array(holds, dtype=bool))
+    if (table[:states] == states).any() or (table[0] != table[0, 0]).any():
+        raise EngineFailure("MONA's answer cannot be read: transitions are missing")
+    table[states] = table[table[0, 0]]
+    return Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, states)
+
+
+def _fill(table: np.ndarray, guards: list[tuple[int, bytes, int]], holds: np.ndarray) -> None:
+    """Write the guards' targets into `table` [S + 1, A]. A guard has a 0, 1 or X for each of the P propositions.
+
+    holds  bool [A, P]: whether proposition p holds in letter a
+    """
+    wide = holds.astype(np.int32)
+    block = max(1, _CELLS // len(holds))
+    for begin in range(0, len(guards), block):
+        some = guards[begin : begin + block]
+        marks = np.frombuffer(b"".join(guard for _, guard, _ in some), dtype=np.uint8).reshape(len(some), -1)
+        wrong = (marks == ord("1")).astype(np.int32) @ (1 - wide).T + (marks == ord("0")).astype(np.int32) @ wide.T
+        line, letter = np.nonzero(wrong == 0)  # wrong [G, A]: propositions on which a guard and a letter disagree
+        ends = np.array([(source, target) for source, _, target in some], dtype=np.int32)
+        table[ends[line, 0], letter] = ends[line, 1]

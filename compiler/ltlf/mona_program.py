@@ -1,0 +1,124 @@
+"""A formula as a program for MONA, written the paper's way: LTLf2DFA's parser reads it, its translation writes it.
+
+Owns the way into LTLf2DFA's syntax and what has to be cleaned out of its text. Its `to_dfa` is never called: that
+writes one file for all processes and goes through sympy. No name of a user gets there: name i is p<i>, P<i> in MONA.
+The package is imported when it is first asked for; it brings sympy, lark and half a second.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from compiler.errors import EngineFailure
+from compiler.ltlf.syntax import LEAVES, PREFIX, Formula, Op, propositions_of
+
+OPERATORS_MAX = 20_000  # of the program, where <-> and nested G double what they hold; at most some 3 MB of text
+
+
+class _Size(NamedTuple):
+    """How many operators LTLf2DFA writes for a node, and for its negation in negation normal form."""
+
+    plain: int
+    negated: int
+
+
+def ltlf2dfa_program(formula: Formula) -> str:
+    """The formula as LTLf2DFA puts it to MONA, without the comment that repeats it: MONA reads no more than 8 kB of it.
+
+    The string's positions are the trace's steps, P<i> those where name i (of `propositions_of`) holds. Raises
+    EngineFailure when LTLf2DFA is not installed, or cannot read a formula so deep, or would write one so large.
+    """
+    operators = program_operators(formula)
+    if operators > OPERATORS_MAX:
+        raise EngineFailure(f"LTLf2DFA would write a program of more than {OPERATORS_MAX} operators")
+    parse, program = require_ltlf2dfa()
+    try:
+        text = str(program(parse(ltlf2dfa_text(formula))).mona_program())
+    except RecursionError:
+        raise EngineFailure("the formula is nested too deeply for LTLf2DFA") from None
+    except Exception as error:  # its parser's and its own, none of which it documents
+        raise EngineFailure(f"LTLf2DFA cannot translate the formula: {type(error).__name__}") from error
+    comment, _, rest = text.partition("\n")
+    if not comment.startswith("#"):
+        raise EngineFailure("LTLf2DFA's program does not begin with the formula: is it version 2.0?")
+    return rest
+
+
+@functools.cache
+def require_ltlf2dfa() -> tuple[Callable[[str], Any], Callable[[Any], Any]]:
+    """LTLf2DFA's parser, made once, and its class of programs. Raises EngineFailure where it is not installed."""
+    try:
+        from ltlf2dfa.base import MonaProgram
+        from ltlf2dfa.parser.ltlf import LTLfParser
+    except ImportError as error:
+        reason = f"the package {error.name or 'ltlf2dfa'} is missing"
+        raise EngineFailure(f"{reason}: pip install 'abs-server[compile]', or choose the engine native") from error
+    return LTLfParser(), MonaProgram
+
+
+def ltlf2dfa_text(formula: Formula) -> str:
+    """The formula in LTLf2DFA's concrete syntax, bracketed in full but for runs of one U or one R to the right.
+
+    It has no W and no M, reads an operator only where no small letter follows, and says two things of `last`: the
+    weak next of false stands for that.
+    """
+    number = {name: index for index, name in enumerate(propositions_of(formula))}
+    texts: list[str] = []
+    for node in formula.nodes:
+        inner = [texts[argument] for argument in node.args]
+        if node.op is Op.NAME:
+            texts.append(f"p{number[node.name]}")
+        elif node.op is Op.LAST:
+            texts.append("WX(false)")
+        elif node.op in LEAVES:
+            texts.append(node.op.value)
+        elif node.op in PREFIX:
+            texts.append(f"{node.op.value}({inner[0]})")
+        elif node.op is Op.WEAK_UNTIL:
+            texts.append(f"({inner[1]}) R (({inner[0]}) | ({inner[1]}))")
+        elif node.op is Op.STRONG_RELEASE:
+            texts.append(f"({inner[1]}) U (({inner[0]}) & ({inner[1]}))")
+        else:
+            run = node.op in (Op.UNTIL, Op.RELEASE) and formula.nodes[node.args[-1]].op is node.op
+            parts = [f"({text})" for text in inner]
+            texts.append(f" {node.op.value} ".join([*parts[:-1], inner[-1] if run else parts[-1]]))
+    return texts[-1]
+
+
+def program_operators(formula: Formula) -> int:
+    """No less than the operators in the program: told before any text is made, since it can be exponential."""
+    sizes: list[_Size] = []
+    for node in formula.nodes:
+        sizes.append(_size(node.op, [sizes[argument] for argument in node.args]))
+    return sizes[-1].plain
+
+
+def _size(op: Op, args: list[_Size]) -> _Size:
+    """The size of `op(args)`. R is written with its right side twice, and U becomes R when it is negated."""
+    if not args:
+        return _Size(1, 2)
+    left, right = args[0], args[-1]
+    if op is Op.NOT:
+        return _Size(max(left) + 1, max(left) + 1)
+    if op in (Op.NEXT, Op.WEAK_NEXT):
+        return _Size(left.plain + 1, left.negated + 1)
+    if op is Op.FINALLY:
+        return _Size(left.plain + 2, 2 * left.negated + 3)
+    if op is Op.GLOBALLY:
+        return _Size(2 * max(left) + 3, max(left) + 2)
+    if op is Op.IMPLIES:
+        return _Size(left.negated + max(right) + 1, max(left) + right.negated + 1)
+    if op is Op.IFF:
+        both = sum(map(max, args)) + sum(one.negated for one in args) + 3
+        return _Size(both, both)
+    if op is Op.UNTIL:
+        return _Size(left.plain + right.plain + 1, left.negated + 2 * right.negated + 2)
+    if op is Op.RELEASE:
+        return _Size(left.plain + 2 * right.plain + 2, left.negated + right.negated + 1)
+    if op is Op.WEAK_UNTIL:
+        return _Size(2 * left.plain + 3 * right.plain + 4, left.negated + 2 * right.negated + 3)
+    if op is Op.STRONG_RELEASE:
+        return _Size(left.plain + 2 * right.plain + 3, 2 * left.negated + 3 * right.negated + 4)
+    return _Size(sum(one.plain for one in args) + len(args), sum(one.negated for one in args) + len(args))

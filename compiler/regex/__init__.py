@@ -1,0 +1,53 @@
+"""Patterns to automata.
+
+A pattern in Python's syntax is parsed into a tree, translated by Glushkov's construction and determinized by the
+powerset construction. FAdo is an optional second engine behind the same interface. What no regular language can express
+is refused with the construct and its place.
+"""
+
+from __future__ import annotations
+
+from compiler.regex.fado import node_to_dfa_fado, require_fado
+from compiler.regex.glushkov import CharNfa, determinize, node_nfa, pattern_dfa
+from compiler.regex.syntax import (
+    Alternation,
+    Anchor,
+    Chars,
+    Concat,
+    Node,
+    Repeat,
+    alternation,
+    blame_field,
+    concat,
+    has_anchor,
+    literal_node,
+    parse_pattern,
+    space_run_node,
+    words_node,
+)
+from compiler.regex.unsupported import ESCAPED, WHOLE
+
+__all__ = [
+    "ESCAPED",
+    "WHOLE",
+    "Alternation",
+    "Anchor",
+    "CharNfa",
+    "Chars",
+    "Concat",
+    "Node",
+    "Repeat",
+    "alternation",
+    "blame_field",
+    "concat",
+    "determinize",
+    "has_anchor",
+    "literal_node",
+    "node_nfa",
+    "node_to_dfa_fado",
+    "parse_pattern",
+    "pattern_dfa",
+    "require_fado",
+    "space_run_node",
+    "words_node",
+]

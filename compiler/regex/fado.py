@@ -1,0 +1,185 @@
+"""FAdo as a second engine for patterns: the same trees in, the same canonical DFA out. Never the only path.
+
+Owns the way to FAdo's regular expressions, over symbols that are minterms, and back from its minimal DFA. What FAdo
+needs is in its modules `reex` and `fa`; they take lark and deprecation, none of the notebook's packages that its wheel
+asks for. It is under the GPL: imported when it is first asked for, and only where a deployment or a test asks.
+
+FAdo knows no anchors. A tree that holds some is read over three more symbols, one for each kind; the texts in which
+they stand in their places are kept by an intersection, and the three are then erased.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from compiler.automata import CharSet, Dfa, Minterms, minimize, minterms, single
+from compiler.errors import EngineFailure, LimitExceeded
+from compiler.limits import Meter
+from compiler.regex.syntax import Alternation, Anchor, Chars, Concat, Node, Repeat, Words, has_anchor
+
+_NEWLINE = single(ord("\n"))
+# Where anchors may stand: state -> {what is read: the next state}. No character has been read before `fresh` and
+# `ended` states with an f; "newline" is the last character where `final` promised it; all the states accept.
+_PLACES = {
+    "fresh": {"start": "fresh", "end": "f-ended", "final": "f-final", "newline": "inside", "other": "inside"},
+    "f-final": {"start": "f-final", "end": "f-ended", "final": "f-final", "newline": "ended"},
+    "f-ended": {"start": "f-ended", "end": "f-ended", "final": "f-ended"},
+    "inside": {"end": "ended", "final": "final", "newline": "inside", "other": "inside"},
+    "final": {"end": "ended", "final": "final", "newline": "ended"},
+    "ended": {"end": "ended", "final": "ended"},
+}
+_ANCHORS = ("start", "end", "final")
+
+
+class _Package(NamedTuple):
+    """FAdo's two modules."""
+
+    reex: Any
+    fa: Any
+
+
+def node_to_dfa_fado(node: Node, meter: Meter) -> tuple[Dfa, Minterms]:
+    """What `engines.node_to_dfa` returns, by way of FAdo's position automaton, subset construction and minimisation.
+
+    Raises EngineFailure where FAdo is not installed and LimitExceeded over nfa_positions_max, or dfa_states_max once
+    FAdo is done. Inside FAdo nothing is counted: the process it runs in is what bounds its time and its memory.
+    """
+    package = require_fado()
+    try:
+        minimal, parts = _minimal(package, node, meter)
+    except RecursionError:
+        cap = meter.limits.nesting_depth_max
+        raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
+    meter.charge("dfa_states_max", len(minimal.States))
+    meter.tick()
+    return minimize(_ours(minimal, parts.count), meter), parts
+
+
+@functools.cache
+def require_fado() -> _Package:
+    """FAdo's modules. Raises EngineFailure, with the way to install it, where they cannot be imported."""
+    try:
+        from FAdo import fa, reex
+    except ImportError as error:
+        reason = f"the package {error.name or 'FAdo'} is missing"
+        advice = "pip install lark deprecation && pip install --no-deps FAdo==2.2.0, or choose the engine native"
+        raise EngineFailure(f"{reason}: {advice}") from error
+    return _Package(reex, fa)
+
+
+def _minimal(package: _Package, node: Node, meter: Meter) -> tuple[Any, Minterms]:
+    """FAdo's minimal DFA of a tree, over the numbers of minterms as text, and the minterms."""
+    anchored = has_anchor(node)
+    sets = list(dict.fromkeys([*_sets(node), *[_NEWLINE] * anchored]))
+    parts = minterms(sets)
+    members = dict(zip(sets, parts.members, strict=True))
+    expression = _Writer(package.reex, members, meter).write(node)
+    expression.setSigma({str(symbol) for symbol in range(parts.count)} | set(_ANCHORS if anchored else ()))
+    meter.tick()
+    automaton = expression.nfaPosition()
+    if anchored:
+        automaton = _placed(package.fa, automaton, members[_NEWLINE][0], parts.count)
+    meter.tick()
+    return automaton.toDFA().minimal(), parts
+
+
+def _sets(node: Node) -> Iterator[CharSet]:
+    """The character sets in a tree, from left to right."""
+    if isinstance(node, Chars):
+        yield node.charset
+    elif isinstance(node, Repeat):
+        yield from _sets(node.item)
+    elif isinstance(node, Words):
+        yield from node.letters
+    elif isinstance(node, Concat | Alternation):
+        for item in node.items:
+            yield from _sets(item)
+
+
+class _Writer:
+    """Writes trees as FAdo's expressions. Every character is written out once for each minterm it may be."""
+
+    def __init__(self, reex: Any, members: dict[CharSet, tuple[int, ...]], meter: Meter) -> None:
+        self._reex, self._members, self._meter = reex, members, meter
+        self._atoms = 0
+
+    def write(self, node: Node) -> Any:
+        if isinstance(node, Chars):
+            return self._joined(self._reex.CDisj, [self._atom(str(symbol)) for symbol in self._members[node.charset]])
+        if isinstance(node, Anchor):
+            return self._atom(node.place)
+        if isinstance(node, Repeat):
+            return self._repeat(node)
+        if isinstance(node, Words):
+            return self.write(node.spelled())
+        join = self._reex.CConcat if isinstance(node, Concat) else self._reex.CDisj
+        return self._joined(join, [self.write(item) for item in node.items])
+
+    def _atom(self, symbol: str) -> Any:
+        self._atoms += 1
+        self._meter.charge("nfa_positions_max", self._atoms)
+        return self._reex.CAtom(symbol)
+
+    def _repeat(self, node: Repeat) -> Any:
+        """x{2,4} is x x (x (x)?)?, and x{2,} is x x x*."""
+        self._meter.charge("nfa_positions_max", node.minimum if node.maximum is None else node.maximum)
+        epsilon = self._reex.CEpsilon()
+        needed = []
+        for _ in range(node.minimum):
+            self._meter.tick()
+            needed.append(self.write(node.item))
+        if node.maximum is None:
+            return self._joined(self._reex.CConcat, [*needed, self._reex.CStar(self.write(node.item))])
+        options = epsilon
+        for _ in range(node.maximum - node.minimum):
+            self._meter.tick()
+            more = self._reex.CConcat(self.write(node.item), options)
+            options = self._reex.CDisj(epsilon, more)
+        return self._joined(self._reex.CConcat, [*needed, options])
+
+    def _joined(self, join: Any, items: Sequence[Any]) -> Any:
+        """The items joined two by two, as a tree that is not deep. Nothing joined is the neutral expression."""
+        level = list(items)
+        while len(level) > 1:
+            pairs = [join(left, right) for left, right in zip(level[::2], level[1::2], strict=False)]
+            level = pairs + level[2 * len(pairs) :]
+        neutral = self._reex.CEpsilon if join is self._reex.CConcat else self._reex.CEmptySet
+        return level[0] if level else neutral()
+
+
+def _placed(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
+    """The automaton of the texts for which some word with anchors in their places is accepted; anchors erased."""
+    places = fa.NFA()
+    number = {name: places.addState(name) for name in _PLACES}
+    places.addInitial(number["fresh"])
+    for name, steps in _PLACES.items():
+        places.addFinal(number[name])
+        for read, target in steps.items():
+            texts = {"newline": [str(newline)], "other": [str(one) for one in range(symbols) if one != newline]}
+            for symbol in texts.get(read, [read]):
+                places.addTransition(number[name], symbol, number[target])
+    both = automaton.conjunction(places)
+    for edges in both.delta.values():
+        erased: set[int] = set()
+        for anchor in _ANCHORS:
+            erased |= edges.pop(anchor, set())
+        if erased:
+            edges[fa.Epsilon] = erased
+    both.setSigma({str(symbol) for symbol in range(symbols)})
+    return both
+
+
+def _ours(minimal: Any, symbols: int) -> Dfa:
+    """FAdo's automaton as ours. Where it has no transition the word is lost."""
+    states = len(minimal.States)
+    table = np.full((states + 1, symbols), states, dtype=np.int32)
+    for state, edges in minimal.delta.items():
+        for symbol, target in edges.items():
+            table[state, int(symbol)] = target
+    accepting = np.zeros(states + 1, dtype=bool)
+    accepting[list(minimal.Final)] = True
+    return Dfa(np.arange(symbols, dtype=np.int32), table, accepting, minimal.Initial)

@@ -1,0 +1,360 @@
+"""Patterns to character automata: Glushkov positions, then the subset construction over minterms, then minimisation.
+
+The symbols of the resulting DFA are minterms, not characters; `compiler.automata.utf8` turns them into bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata import CharSet, Dfa, Minterms, contains, minimize, minterms, single
+from compiler.errors import LimitExceeded
+from compiler.limits import Meter
+from compiler.regex.syntax import NO_LETTER, Alternation, Anchor, Chars, Node, Repeat, Words, parse_pattern
+
+# What the anchors passed on the way between two positions demand, as bits. A guard is their union.
+_START = 1  # nothing has been read yet
+_END = 2  # nothing is left to read
+_FINAL = 4  # nothing is left to read but, perhaps, one newline
+_FREE = 0
+_GUARD_OF = {"start": _START, "end": _END, "final": _FINAL}
+_TICK_EVERY = 256
+_DENSE = 64  # bit sets with more positions than this are unpacked at once
+_WIDE = 4  # minterms in a set whose positions are kept apart from the others
+_SHARED_MAX = 256  # parts of states that are kept
+_SIZE_MAX = 10**15
+_ENTRY_BYTES = 4  # of an int32
+_DEAD_SET = 0  # nothing may be read and the text may not end here
+
+_Guarded = dict[int, int]  # guard -> bit set of positions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharNfa:
+    """A Glushkov automaton: each position reads one character of a set. P positions; bit p of an int means position p.
+
+    sets          the distinct character sets
+    position_set  for each position, its index in `sets`
+    first         the positions that may read the first character
+    last          the positions that may have read the last one
+    follow        for each position, the positions that may read the next character
+    nullable      True when the empty text matches
+    """
+
+    sets: tuple[CharSet, ...]
+    position_set: tuple[int, ...]
+    first: int
+    last: int
+    follow: tuple[int, ...]
+    nullable: bool
+
+    @property
+    def positions(self) -> int:
+        return len(self.position_set)
+
+
+def pattern_dfa(pattern: str, meter: Meter) -> tuple[Dfa, Minterms]:
+    """The minimal DFA of the texts that `re.fullmatch(pattern, text)` accepts, over the minterms of the pattern.
+
+    Raises what `parse_pattern` raises, and LimitExceeded over `nfa_positions_max` or `dfa_states_max`.
+    """
+    return determinize(pattern_nfa(pattern, meter), meter)
+
+
+def pattern_nfa(pattern: str, meter: Meter) -> CharNfa:
+    """The position automaton of a pattern; raises what `parse_pattern` and `node_nfa` raise."""
+    return node_nfa(parse_pattern(pattern, meter), meter)
+
+
+def node_nfa(node: Node, meter: Meter) -> CharNfa:
+    """The position automaton of a tree. Anchors speak of the whole text.
+
+    Raises LimitExceeded over `nfa_positions_max`, before anything is built.
+    """
+    try:
+        meter.charge("nfa_positions_max", _size(node))
+        builder = _Builder(meter)
+        return builder.finish(builder.build(node))
+    except RecursionError:
+        cap = meter.limits.nesting_depth_max
+        raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
+
+
+def _size(node: Node) -> int:
+    """How many positions a tree needs, bounded repeats written out; no more than _SIZE_MAX is counted."""
+    if isinstance(node, Chars):
+        return 1
+    if isinstance(node, Words):
+        return len(node.letters)
+    if isinstance(node, Repeat):
+        copies = max(node.minimum, 1) if node.maximum is None else node.maximum
+        return min(_size(node.item) * copies, _SIZE_MAX)
+    return 0 if isinstance(node, Anchor) else min(sum(map(_size, node.items)), _SIZE_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragment:
+    """A part of the automaton under construction. `nullable` holds the guards under which it reads nothing."""
+
+    nullable: frozenset[int]
+    first: _Guarded
+    last: _Guarded
+
+
+_UNGUARDED = frozenset({_FREE})
+_EMPTY = _Fragment(_UNGUARDED, {}, {})
+
+
+class _Builder:
+    """Builds fragments bottom-up. `_follow` and `_follow_final` hold, per position, what may come next.
+
+    Between two positions one character has been read and one will be, so a guard with _START or _END forbids the
+    step; _FINAL allows it only for a newline that ends the text. All such newlines act alike and share one position.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._sets: dict[CharSet, int] = {}
+        self._position_set: list[int] = []
+        self._follow: list[int] = []
+        self._follow_final: dict[int, int] = {}
+
+    def build(self, node: Node) -> _Fragment:
+        if isinstance(node, Chars):
+            return self._chars(node)
+        if isinstance(node, Words):
+            return self._words(node)
+        if isinstance(node, Anchor):
+            return _Fragment(frozenset({_GUARD_OF[node.place]}), {}, {})
+        if isinstance(node, Repeat):
+            return self._repeat(node)
+        if isinstance(node, Alternation):
+            parts = [self.build(item) for item in node.items]
+            nullable = frozenset().union(*(part.nullable for part in parts))
+            return _Fragment(nullable, _merge(part.first for part in parts), _merge(part.last for part in parts))
+        result = _EMPTY
+        for item in node.items:
+            result = self._then(result, self.build(item))
+        return result
+
+    def finish(self, whole: _Fragment) -> CharNfa:
+        """The automaton of the whole text: every guard is now decided."""
+        first, last = _allowed(whole.first, _END | _FINAL), _allowed(whole.last, _START)
+        before_newline = _allowed(whole.first, _END) & ~first
+        newlines = self._newlines() & last if before_newline or self._follow_final else 0
+        shared = 1 << len(self._follow)
+        extra = {position for position, targets in self._follow_final.items() if targets & newlines}
+        for position in extra:
+            self._follow[position] |= shared
+        if before_newline & newlines:
+            first |= shared
+        if extra or before_newline & newlines:
+            self._position(single(ord("\n")))
+            last |= shared
+        return CharNfa(
+            tuple(self._sets), tuple(self._position_set), first, last, tuple(self._follow), bool(whole.nullable)
+        )
+
+    def _newlines(self) -> int:
+        """The positions that may read a newline."""
+        holds = [contains(one, ord("\n")) for one in self._sets]
+        return sum(1 << position for position, which in enumerate(self._position_set) if holds[which])
+
+    def _position(self, one: CharSet) -> int:
+        if len(self._follow) % _TICK_EVERY == 0:
+            self._meter.tick()
+        self._position_set.append(self._sets.setdefault(one, len(self._sets)))
+        self._follow.append(0)
+        return len(self._follow) - 1
+
+    def _chars(self, node: Chars) -> _Fragment:
+        bit = {_FREE: 1 << self._position(node.charset)}
+        return _Fragment(frozenset(), bit, bit)
+
+    def _words(self, node: Words) -> _Fragment:
+        base, first = len(self._follow), 0
+        for one, before in zip(node.letters, node.before, strict=True):
+            bit = 1 << self._position(one)
+            if before == NO_LETTER:
+                first |= bit
+            else:
+                self._follow[base + before] |= bit
+        last = sum(1 << (base + letter) for letter in node.ends)
+        nullable = _UNGUARDED if node.nullable else frozenset[int]()
+        return _Fragment(nullable, {_FREE: first} if first else {}, {_FREE: last} if last else {})
+
+    def _then(self, left: _Fragment, right: _Fragment) -> _Fragment:
+        """`left`, then `right`."""
+        self._link(left.last, right.first)
+        first, last = left.first, right.last
+        if left.nullable:
+            first = _merge((first, _guarded(right.first, left.nullable)))
+        if right.nullable:
+            last = _merge((last, _guarded(left.last, right.nullable)))
+        both = frozenset(a | b for a in left.nullable for b in right.nullable)
+        return _Fragment(_UNGUARDED if _FREE in both else both, first, last)
+
+    def _repeat(self, node: Repeat) -> _Fragment:
+        """Bounded repeats are copies, the optional ones nested: x{2,4} is xx(x(x)?)?."""
+        if node.maximum == 0:
+            return _EMPTY
+        result = self.build(node.item)
+        if not result.first:  # reads nothing, however often: only its anchors count
+            return result if node.minimum else _EMPTY
+        if node.maximum is None:
+            self._link(result.last, result.first)
+        copies = max(node.minimum, 1) if node.maximum is None else node.maximum
+        for number in range(copies, 0, -1):
+            if number < copies:
+                result = self._then(self.build(node.item), result)
+            if number > node.minimum:
+                result = _Fragment(_UNGUARDED, result.first, result.last)
+        return result
+
+    def _link(self, last: _Guarded, first: _Guarded) -> None:
+        """Let every position of `first` come after every position of `last`, as far as the guards allow."""
+        for left, sources in last.items():
+            for right, targets in first.items():
+                guard = left | right
+                if guard & (_START | _END):
+                    continue
+                for position in _bits(sources):
+                    if guard & _FINAL:
+                        self._follow_final[position] = self._follow_final.get(position, 0) | targets
+                    else:
+                        self._follow[position] |= targets
+
+
+def _merge(parts: Iterable[_Guarded]) -> _Guarded:
+    merged: _Guarded = {}
+    for part in parts:
+        for guard, positions in part.items():
+            merged[guard] = merged.get(guard, 0) | positions
+    return merged
+
+
+def _guarded(part: _Guarded, guards: frozenset[int]) -> _Guarded:
+    """`part` reached by way of something that reads nothing under any one of `guards`."""
+    if guards == _UNGUARDED:
+        return part
+    return _merge({guard | added: positions} for guard, positions in part.items() for added in guards)
+
+
+def _allowed(part: _Guarded, forbidden: int) -> int:
+    """The positions under guards without the bits `forbidden`."""
+    positions = 0
+    for guard, some in part.items():
+        if not guard & forbidden:
+            positions |= some
+    return positions
+
+
+def _bits(mask: int) -> list[int]:
+    """The positions in a bit set, ascending."""
+    if mask.bit_count() > _DENSE:
+        digits = np.frombuffer(bin(mask)[:1:-1].encode(), dtype=np.uint8)
+        return np.flatnonzero(digits == ord("1")).tolist()
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def determinize(nfa: CharNfa, meter: Meter) -> tuple[Dfa, Minterms]:
+    """The minimal complete DFA of a position automaton, over the minterms of its character sets.
+
+    Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
+    """
+    parts = minterms(nfa.sets)
+    accept = 1 << nfa.positions
+    follow = list(nfa.follow)
+    for position in _bits(nfa.last):
+        follow[position] |= accept
+    start = nfa.first | (accept if nfa.nullable else 0)
+    index = {_DEAD_SET: 0, start: 1} if start else {_DEAD_SET: 0}
+    step = _Step(tuple(follow), nfa.position_set, parts, start & ~accept)
+    order, rows = list(index), []
+    for state in order:  # grows while it is walked
+        shared, successors = step.successors(state & ~accept)
+        shared.number(successors, index, order)
+        row = shared.row.copy()
+        for minterm, successor in successors.items():
+            row[minterm] = _numbered(successor, index, order)
+        rows.append(row)
+        meter.tick()
+        meter.charge("dfa_states_max", len(index))
+        meter.charge("table_bytes_max", len(index) * parts.count * _ENTRY_BYTES)
+    accepting = np.array([bool(state & accept) for state in order])
+    table = np.array(rows, dtype=np.int32)
+    return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), meter), parts
+
+
+def _numbered(state: int, index: dict[int, int], order: list[int]) -> int:
+    number = index.setdefault(state, len(order))
+    if number == len(order):
+        order.append(state)
+    return number
+
+
+class _Shared:
+    """What a part that many states have leads to: the positions after each minterm, and the numbers of those states.
+
+    A state is numbered when it is first met: where every state with this part leads further, it may not exist.
+    """
+
+    def __init__(self, successors: dict[int, int], minterms: int) -> None:
+        self.successors = successors
+        self.row = [_DEAD_SET] * minterms
+        self._unmet = dict(successors)
+
+    def number(self, besides: dict[int, int], index: dict[int, int], order: list[int]) -> None:
+        """Number what a state leads to that leads elsewhere only after the minterms in `besides`."""
+        for minterm in [minterm for minterm in self._unmet if minterm not in besides]:
+            self.row[minterm] = _numbered(self._unmet.pop(minterm), index, order)
+
+
+class _Step:
+    """One step of the subset construction. A state is the bit set of the positions that may read next.
+
+    Most states of a search (`.*word.*`) have positions in common that read much: those of wide sets, and often those of
+    the first state. What these lead to is kept, and only the rest of a state is read.
+    """
+
+    def __init__(self, follow: tuple[int, ...], position_set: tuple[int, ...], parts: Minterms, first: int) -> None:
+        self._follow = follow
+        self._position_set = position_set
+        self._members = parts.members
+        wide = [len(members) > _WIDE for members in parts.members]
+        self._wide = sum(1 << position for position, which in enumerate(position_set) if wide[which])
+        self._first = first
+        self._minterms = parts.count
+        self._known: dict[int, _Shared] = {}
+
+    def successors(self, state: int) -> tuple[_Shared, dict[int, int]]:
+        """The part that a state shares with others, and the positions after each minterm that leads elsewhere."""
+        kept = self._wide | self._first if state & self._first == self._first else self._wide
+        part = state & kept
+        if part not in self._known:
+            if len(self._known) == _SHARED_MAX:
+                self._known.clear()
+            self._known[part] = _Shared(self._after(part, {}), self._minterms)
+        shared = self._known[part]
+        return shared, self._after(state & ~kept, shared.successors)
+
+    def _after(self, state: int, besides: dict[int, int]) -> dict[int, int]:
+        """What the positions of `state` lead to, together with what each minterm leads to `besides`."""
+        by_set: dict[int, int] = {}
+        for position in _bits(state):
+            which = self._position_set[position]
+            by_set[which] = by_set.get(which, 0) | self._follow[position]
+        successors: dict[int, int] = {}
+        for which, targets in by_set.items():
+            for minterm in self._members[which]:
+                known = successors.get(minterm)
+                successors[minterm] = targets | (besides.get(minterm, 0) if known is None else known)
+        return successors

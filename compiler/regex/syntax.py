@@ -1,0 +1,363 @@
+"""Patterns as trees of six node types, read by Python's own parser: same syntax and same verdicts as `re.fullmatch`.
+
+Owns the syntax, the flags and the refusals. Knows nothing of automata.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from compiler.automata import (
+    ANYTHING,
+    CharSet,
+    category,
+    charset,
+    charset_complement,
+    charset_union,
+    ignore_case,
+    literal,
+    single,
+)
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.limits import Meter
+from compiler.regex.unsupported import place_of
+
+Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor"
+
+NO_LETTER = -1  # in `Words.before`: a word begins here
+_SHARED_DEPTH_MAX = 32  # of alternatives with common beginnings inside one another
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of a set; the empty set matches nothing."""
+
+    charset: CharSet
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Any one of several words, as a trie: flat, so that no list of words is too deep or too long to walk.
+
+    letters   the set of characters that each letter of the trie may be; it is reached by one way only
+    before    the letter before each, which has a lower number, NO_LETTER where a word begins
+    ends      the letters at which a word may end
+    nullable  whether the empty text is one of the words
+    """
+
+    letters: tuple[CharSet, ...]
+    before: tuple[int, ...]
+    ends: tuple[int, ...]
+    nullable: bool
+
+    def spelled(self) -> Alternation:
+        """The same, each word written out on its own."""
+        words: list[Node] = [EMPTY] if self.nullable else []
+        for end in self.ends:
+            word, at = list[Node](), end
+            while at != NO_LETTER:
+                word.append(Chars(self.letters[at]))
+                at = self.before[at]
+            words.append(concat(word[::-1]))
+        return Alternation(tuple(words))
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The items one after the other; without items, the empty text."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Any one of the items; without items, nothing at all."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The item `minimum` to `maximum` times, None for any number. Greedy or not is the same language."""
+
+    item: Node
+    minimum: int
+    maximum: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A place in the text: `start`, `end`, or `final` (the end, or before a newline that is the last character)."""
+
+    place: Literal["start", "end", "final"]
+
+
+EMPTY = Concat(())
+_TICK_EVERY = 64  # words
+_ANCHORS: dict[Any, Anchor] = {
+    _constants.AT_BEGINNING: Anchor("start"),
+    _constants.AT_BEGINNING_STRING: Anchor("start"),
+    _constants.AT_END: Anchor("final"),
+    _constants.AT_END_STRING: Anchor("end"),
+}
+_CATEGORIES: dict[Any, str] = {
+    _constants.CATEGORY_WORD: r"\w",
+    _constants.CATEGORY_NOT_WORD: r"\W",
+    _constants.CATEGORY_DIGIT: r"\d",
+    _constants.CATEGORY_NOT_DIGIT: r"\D",
+    _constants.CATEGORY_SPACE: r"\s",
+    _constants.CATEGORY_NOT_SPACE: r"\S",
+}
+_REFUSED: dict[Any, str] = {
+    _constants.GROUPREF: "back-reference",
+    _constants.GROUPREF_EXISTS: "conditional group",
+    _constants.ATOMIC_GROUP: "atomic group",
+    _constants.POSSESSIVE_REPEAT: "possessive repeat",
+}
+_BOUNDARIES = (_constants.AT_BOUNDARY, _constants.AT_NON_BOUNDARY)
+_MULTILINE_ONLY = (_constants.AT_BEGINNING, _constants.AT_END)
+# plain ints: the parser counts in ints, and arithmetic on the enumeration is slow
+_ASCII, _DOTALL, _IGNORECASE, _MULTILINE = int(re.ASCII), int(re.DOTALL), int(re.IGNORECASE), int(re.MULTILINE)
+_TYPE_FLAGS = int(re.ASCII | re.LOCALE | re.UNICODE)
+_TEMPLATE = getattr(_constants, "SRE_FLAG_TEMPLATE", 0)  # gone from Python 3.13
+_warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole process shares
+
+
+def parse_pattern(pattern: str, meter: Meter) -> Node:
+    """The tree of a pattern.
+
+    Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, SpecUnsupported (with the offset, where
+    that is found) for what no finite automaton of ours reads, LimitExceeded over `pattern_chars_max` or
+    `nesting_depth_max`.
+    """
+    meter.charge("pattern_chars_max", len(pattern))
+    tree = _parse(pattern, meter)
+    if tree.state.flags & _TEMPLATE:
+        _refuse("template flag")
+    try:
+        return _Reader(meter).sequence(tree, int(tree.state.flags), 0)
+    except SpecUnsupported as error:
+        error.position = place_of(error.construct, pattern)
+        raise
+
+
+@contextlib.contextmanager
+def blame_field(field: str) -> Iterator[None]:
+    """Have the faults of a pattern name the field of the constraint that it stands in."""
+    try:
+        yield
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        error.field = field
+        raise
+
+
+def _said(error: Exception) -> str:
+    """What `re` says is wrong, without the group or character names that it quotes from the pattern."""
+    return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
+
+
+def _parse(pattern: str, meter: Meter) -> Any:
+    try:
+        with _warnings_lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _parser.parse(pattern)
+    except re.error as error:
+        message = f"not a pattern: {_said(error)}"
+        raise SpecSyntaxError(message, source=pattern, position=error.pos) from None
+    except (OverflowError, ValueError) as error:  # a repetition number too large; flags that exclude each other
+        message = f"not a pattern: {_said(error)}"
+        raise SpecSyntaxError(message, source=pattern) from None
+    except RecursionError:
+        cap = meter.limits.nesting_depth_max
+        raise LimitExceeded("nesting_depth_max", cap, pattern.count("(")) from None
+
+
+class _Reader:
+    """Walks the parser's tree. `flags`: those in force where it is; `depth`: groups, repeats and branches around it."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._literals: dict[tuple[int, int], Chars] = {}
+
+    def sequence(self, tree: Any, flags: int, depth: int) -> Node:
+        self._meter.charge("nesting_depth_max", depth)
+        self._meter.tick()
+        items, literals = [], self._literals
+        for op, value in tree.data:
+            if op is _constants.LITERAL:  # most of most patterns
+                item: Node | None = literals.get((value, flags))
+                if item is None:
+                    item = literals[value, flags] = Chars(_leaf(op, value, flags))
+            else:
+                item = self.node(op, value, flags, depth)
+            items.append(item)
+        return concat(items)
+
+    def node(self, op: Any, value: Any, flags: int, depth: int) -> Node:
+        if op is _constants.BRANCH:
+            return alternation([self.sequence(branch, flags, depth + 1) for branch in value[1]])
+        if op is _constants.SUBPATTERN:
+            _, added, removed, tree = value
+            kept = flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags
+            return self.sequence(tree, (kept | added) & ~removed, depth + 1)
+        if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
+            minimum, maximum, tree = value
+            last = None if maximum == _constants.MAXREPEAT else int(maximum)
+            return Repeat(self.sequence(tree, flags, depth + 1), int(minimum), last)
+        if op is _constants.AT:
+            return _anchor(value, flags)
+        self._meter.tick()
+        return Chars(_leaf(op, value, flags))
+
+
+def _anchor(where: Any, flags: int) -> Anchor:
+    if where in _BOUNDARIES:
+        _refuse("word boundary")
+    if flags & _MULTILINE and where in _MULTILINE_ONLY:
+        _refuse("multi-line anchor")
+    return _ANCHORS[where]
+
+
+def _leaf(op: Any, value: Any, flags: int) -> CharSet:
+    """The set of characters that a one-character item matches."""
+    ascii_only, fold = bool(flags & _ASCII), bool(flags & _IGNORECASE)
+    if op is _constants.LITERAL:
+        return literal(value, fold, ascii_only)
+    if op is _constants.NOT_LITERAL:
+        return charset_complement(literal(value, fold, ascii_only))
+    if op is _constants.ANY:
+        return ANYTHING if flags & _DOTALL else charset_complement(single(ord("\n")))
+    if op is _constants.IN:
+        return _class(value, fold, ascii_only)
+    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
+        _refuse("look-ahead" if value[0] > 0 else "look-behind")
+    _refuse(_REFUSED.get(op, str(op).lower()))
+
+
+def _class(items: Sequence[tuple[Any, Any]], fold: bool, ascii_only: bool) -> CharSet:
+    """The characters in a class `[...]`."""
+    negated = items[0][0] is _constants.NEGATE
+    listed = items[1:] if negated else items
+    plain = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
+    plain = charset_complement(plain) if negated else plain
+    if not fold or all(op is _constants.CATEGORY for op, _ in listed):
+        return plain
+    source = "".join(_class_source(op, value) for op, value in listed)
+    return ignore_case(f"[{'^' if negated else ''}{source}]", plain, ascii_only)
+
+
+def _class_item(op: Any, value: Any, ascii_only: bool) -> CharSet:
+    if op is _constants.CATEGORY:
+        return category(_CATEGORIES[value], ascii_only)
+    low, high = value if op is _constants.RANGE else (value, value)
+    return charset(((low, high + 1),))
+
+
+def _class_source(op: Any, value: Any) -> str:
+    """An item of a class written again as a pattern, so that `re` can be asked about it."""
+    if op is _constants.CATEGORY:
+        return _CATEGORIES[value]
+    low, high = value if op is _constants.RANGE else (value, value)
+    return f"\\U{low:08x}-\\U{high:08x}" if op is _constants.RANGE else f"\\U{low:08x}"
+
+
+def _refuse(construct: str) -> NoReturn:
+    raise SpecUnsupported(f"the pattern holds a {construct}, which is not supported", construct=construct)
+
+
+def concat(nodes: Sequence[Node]) -> Node:
+    """The nodes one after the other, flattened."""
+    items: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Concat):
+            items.extend(node.items)
+        else:
+            items.append(node)
+    return items[0] if len(items) == 1 else Concat(tuple(items))
+
+
+def alternation(nodes: Sequence[Node]) -> Node:
+    """Any one of the nodes. Common beginnings are shared, so that a list of words costs a trie, not their sum."""
+    return _alternation(nodes, 0)
+
+
+def _alternation(nodes: Sequence[Node], depth: int) -> Node:
+    """`depth`: common beginnings already taken out around these nodes."""
+    words, groups = list[list[CharSet]](), dict[object, list[tuple[Node, ...]]]()
+    for number, node in enumerate(nodes):
+        items = node.items if isinstance(node, Concat) else (node,)
+        word = [item.charset for item in items if isinstance(item, Chars)]
+        if len(word) == len(items):
+            words.append(word)
+            continue
+        shareable = isinstance(items[0], Chars) and depth < _SHARED_DEPTH_MAX
+        groups.setdefault(items[0] if shareable else number, []).append(items)
+    branches = [words_node(words)] if words else []
+    branches += [_share(group, depth + 1) for group in groups.values()]
+    return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
+
+
+def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
+    """The alternatives of a group, which begin alike, with their longest common beginning taken out."""
+    if len(group) == 1:
+        return concat(group[0])
+    length = 0
+    for column in zip(*group, strict=False):
+        if not isinstance(column[0], Chars) or any(item != column[0] for item in column[1:]):
+            break
+        length += 1
+    return concat([*group[0][:length], _alternation([concat(items[length:]) for items in group], depth)])
+
+
+def words_node(words: Iterable[Sequence[CharSet]], meter: Meter | None = None) -> Node:
+    """Any one of the words, each given by the sets its characters are of; nothing at all without words.
+
+    Raises LimitExceeded over `nfa_positions_max` while it grows.
+    """
+    below: list[dict[CharSet, int]] = [{}]  # the letters after no letter, then after each letter
+    letters, before, ends = list[CharSet](), list[int](), dict[int, None]()
+    for number, word in enumerate(words):
+        if meter and number % _TICK_EVERY == 0:
+            meter.tick()
+            meter.charge("nfa_positions_max", len(before))
+        at = NO_LETTER
+        for one in word:
+            letter = below[at + 1].setdefault(one, len(letters))
+            if letter == len(letters):
+                letters.append(one)
+                before.append(at)
+                below.append({})
+            at = letter
+        ends[at] = None
+    if not ends:
+        return Alternation(())
+    if len(ends) == 1 and all(len(after) < 2 for after in below):  # one word
+        return concat([Chars(one) for one in letters])
+    last = tuple(letter for letter in ends if letter != NO_LETTER)
+    return Words(tuple(letters), tuple(before), last, NO_LETTER in ends)
+
+
+def literal_node(text: str, ignore_case: bool) -> Node:
+    """Exactly `text`, in any case when `ignore_case`."""
+    return concat([Chars(literal(ord(char), ignore_case)) for char in text])
+
+
+def space_run_node() -> Node:
+    r"""One or more white-space characters, `\s+`."""
+    return Repeat(Chars(category(r"\s")), 1, None)
+
+
+def has_anchor(node: Node) -> bool:
+    """True when the tree holds an anchor, which only makes sense where the whole text is matched."""
+    if isinstance(node, Repeat):
+        return has_anchor(node.item)
+    if isinstance(node, Concat | Alternation):
+        return any(has_anchor(item) for item in node.items)
+    return isinstance(node, Anchor)

@@ -1,0 +1,90 @@
+"""What a caller may ask for: types, JSON, names and hash of a constraint.
+
+A `Spec` is a tree of frozen dataclasses, one per form. It is parsed from JSON with the place of each fault, measured
+against the limits of its input, and put into a canonical form whose hash names the compiled constraint. Propositions
+are named after their meaning, so equal constraints are equal whatever a caller calls them. Nothing here builds an
+automaton.
+"""
+
+from __future__ import annotations
+
+from compiler.spec.canonical import caller_names, in_caller_names, spec_hash, trimmed
+from compiler.spec.parse import spec_from_json, spec_to_json
+from compiler.spec.propositions import (
+    CLOSER,
+    EOS,
+    NOMATCH,
+    SENTENCE_END,
+    STEP,
+    concepts_of,
+    meaning_name,
+    meanings,
+    normalised,
+)
+from compiler.spec.size_limits import check_limits
+from compiler.spec.types import (
+    JSON_DEPTH,
+    ONCE,
+    RESERVED_NAMES,
+    AllSpec,
+    AnySpec,
+    ChoiceSpec,
+    Count,
+    DfaSpec,
+    InfillSpec,
+    JsonSchemaSpec,
+    KeywordsSpec,
+    LabelsSpec,
+    LengthSpec,
+    LtlfSpec,
+    NotSpec,
+    Proposition,
+    RegexSpec,
+    Spec,
+    WholeTextSpec,
+    leaves,
+)
+from compiler.spec.user_dfa import GivenDfa, Transition, guards_of, propositions_named
+
+__all__ = [
+    "CLOSER",
+    "EOS",
+    "JSON_DEPTH",
+    "NOMATCH",
+    "ONCE",
+    "RESERVED_NAMES",
+    "SENTENCE_END",
+    "STEP",
+    "AllSpec",
+    "AnySpec",
+    "ChoiceSpec",
+    "Count",
+    "DfaSpec",
+    "GivenDfa",
+    "InfillSpec",
+    "JsonSchemaSpec",
+    "KeywordsSpec",
+    "LabelsSpec",
+    "LengthSpec",
+    "LtlfSpec",
+    "NotSpec",
+    "Proposition",
+    "RegexSpec",
+    "Spec",
+    "Transition",
+    "WholeTextSpec",
+    "caller_names",
+    "check_limits",
+    "concepts_of",
+    "guards_of",
+    "in_caller_names",
+    "leaves",
+    "meaning_name",
+    "meanings",
+    "normalised",
+    "propositions_named",
+    "spec_from_json",
+    "spec_hash",
+    "spec_to_json",
+    "trimmed",
+]

@@ -1,0 +1,282 @@
+"""The JSON of constraints: what a request holds, read strictly, and the same written out in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
+
+from compiler.errors import SpecSyntaxError, within
+from compiler.spec.types import (
+    JSON_DEPTH,
+    ONCE,
+    AllSpec,
+    AnySpec,
+    ChoiceSpec,
+    Count,
+    DfaSpec,
+    InfillSpec,
+    JsonSchemaSpec,
+    KeywordsSpec,
+    LabelsSpec,
+    LeadingSpace,
+    LengthSpec,
+    LtlfSpec,
+    NotSpec,
+    Proposition,
+    RegexSpec,
+    Spec,
+    WhiteSpace,
+)
+from compiler.spec.user_dfa import given_from_json, given_to_json
+
+T = TypeVar("T")
+_NAME_CHARS_MAX = 40
+_DEPTH_MAX = 32  # of constraints within constraints
+_LENGTHS = ("min_words", "max_words", "max_chars", "sentences")
+
+
+def spec_from_json(constraint: object) -> Spec:
+    """The constraint object of a request, checked.
+
+    Raises SpecSyntaxError, whose `field` says which part is at fault ("all.1.keywords.0"), for an unknown form or field
+    or a wrong type.
+    """
+    return _spec(constraint, 0)
+
+
+def _spec(constraint: object, depth: int) -> Spec:
+    wanted = f"an object with exactly one of {', '.join(map(' / '.join, _NAMED_BY.values()))}"
+    fields = typed(constraint, dict, "constraint", wanted)
+    if depth > _DEPTH_MAX:
+        raise SpecSyntaxError(f"constraints nest at most {_DEPTH_MAX} deep", field="constraint")
+    if depth == 0 and "labels" in fields:
+        inner = {name: value for name, value in fields.items() if name != "labels"}
+        return LabelsSpec(strings(fields["labels"], "labels"), _spec(inner, depth))
+    forms = [form for form, names in _NAMED_BY.items() if not fields.keys().isdisjoint(names)]
+    if len(forms) != 1:
+        raise SpecSyntaxError(f"a constraint is {wanted}", field="constraint", expected=wanted)
+    return FORMS[forms[0]](fields, depth)
+
+
+def typed(value: object, kind: type[T], field: str, wanted: str) -> T:
+    """The value, which must be of this kind; a bool is no int."""
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise SpecSyntaxError(f"{field} must be {wanted}", field=field, expected=wanted)
+    return value
+
+
+def strings(value: object, field: str) -> tuple[str, ...]:
+    """A list of strings."""
+    items = typed(value, list, field, "a list of strings")
+    return tuple(typed(item, str, f"{field}.{number}", "a string") for number, item in enumerate(items))
+
+
+def _shown(name: str) -> str:
+    """A caller's own name as errors repeat it: whole where it is short and plain, else not at all."""
+    return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
+
+
+def _only(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
+    for name in fields:
+        if name not in allowed:
+            raise SpecSyntaxError(
+                f"unknown field {_shown(name)!r} in {where}; it takes {', '.join(allowed)}",
+                field=_shown(name),
+                expected=", ".join(allowed),
+            )
+
+
+def _flag(fields: Mapping[str, object], name: str) -> bool:
+    return typed(fields.get(name, False), bool, name, "a boolean")
+
+
+def _bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
+    value = fields.get(name)
+    return None if value is None else typed(value, int, field, "an integer")
+
+
+def _leading(fields: Mapping[str, object]) -> LeadingSpace:
+    value = typed(fields.get("leading_space", "strip"), str, "leading_space", "'strip' or 'forbid'")
+    return cast(LeadingSpace, value)
+
+
+def _proposition(name: str, value: object) -> Proposition:
+    field = f"propositions.{_shown(name)}"
+    if isinstance(value, list):
+        return Proposition(strings(value, field))
+    fields = typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")
+    _only(fields, ("words", "regex", "case_sensitive"), field)
+    words = strings(fields.get("words", []), f"{field}.words")
+    regex = None if "regex" not in fields else typed(fields["regex"], str, f"{field}.regex", "a string")
+    if regex is not None and "case_sensitive" in fields:
+        raise SpecSyntaxError("a regex says itself whether case matters: (?i)", field=f"{field}.case_sensitive")
+    return Proposition(
+        words, regex, typed(fields.get("case_sensitive", False), bool, f"{field}.case_sensitive", "a boolean")
+    )
+
+
+def _propositions(fields: Mapping[str, object]) -> tuple[tuple[str, Proposition], ...]:
+    declared = typed(fields.get("propositions", {}), dict, "propositions", "an object")
+    return tuple((str(name), _proposition(str(name), value)) for name, value in declared.items())
+
+
+def _ltlf(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("ltlf", "propositions"), "an ltlf constraint")
+    propositions = _propositions(fields)
+    return LtlfSpec(typed(fields["ltlf"], str, "ltlf", "a string"), propositions)
+
+
+def _regex(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("regex", "leading_space"), "a regex constraint")
+    leading = _leading(fields)
+    return RegexSpec(typed(fields["regex"], str, "regex", "a string"), leading)
+
+
+def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
+    if isinstance(item, str):
+        return (item,), ONCE
+    if not isinstance(item, dict):
+        return strings(item, field), ONCE
+    _only(item, ("forms", "min", "max"), field)
+    forms = item.get("forms")
+    count = (1 if "min" not in item else _bound(item, "min", f"{field}.min") or 0, _bound(item, "max", f"{field}.max"))
+    return (forms,) if isinstance(forms, str) else strings(forms, f"{field}.forms"), count
+
+
+def _keywords(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
+    items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
+    concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
+    forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
+    ordered, case_sensitive, inflect = (_flag(fields, name) for name in ("ordered", "case_sensitive", "inflect"))
+    return KeywordsSpec(forms, ordered, case_sensitive, inflect, counts)
+
+
+def _infill(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("infill", "leading_space"), "an infill constraint")
+    return InfillSpec(typed(fields["infill"], str, "infill", "a string"), _leading(fields))
+
+
+def _choice(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("choice", "leading_space"), "a choice constraint")
+    return ChoiceSpec(strings(fields["choice"], "choice"), _leading(fields))
+
+
+def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("json_schema", "whitespace", "max_depth", "leading_space"), "a json_schema constraint")
+    schema = fields["json_schema"]
+    if not isinstance(schema, bool | dict):
+        raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
+    whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "'compact' or 'pretty'")
+    depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
+    try:
+        text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise SpecSyntaxError("the schema holds a number that JSON cannot write", field="json_schema") from None
+    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading(fields))
+
+
+def _length(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, _LENGTHS, "a length constraint")
+    sentences = fields.get("sentences")
+    if isinstance(sentences, dict):
+        _only(sentences, ("min", "max"), "sentences")
+        bounds = (_bound(sentences, "min", "sentences.min") or 0, _bound(sentences, "max", "sentences.max"))
+        count: Count | None = bounds
+    else:
+        exact = _bound(fields, "sentences", "sentences")
+        count = None if exact is None else (exact, exact)
+    min_words, max_words, max_chars = (_bound(fields, name, name) for name in _LENGTHS[:3])
+    return LengthSpec(min_words, max_words, max_chars, count)
+
+
+def _dfa(fields: Mapping[str, object], _: int) -> Spec:
+    _only(fields, ("dfa", "propositions", "leading_space"), "a dfa constraint")
+    return DfaSpec(given_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading(fields))
+
+
+def _parts(name: str, fields: Mapping[str, object], depth: int) -> tuple[Spec, ...]:
+    _only(fields, (name,), f"a constraint with {name!r}")
+    parts = []
+    for number, item in enumerate(typed(fields[name], list, name, "a list of constraints")):
+        with within(f"{name}.{number}"):
+            parts.append(_spec(item, depth + 1))
+    return tuple(parts)
+
+
+def _all(fields: Mapping[str, object], depth: int) -> Spec:
+    return AllSpec(_parts("all", fields, depth))
+
+
+def _any(fields: Mapping[str, object], depth: int) -> Spec:
+    return AnySpec(_parts("any", fields, depth))
+
+
+def _not(fields: Mapping[str, object], depth: int) -> Spec:
+    _only(fields, ("not",), "a constraint with 'not'")
+    with within("not"):
+        return NotSpec(_spec(fields["not"], depth + 1))
+
+
+FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
+    "ltlf": _ltlf, "regex": _regex, "keywords": _keywords, "infill": _infill, "json_schema": _json_schema,
+    "choice": _choice, "dfa": _dfa, "length": _length, "all": _all, "any": _any, "not": _not,
+}  # fmt: skip
+_NAMED_BY = {form: _LENGTHS if form == "length" else (form,) for form in FORMS}
+
+
+def spec_to_json(spec: Spec) -> dict[str, object]:
+    """The constraint object in full: spec_from_json undoes it, and every default is written out."""
+    match spec:
+        case LtlfSpec():
+            return {"ltlf": spec.formula, "propositions": _declared_json(spec.propositions)}
+        case RegexSpec():
+            return {"regex": spec.pattern, "leading_space": spec.leading_space}
+        case KeywordsSpec():
+            return _keywords_json(spec)
+        case InfillSpec():
+            return {"infill": spec.template, "leading_space": spec.leading_space}
+        case ChoiceSpec():
+            return {"choice": list(spec.choices), "leading_space": spec.leading_space}
+        case JsonSchemaSpec():
+            schema = json.loads(spec.schema)
+            shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
+            return {"json_schema": schema, **shape, "leading_space": spec.leading_space}
+        case LengthSpec():
+            given: dict[str, object] = {name: getattr(spec, name) for name in _LENGTHS}
+            if spec.sentences is not None:
+                given["sentences"] = {"min": spec.sentences[0], "max": spec.sentences[1]}
+            return {name: value for name, value in given.items() if value is not None}
+        case DfaSpec():
+            declared = _declared_json(spec.propositions)
+            return {"dfa": given_to_json(spec.given), "propositions": declared, "leading_space": spec.leading_space}
+        case AllSpec():
+            return {"all": [spec_to_json(part) for part in spec.parts]}
+        case AnySpec():
+            return {"any": [spec_to_json(part) for part in spec.parts]}
+        case NotSpec():
+            return {"not": spec_to_json(spec.part)}
+        case LabelsSpec():
+            return {**spec_to_json(spec.part), "labels": list(spec.labels)}
+
+
+def _keywords_json(spec: KeywordsSpec) -> dict[str, object]:
+    concepts: list[object] = [list(forms) for forms in spec.concepts]
+    if spec.counts:
+        concepts = [
+            {"forms": forms, "min": minimum, "max": maximum}
+            for forms, (minimum, maximum) in zip(concepts, spec.counts, strict=True)
+        ]
+    flags = {"ordered": spec.ordered, "case_sensitive": spec.case_sensitive, "inflect": spec.inflect}
+    return {"keywords": concepts, **flags}
+
+
+def _declared_json(propositions: tuple[tuple[str, Proposition], ...]) -> dict[str, object]:
+    declared: dict[str, object] = {}
+    for name, proposition in propositions:
+        if proposition.regex is not None:
+            declared[name] = {"regex": proposition.regex}
+        else:
+            declared[name] = {"words": list(proposition.words), "case_sensitive": proposition.case_sensitive}
+    return declared

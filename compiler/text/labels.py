@@ -1,0 +1,164 @@
+"""Constraints over an alphabet of ids, for models that do not write text: each output is one label, one step.
+
+A proposition holds at a label that one of its words is, or that its pattern matches whole. For whole-text constraints
+and counts of characters the text is the labels joined by single spaces. Needs no labeller: a label is read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.automata import NO_END, CharDfa, Dfa, Labeller, complement, intersection, live_states, minimize, union
+from compiler.errors import SpecSyntaxError
+from compiler.lifting import TokenAutomaton, from_table
+from compiler.limits import Meter
+from compiler.regex import determinize, node_nfa
+from compiler.spec import EOS, NOMATCH, STEP, Proposition
+from compiler.text.combination import CharLeaf, Junction, Negation, Part, SizeLeaf, WordLeaf
+from compiler.text.text_automaton import TextAutomaton, TextCheck, WordStep
+from compiler.text.word_trace import proposition_node
+
+SEPARATOR = " "
+
+
+def label_automata(tree: Part, labels: Sequence[str], meter: Meter) -> tuple[TextAutomaton, TokenAutomaton]:
+    """The automaton over sequences of labels, for people, and over their ids. The id len(labels) ends a sequence.
+
+    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max`, `letters_max` or `compile_s_max`.
+    """
+    meter.charge("letters_max", len(labels))
+    reader = _Reader(labels, meter)
+    dfa = minimize(reader.dfa(tree), meter)
+    shown = _text_automaton(dfa, labels, reader.letter_names(tree), meter)
+    ids = np.append(dfa.symbol_class, 0)
+    return shown, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
+
+
+def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
+    """Decide whether a sequence of labels satisfies the constraint; `violated_at` counts labels.
+
+    Raises SpecSyntaxError where one is not of the constraint's alphabet.
+    """
+    number = {name: index for index, name in enumerate(automaton.symbol_names)}
+    dfa, steps, violated_at = automaton.letters, list[WordStep](), None
+    live = live_states(dfa)
+    state = dfa.start
+    for position, label in enumerate(labels):
+        if label not in number:
+            raise SpecSyntaxError("the label is none of the constraint's labels", field=f"labels.{position}")
+        state = dfa.step(state, number[label])
+        steps.append(WordStep(label, automaton.letter_names[number[label]] or (), state))
+        if violated_at is None and not live[state]:
+            violated_at = position
+    if dfa.accepting[state]:
+        return TextCheck(True, tuple(steps), None)
+    return TextCheck(False, tuple(steps), len(labels) if violated_at is None else violated_at)
+
+
+class _Reader:
+    """The automaton over labels of each part of a tree."""
+
+    def __init__(self, labels: Sequence[str], meter: Meter) -> None:
+        self._labels, self._meter = labels, meter
+        self._held: dict[Proposition, list[bool]] = {}
+
+    def dfa(self, part: Part) -> Dfa:
+        match part:
+            case Junction():
+                join = intersection if part.every else union
+                return join([self.dfa(inner) for inner in part.parts], self._meter)
+            case Negation():
+                return complement(self.dfa(part.part))
+            case WordLeaf():
+                return self._words(part)
+            case SizeLeaf():
+                return self._size(part.max_chars)
+            case CharLeaf():
+                return self._texts(part.texts)
+
+    def letter_names(self, part: Part) -> tuple[tuple[str, ...], ...]:
+        """The propositions of the tree that hold at each label."""
+        held: list[set[str]] = [set() for _ in self._labels]
+        pending = [part]
+        while pending:
+            one = pending.pop()
+            if isinstance(one, Junction):
+                pending.extend(one.parts)
+            elif isinstance(one, Negation):
+                pending.append(one.part)
+            elif isinstance(one, WordLeaf):
+                for name, proposition in one.propositions.items():
+                    for names, holds in zip(held, self._holds(proposition), strict=True):
+                        names.update([name] if holds and proposition != STEP else [])
+        return tuple(tuple(sorted(names)) for names in held)
+
+    def _holds(self, proposition: Proposition) -> list[bool]:
+        if proposition not in self._held:
+            if proposition == STEP:
+                self._held[proposition] = [True] * len(self._labels)
+            else:
+                nfa = node_nfa(proposition_node(proposition, self._meter), self._meter)
+                pattern = CharDfa(*determinize(nfa, self._meter))
+                self._held[proposition] = [pattern.accepts(label) for label in self._labels]
+        return self._held[proposition]
+
+    def _words(self, leaf: WordLeaf) -> Dfa:
+        """The leaf's automaton over what holds at each label; its last step, if it has one, is read at the end."""
+        held = {name: self._holds(proposition) for name, proposition in leaf.propositions.items()}
+        steps = [
+            frozenset(name for name, holds in held.items() if holds[number]) or frozenset((NOMATCH,))
+            for number in range(len(self._labels))
+        ]
+        letters = list(dict.fromkeys([*steps, *([frozenset((EOS,))] if leaf.with_eos else [])]))
+        own = leaf.build(letters, self._meter)
+        symbol_class = own.symbol_class[[letters.index(step) for step in steps]]
+        accepting = own.accepting
+        if leaf.with_eos:
+            accepting = accepting[own.next_state[:, own.symbol_class[letters.index(frozenset((EOS,)))]]]
+        return Dfa(symbol_class, own.next_state, accepting, own.start)
+
+    def _texts(self, texts: CharDfa) -> Dfa:
+        """State s is that of the texts' automaton; one more, the last, before the first label."""
+        dfa, start = texts.dfa, texts.dfa.states
+        self._meter.charge("table_bytes_max", (start + 1) * len(self._labels) * 4)
+        table = np.empty((start + 1, len(self._labels)), dtype=np.int32)
+        for number, label in enumerate(self._labels):
+            states = np.arange(dfa.states)
+            for minterm in texts.minterms.word(SEPARATOR + label):
+                states = dfa.next_state[states, dfa.symbol_class[minterm]]
+            table[:start, number] = states
+            table[start, number] = dfa.run(texts.minterms.word(label))
+        accepting = np.append(dfa.accepting, dfa.accepting[dfa.start])
+        return minimize(Dfa(np.arange(len(self._labels), dtype=np.int32), table, accepting, start), self._meter)
+
+    def _size(self, most: int) -> Dfa:
+        """State c: c characters so far; most + 1 is too many, most + 2 before the first label."""
+        self._meter.charge("dfa_states_max", most + 3)
+        self._meter.charge("table_bytes_max", (most + 3) * len(self._labels) * 4)
+        lengths = np.array([len(label) for label in self._labels])
+        after = np.minimum(np.arange(most + 2)[:, None] + len(SEPARATOR) + lengths, most + 1)
+        table = np.vstack([after, np.minimum(lengths, most + 1)]).astype(np.int32)
+        accepting = np.arange(most + 3) != most + 1
+        return minimize(Dfa(np.arange(len(lengths), dtype=np.int32), table, accepting, most + 2), self._meter)
+
+
+def _text_automaton(
+    dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], meter: Meter
+) -> TextAutomaton:
+    """What people look at. Its labeller reads no byte, for there are none to be read."""
+    table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
+    flush = np.array([NO_END, 0], dtype=np.int32)
+    labeller = Labeller(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), flush, 2, ((),), 1)
+    return TextAutomaton(
+        kind="labels",
+        labeller=labeller,
+        letters=dfa,
+        dfa=dfa,
+        symbol_names=tuple(labels),
+        letter_names=letter_names,
+        dfa_state=np.zeros(0, dtype=np.int32),
+        text_start=1,
+        limits=meter.limits,
+    )

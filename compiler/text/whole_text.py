@@ -1,0 +1,99 @@
+"""A DFA over characters with one optional space before its texts. Knows neither formulas nor tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata import CharDfa, Minterms, live_states, minterms, single
+from compiler.limits import Meter
+
+SPACE = " "
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeText:
+    """The texts of a constraint, and where they are read from. S states, M minterms.
+
+    next_state  int32 [S, M]
+    accepting   bool  [S]
+    live        bool  [S]: acceptance can still be reached
+    start       the state a raw text is read from; it may read one space more than an answer has
+    text_start  the state an answer is read from
+    shown       int32 [S]: the state of the DFA that people look at
+    """
+
+    next_state: np.ndarray
+    accepting: np.ndarray
+    live: np.ndarray
+    start: int
+    text_start: int
+    shown: np.ndarray
+    minterms: Minterms
+
+
+def whole_text(part: CharDfa, leading_space: bool, meter: Meter) -> WholeText:
+    """The texts of a DFA, and one space before them if asked. Where the DFA's own texts can begin with a space, both
+    readings are followed. Raises LimitExceeded over `dfa_states_max` or `compile_s_max`.
+    """
+    dfa, live = part.dfa, live_states(part.dfa)
+    states = np.arange(dfa.states, dtype=np.int32)
+    if not leading_space:
+        table = dfa.next_state[:, dfa.symbol_class]
+        return WholeText(table, dfa.accepting, live, dfa.start, dfa.start, states, part.minterms)
+    parts, part_of = space_apart(part.minterms)
+    table = dfa.next_state[:, dfa.symbol_class[part_of]]
+    added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], meter)
+    accepting = [dfa.accepting[dfa.start], *(dfa.accepting[sorted(states)].any() for states in added.sets)]
+    return WholeText(
+        np.concatenate([table, np.array(added.rows, dtype=np.int32)]),
+        np.concatenate([dfa.accepting, np.array(accepting)]),
+        np.concatenate([live, np.ones(len(added.rows), dtype=bool)]),
+        dfa.states,
+        dfa.start,
+        np.concatenate([states, np.full(len(added.rows), dfa.start, dtype=np.int32)]),
+        parts,
+    )
+
+
+def space_apart(whole: Minterms) -> tuple[Minterms, np.ndarray]:
+    """The minterms cut so that the space is one of its own, and the old minterm of each new one: int64 [M]."""
+    cut = minterms([*(whole.charset([minterm]) for minterm in range(whole.count)), single(ord(SPACE))])
+    old = np.empty(cut.count, dtype=np.int64)
+    for minterm, members in enumerate(cut.members[:-1]):
+        old[list(members)] = minterm
+    return cut, old
+
+
+class _LeadingSpace:
+    """The states that an optional space before the text adds to a DFA: its new start, and behind it sets of states.
+
+    After the space the text may begin, or, where the pattern itself can begin with a space, may have begun: the two
+    readings are followed side by side, as sets of DFA states. Sets of one state are that state.
+    """
+
+    def __init__(self, table: np.ndarray, live: np.ndarray, start: int, space: int, meter: Meter) -> None:
+        self._table, self._live, self._meter = table, live, meter
+        self._number: dict[frozenset[int], int] = {}
+        self.sets: list[frozenset[int]] = []
+        first = self._row(frozenset((start,)))
+        first[space] = self._state({int(table[start, space]), start})
+        self.rows = [first]
+        while len(self.rows) <= len(self.sets):
+            self.rows.append(self._row(self.sets[len(self.rows) - 1]))
+
+    def _row(self, states: frozenset[int]) -> list[int]:
+        self._meter.tick()
+        return [self._state(set(column)) for column in self._table[sorted(states)].T.tolist()]
+
+    def _state(self, states: set[int]) -> int:
+        """The number of a set: that of its one live state, any where all are dead, a new one behind them for more."""
+        alive = frozenset(state for state in states if self._live[state])
+        if len(alive) < 2:
+            return next(iter(alive or states))
+        if alive not in self._number:
+            self.sets.append(alive)
+            self._number[alive] = len(self._table) + len(self.sets)  # after the DFA's own and the start
+            self._meter.charge("dfa_states_max", len(self._number))
+        return self._number[alive]

@@ -1,0 +1,197 @@
+"""The word trace: reads a text's characters and emits, at the end of each unit, the propositions that hold there.
+
+A unit is a maximal run of word characters, or one character that is neither a word character nor white space
+(design 3). A proposition holds at a unit when some match of its pattern that starts at a unit's start ends at that
+unit's end, so the tracker starts every pattern anew at each unit, and reads all of them side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata import DEAD, NO_END, CharSet, CharTransducer, Minterms, category, minimize_transducer, minterms
+from compiler.limits import Meter
+from compiler.regex import CharNfa, Node, alternation, concat, literal_node, node_nfa, parse_pattern, space_run_node
+from compiler.spec import EOS, NOMATCH, Proposition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordTransducer:
+    """The characters of a text to its word trace. The letters are the sets of propositions that can hold together."""
+
+    transducer: CharTransducer
+    start: int
+    letters: tuple[frozenset[str], ...]
+
+
+def proposition_node(proposition: Proposition, meter: Meter) -> Node:
+    """The pattern of a proposition: its regex, or the alternation of its words and phrases."""
+    if proposition.regex is not None:
+        return parse_pattern(proposition.regex, meter)
+    return alternation([_phrase_node(phrase, not proposition.case_sensitive) for phrase in proposition.words])
+
+
+def _phrase_node(phrase: str, ignore_case: bool) -> Node:
+    """A phrase: its words as they are, with any run of white space between them."""
+    parts: list[Node] = []
+    for word in phrase.split():
+        if parts:
+            parts.append(space_run_node())
+        parts.append(literal_node(word, ignore_case))
+    return concat(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    """All patterns side by side as one position automaton. Sets of positions are bit masks.
+
+    accepting  per proposition the positions that end a match
+    reads      for each minterm the positions that read it
+    kind       for each minterm WORD_CHAR, SPACE_CHAR or OTHER_CHAR
+    """
+
+    first: int
+    follow: tuple[int, ...]
+    accepting: tuple[tuple[str, int], ...]
+    reads: tuple[int, ...]
+    kind: tuple[int, ...]
+    minterms: Minterms
+
+    def after(self, positions: int) -> int:
+        """The positions that may be read next."""
+        reachable = 0
+        while positions:
+            low = positions & -positions
+            reachable |= self.follow[low.bit_length() - 1]
+            positions ^= low
+        return reachable
+
+    def letter(self, positions: int) -> frozenset[str]:
+        """The propositions that hold where a unit ends with these positions just read."""
+        held = frozenset(name for name, ends in self.accepting if positions & ends)
+        return held or frozenset((NOMATCH,))
+
+
+_WORD_CHAR, _SPACE_CHAR, _OTHER_CHAR = range(3)
+
+
+def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
+    first, offset = 0, 0
+    follow: list[int] = []
+    accepting: list[tuple[str, int]] = []
+    sets: dict[CharSet, int] = {category(r"\w"): 0, category(r"\s"): 0}  # each with the positions that read it
+    for name, nfa in named:
+        first |= nfa.first << offset
+        follow.extend(mask << offset for mask in nfa.follow)
+        accepting.append((name, nfa.last << offset))
+        for position, number in enumerate(nfa.position_set):
+            read = nfa.sets[number]
+            sets[read] = sets.get(read, 0) | 1 << (offset + position)
+        offset += nfa.positions
+    parts = minterms(list(sets))
+    reads = [0] * parts.count
+    for members, positions in zip(parts.members, sets.values(), strict=True):
+        for minterm in members:
+            reads[minterm] |= positions
+    kind = [_OTHER_CHAR] * parts.count
+    for minterm in parts.members[0]:
+        kind[minterm] = _WORD_CHAR
+    for minterm in parts.members[1]:
+        kind[minterm] = _SPACE_CHAR
+    return _Patterns(first, tuple(follow), tuple(accepting), tuple(reads), tuple(kind), parts)
+
+
+class _Tracker:
+    """The subset construction. A state says whether a word is being read, and which positions were just read."""
+
+    def __init__(self, patterns: _Patterns, with_eos: bool, meter: Meter) -> None:
+        self._patterns = patterns
+        self._meter = meter
+        self._ending: tuple[int, ...] = ()
+        self._letters: dict[frozenset[str], int] = {}
+        self._strings: dict[tuple[int, ...], int] = {(): 0}
+        self._states: dict[tuple[bool, int], int] = {}
+        self._order: list[tuple[bool, int]] = []
+        if with_eos:
+            self._ending = (self._letter(frozenset((EOS,))),)
+
+    def build(self) -> tuple[CharTransducer, int, tuple[frozenset[str], ...]]:
+        """The transducer, its start, and its letters."""
+        minterm_count = self._patterns.minterms.count
+        start = self._state(False, 0)
+        rows, emissions, flush = [[DEAD] * minterm_count], [[0] * minterm_count], [NO_END]
+        while len(flush) <= len(self._order):
+            in_word, positions = self._order[len(flush) - 1]
+            row, emitted = self._row(in_word, positions)
+            rows.append(row)
+            emissions.append(emitted)
+            flush.append(self._string((*self._closing(in_word, positions), *self._ending)))
+            self._meter.charge("dfa_states_max", len(self._order))
+            self._meter.tick()
+        strings = tuple(self._strings)
+        transducer = CharTransducer(
+            np.array(rows, dtype=np.int32),
+            np.array(emissions, dtype=np.int32),
+            np.array(flush, dtype=np.int32),
+            strings,
+            self._patterns.minterms,
+        )
+        return transducer, start, tuple(self._letters)
+
+    def _row(self, in_word: bool, positions: int) -> tuple[list[int], list[int]]:
+        """Where each minterm leads from a state, and the string it emits."""
+        patterns = self._patterns
+        going_on = patterns.after(positions)
+        starting = going_on | patterns.first
+        closing = self._closing(in_word, positions)
+        closed = self._string(closing)
+        row, emitted = [], []
+        for reads, kind in zip(patterns.reads, patterns.kind, strict=True):
+            if kind == _WORD_CHAR:
+                row.append(self._state(True, (going_on if in_word else starting) & reads))
+                emitted.append(0)
+            elif kind == _SPACE_CHAR:
+                row.append(self._state(False, going_on & reads))
+                emitted.append(closed)
+            else:  # a unit of its own: the word before it ends, and so does it
+                read = starting & reads
+                row.append(self._state(False, read))
+                emitted.append(self._string((*closing, self._letter(patterns.letter(read)))))
+        return row, emitted
+
+    def _closing(self, in_word: bool, positions: int) -> tuple[int, ...]:
+        """The letter that the end of the word emits, if a word is being read."""
+        return (self._letter(self._patterns.letter(positions)),) if in_word else ()
+
+    def _state(self, in_word: bool, positions: int) -> int:
+        key = (in_word, positions)
+        if key not in self._states:
+            self._order.append(key)
+            self._states[key] = len(self._order)  # state 0 is the dead one
+        return self._states[key]
+
+    def _letter(self, held: frozenset[str]) -> int:
+        number = self._letters.setdefault(held, len(self._letters))
+        self._meter.charge("letters_max", len(self._letters))
+        return number
+
+    def _string(self, letters: tuple[int, ...]) -> int:
+        return self._strings.setdefault(letters, len(self._strings))
+
+
+def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, meter: Meter) -> WordTransducer:
+    """The transducer of the word trace under these propositions, minimal.
+
+    with_eos  one last step is added in which only `eos` holds
+    Raises what the patterns' compilers raise, and LimitExceeded over `dfa_states_max` or `letters_max`.
+    """
+    named: list[tuple[str, CharNfa]] = []
+    for name, proposition in propositions.items():
+        named.append((name, node_nfa(proposition_node(proposition, meter), meter)))
+        meter.charge("nfa_positions_max", sum(nfa.positions for _, nfa in named))
+    transducer, start, letters = _Tracker(_patterns(named), with_eos, meter).build()
+    smaller, number = minimize_transducer(transducer, meter)
+    return WordTransducer(smaller, int(number[start]), letters)
