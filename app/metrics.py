@@ -136,7 +136,7 @@ def _of_kind(read: Callable[[], Mapping[str, int]], kind: str) -> float:
 
 
 class EngineWatch:
-    """Obeys decoding.engine.Watch. Called by the engine's thread."""
+    """Obeys decoding.engine.engine.Watch. Called by the engine's thread."""
 
     def began(self, seconds: float) -> None:
         FIRST_STEP_SECONDS.observe(seconds)

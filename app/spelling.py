@@ -30,7 +30,7 @@ def open_tokenizer(file: Path, size: int) -> Tokenizer:
 
 
 class Speller:
-    """Obeys `decoding.forced.Spell`.
+    """Obeys `decoding.forced_tokens.Spell`.
 
     tokens  the bytes of each id; ids that come out as other bytes than the text's are no spelling of it
     """

@@ -30,11 +30,11 @@ from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report_ablation import write_experiments
 from benchmarks.rival_search import RIVALS, CostToGo, DenseSearch, Estimates
 from benchmarks.search_quality import Bench
-from decoding.constraint import Constraint
-from decoding.forced import Pieces
-from decoding.language_model import Feed, Scores
+from decoding.forced_tokens import Pieces
+from decoding.generation import Run
+from decoding.model import Feed, Scores
 from decoding.options import SearchOptions
-from decoding.runs import Run
+from decoding.prepared_constraint import Constraint
 from decoding.search import drive, search_of
 
 FOLDER = RESULTS_DIRECTORY / "ablation"

@@ -29,13 +29,13 @@ from benchmarks.report import write_report
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
 from decoding.engine import Engine
-from decoding.forced import Pieces
+from decoding.forced_tokens import Pieces
+from decoding.generation import Hypothesis
+from decoding.heuristic import unigram_prior
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
-from decoding.runs import Hypothesis
+from decoding.prepared_constraint import Constraint
 from decoding.search import rows_of, search_of
 
 MEMORY_BYTES = 2**32

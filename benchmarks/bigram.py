@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import TokenAutomaton
-from decoding.cost_to_go import cost_to_go
-from decoding.language_model import Feed, Rescored, Scores
+from decoding.heuristic import cost_to_go
+from decoding.model import Feed, Rescored, Scores
 
 _BACK_OFF = 4.0  # a context seen so often is believed as much as the unigrams are
 _UNSEEN = 0.01  # occurrences given to every id

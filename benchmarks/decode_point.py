@@ -30,8 +30,7 @@ from benchmarks.measure import PeakMemory, resident_bytes
 from benchmarks.our_decoder import OurDecoder
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from decoding.language_model import Feed, Scores
-from decoding.model import HuggingFaceModel
+from decoding.model import Feed, HuggingFaceModel, Scores
 from decoding.options import SearchOptions
 from decoding.search import generate
 

@@ -29,7 +29,7 @@ from benchmarks.fashion_sequences import Worn, accepted, compiled, draw, read_sp
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
 from compiler.artifact import Compiled
-from decoding.exact import BeamOptions, beam_labels, best_labels
+from decoding.label_decoding import BeamOptions, beam_labels, best_labels
 
 RESULT = RESULTS_DIRECTORY / "fashion.json"
 COMMAND = "python -m benchmarks.fashion"

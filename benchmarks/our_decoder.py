@@ -7,11 +7,10 @@ from tokenizers import Tokenizer
 from app.spelling import Speller
 from compiler.lifting import TokenAutomaton
 from compiler.vocab import Vocabulary
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.endings import find_endings
-from decoding.forced import Pieces
+from decoding.forced_tokens import Pieces
+from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel
+from decoding.prepared_constraint import Constraint
 
 
 class OurDecoder:

@@ -1,8 +1,8 @@
 """Beam searches with other costs to go than the default's, from the literature, for `benchmarks.ablation`.
 
-Each rival ranks as `decoding.banked` does without its endings, and differs in the cost to go alone. The search is
-dense: it writes out the scores of all continuations, [R, V], so a cost to go may depend on the last token and on the
-budget. With the default's cost to go it finds the answers of `decoding.banked` without endings.
+Each rival ranks as `BankedSearch` does without its endings, and differs in the cost to go alone. The search is dense:
+it writes out the scores of all continuations, [R, V], so a cost to go may depend on the last token and on the budget.
+With the default's cost to go it finds the answers of `BankedSearch` without endings.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.lifting.token_automaton import DEAD_EDGE
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.forced import FREE
-from decoding.language_model import LEAST_LOG_PROB, Feed, LanguageModel, Scores, begin_text
+from decoding.forced_tokens import FREE
+from decoding.generation import Hypothesis, Snapshot
+from decoding.heuristic import unigram_prior
+from decoding.model import Feed, LanguageModel, Scores, begin_text
 from decoding.options import DEFAULT, NATS_PER_TOKEN
-from decoding.ranking import place_in_group
-from decoding.runs import Hypothesis, Snapshot
+from decoding.prepared_constraint import Constraint
+from decoding.tensors import LEAST_LOG_PROB, place_in_group
 
 _TEXTS, _TOKENS, _SEED = 256, 24, 7  # the sample that the bigram is estimated from
 _UNIGRAM_WEIGHT = 1.0  # occurrences of a last token that count as much as the unigram
@@ -231,7 +231,7 @@ RIVALS: Mapping[str, Callable[[Estimates, Constraint, int], CostToGo]] = {
 
 
 class DenseSearch:
-    """The ranking of `decoding.banked` with any cost to go; obeys `Run`.
+    """The ranking of `decoding.search.banked_search` with any cost to go; obeys `Run`.
 
     The pool is the best by log-prob minus cost; in it the r-th candidate of a distance falls back by group_cost * ln r.
     """

@@ -39,13 +39,11 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.endings import find_endings
-from decoding.forced import Pieces
-from decoding.language_model import LanguageModel
-from decoding.model import HuggingFaceModel
+from decoding.forced_tokens import Pieces
+from decoding.heuristic import find_endings, unigram_prior
+from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
+from decoding.prepared_constraint import Constraint
 from decoding.search import generate
 
 RESULT = RESULTS_DIRECTORY / "search_quality.json"

@@ -28,11 +28,10 @@ from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.language_model import Feed, Scores
-from decoding.model import HuggingFaceModel
+from decoding.heuristic import unigram_prior
+from decoding.model import Feed, HuggingFaceModel, Scores
 from decoding.options import Algorithm, SearchOptions
+from decoding.prepared_constraint import Constraint
 from decoding.search import search_of
 
 ALGORITHMS: tuple[Algorithm, ...] = ("abs", "banked")

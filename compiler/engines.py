@@ -27,8 +27,8 @@ _Engine = TypeVar("_Engine")
 class Engines:
     """The two functions that make automata. What either returns is minimal, complete and in canonical form.
 
-    formula  a formula and the letters to the DFA over them, as `ltlf.formula_to_dfa`
-    node     a pattern's tree to the DFA over the minterms of its character sets, as `regex.determinize`
+    formula  a formula and the letters to the DFA over them, as `compiler.ltlf.formula_to_dfa`
+    node     a pattern's tree to the DFA over the minterms of its character sets, as `compiler.regex.determinize`
     """
 
     formula: FormulaEngine
@@ -36,7 +36,7 @@ class Engines:
 
 
 def node_to_dfa(node: Node, meter: Meter) -> tuple[Dfa, Minterms]:
-    """Our own engine for patterns; raises LimitExceeded as `regex.node_nfa` and `regex.determinize` do."""
+    """Our own engine for patterns; raises LimitExceeded as `node_nfa` and `determinize` do."""
     return determinize(node_nfa(node, meter), meter)
 
 

@@ -2,7 +2,7 @@
 
 The masked model is the model's own distribution (at a temperature) restricted to the tokens after which the text can
 still be finished in time, d(q') <= T - t, and renormalised; then its nucleus where `top_p` is below 1. Owns what a
-sampling remembers between two forward passes, and which tokens it may draw; the draw itself is `draw`'s.
+sampling remembers between two forward passes, and which tokens it may draw; the draw itself is in `token_draw`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoding.constraint import Constraint
-from decoding.draw import draw, rows_at_a_time
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.language_model import LEAST_LOG_PROB, Scores
+from decoding.generation import BeamRow, Hypothesis, Snapshot, StepEvent
+from decoding.model import Scores
 from decoding.options import require
-from decoding.runs import BeamRow, Hypothesis, Snapshot, StepEvent
+from decoding.prepared_constraint import Constraint
+from decoding.tensors import LEAST_LOG_PROB, draw, rows_at_a_time
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1

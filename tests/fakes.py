@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoding.language_model import Feed, Rescored, Scores
+from decoding.model import Feed, Rescored, Scores
 
 
 @dataclass(slots=True)

@@ -17,14 +17,14 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from compiler.lifting import TokenAutomaton
 from compiler.vocab import Vocabulary
-from decoding.constraint import Constraint
-from decoding.endings import Endings
 from decoding.engine import Engine
-from decoding.forced import Pieces
-from decoding.language_model import LanguageModel
+from decoding.forced_tokens import Pieces
+from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.heuristic import Endings
+from decoding.logits_processor import ConstraintLogitsProcessor
+from decoding.model import LanguageModel
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.processor import ConstraintLogitsProcessor
-from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, rows_of, search_of
 

@@ -1,4 +1,4 @@
-"""Both searches in plain Python: the slow twin of `decoding.abs_search` and `decoding.banked`.
+"""Both searches in plain Python: the slow twin of `decoding.search.abs_search` and `decoding.search.banked_search`.
 
 Every row is extended by every token, and all candidates are sorted. The numbers are computed in the order of the fast
 search, so all beams are equal to the last bit. Of `decoding` only the options are used.
@@ -53,7 +53,7 @@ class Beam(NamedTuple):
 
 
 Answer = tuple[tuple[int, ...], float, float, float | None]
-"""The fields `tokens`, `score`, `log_prob` and `proven_gap` of a `decoding.runs.Hypothesis`."""
+"""The fields `tokens`, `score`, `log_prob` and `proven_gap` of a `decoding.generation.Hypothesis`."""
 
 
 @dataclass(frozen=True)

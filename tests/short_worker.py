@@ -16,7 +16,7 @@ import torch
 from app.settings import read_settings
 from app.working import run_worker
 from decoding.model import HuggingFaceModel
-from decoding.tree import Tree
+from decoding.model.prefix_tree import Tree
 
 LAYERS_WRITTEN = 3
 

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.bigram import BigramModel, most_probable
 from compiler.lifting import TokenAutomaton
-from decoding.language_model import Feed
+from decoding.model import Feed
 from tests.decoding.random_automata import random_factored, random_table
 
 

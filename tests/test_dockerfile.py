@@ -107,7 +107,7 @@ def test_the_steps_install_a_service_that_starts(installed: Path, tmp_path: Path
     worker = ["abs", "worker", "compile"]
     said = subprocess.run(worker, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=60)
     assert said.returncode == 4 and "ABS_BROKER is memory://" in said.stderr
-    for role in ("app/models/captions/model.safetensors", "app/local/health.py", "decoding/search.py"):
+    for role in ("app/models/captions/model.safetensors", "app/local/health.py", "decoding/search/driver.py"):
         assert list(installed.glob(f"lib/*/site-packages/{role}")), role
 
 

@@ -17,9 +17,8 @@ PACKAGES = ("compiler", "decoding", "abs_client", "app")  # each imports only it
 ORDER = {  # inside a package, a module imports only those on its left
     "compiler": """errors limits vocab automata lifting ltlf regex engines json_schema spec text forms artifact codec
         diagnostics pipeline""",
-    "decoding": """errors options ramp language_model draw memory packed stretch room tree attention plain loading
-        shared probe model cost_to_go endings forced arrays layout ranking beams tables candidates constraint runs
-        noted finished history beam_run abs_search banked search sampling tickets crowd engine exact processor trace""",
+    "decoding": """errors options memory tensors model generation forced_tokens heuristic prepared_constraint search
+        sampling engine label_decoding logits_processor replay""",
     "abs_client": """errors pieces html results constraints formulas forms events retries calls stories connection
         client async_client""",
     "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files

@@ -14,8 +14,8 @@ from compiler.text import answer_text
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
+from decoding.replay import replay
 from decoding.search import generate
-from decoding.trace import replay
 from tests.fuzz_cases import BUILT_IN
 from tests.reference_text import satisfies
 

@@ -39,7 +39,7 @@ class GenerateRequest(Body):
     n: int = Field(1, ge=1, description="How many answers: distinct ones, at most; with `sample` independent ones")
     scope: Literal["answer", "full"] = Field("answer", description="What satisfies: the answer, or prompt and answer")
     algorithm: Algorithm = Field(ALGORITHM_DEFAULT, description="Two searches with beams, and sampling")
-    beams: int = Field(16, ge=1, description="Rows a search keeps; `banked` begins with more. Not of `sample`")
+    beams: int = Field(16, ge=1, description="Width of a search; `banked` reads three times as many rows")
     alpha_min: float = Field(0.5, ge=0, le=1, description="Of `abs`: the least push-up")
     gamma: float = Field(1.0, gt=0, le=100, description="Of `abs`: how sharply the push-up grows")
     rank_by: Literal["score", "log_prob"] = Field("log_prob", description="Of `abs`: the last choice")

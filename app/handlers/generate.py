@@ -43,23 +43,20 @@ from compiler.artifact import Compiled
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.text import answer_text, check_text, replay, states_along
-from decoding import trace
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.endings import find_endings
-from decoding.engine import Engine
+from decoding import replay as trace
+from decoding.engine import Engine, Noted
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
-from decoding.exact import BeamOptions, LabelPath, beam_labels, best_labels
-from decoding.forced import Pieces
-from decoding.language_model import LanguageModel
+from decoding.forced_tokens import Pieces
+from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.heuristic import find_endings, unigram_prior
+from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
-from decoding.model import HuggingFaceModel
-from decoding.noted import Noted
+from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
-from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.prepared_constraint import Constraint
+from decoding.replay import TraceStep
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
-from decoding.trace import TraceStep
 
 _OPENINGS = 16  # constraints that are prepared side by side, at most
 FREE_SHARE = 4  # one part in so many of what is free is for generations

@@ -14,7 +14,7 @@ from compiler.text import shown_state
 
 
 class Row(Protocol):
-    """What a search says of a row (`decoding.runs.BeamRow`)."""
+    """What a search says of a row (`decoding.generation.BeamRow`)."""
 
     @property
     def tokens(self) -> tuple[int, ...]: ...
@@ -35,7 +35,7 @@ class Row(Protocol):
 
 
 class Wanted(Protocol):
-    """What a search says of a token that the model would have written (`decoding.runs.Wanted`)."""
+    """What a search says of a token that the model would have written (`decoding.generation.Wanted`)."""
 
     @property
     def tokens(self) -> tuple[int, ...]: ...
@@ -46,7 +46,7 @@ class Wanted(Protocol):
 
 
 class Event(Protocol):
-    """What a search says of a step (`decoding.runs.StepEvent`)."""
+    """What a search says of a step (`decoding.generation.StepEvent`)."""
 
     @property
     def step_number(self) -> int: ...

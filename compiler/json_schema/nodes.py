@@ -121,7 +121,7 @@ class Schema:
     values   the allowed scalars, None for all
     all_of   nodes that hold of the same value; `either`, `none_of` and `conditions` likewise
     order    the property names and nodes in the order in which the document has them
-    unevaluated_items, unevaluated_properties   nodes, until `json_evaluated` has written them out
+    unevaluated_items, unevaluated_properties   nodes, until `unevaluated` has written them out
     """
 
     field: str

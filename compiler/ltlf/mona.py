@@ -45,7 +45,7 @@ def formula_to_dfa_mona(
     binary: str = "mona",
     program: Callable[[Formula], str] = ltlf2dfa_program,
 ) -> Dfa:
-    """What `ltlf.formula_to_dfa` returns, by way of MONA: `binary` is its path or a name on PATH.
+    """What `formula_to_dfa` returns, by way of MONA: `binary` is its path or a name on PATH.
 
     program  writes what MONA is asked; its P<i> holds where name i (of `propositions_of`) does
     Raises ValueError when there are no letters, EngineFailure when MONA is missing, fails or answers what cannot be

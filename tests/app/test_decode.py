@@ -24,7 +24,7 @@ from app.settings import Settings
 from compiler.pipeline import compile_spec
 from compiler.spec import Spec, spec_from_json
 from compiler.vocab import byte_vocabulary
-from decoding.exact import LabelPath
+from decoding.label_decoding import LabelPath
 from tests.app import fake_handlers
 from tests.app.conftest import wait_until_ready
 from tests.app.test_service import running

@@ -26,11 +26,11 @@ from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
-from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.errors import BudgetTooSmall, Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
+from decoding.generation import StepEvent
 from decoding.options import SearchOptions
-from decoding.runs import StepEvent
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import SamplingOptions
 from tests.app.test_handlers import Context
 from tests.fakes import HashModel

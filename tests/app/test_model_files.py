@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import SettingsInvalid
 from app.model_files import CONTEXT_NAMES, open_model_files
-from decoding import loading
+from decoding.model import loading
 
 
 def model(folder: Path, captions: Path, config: dict[str, object], generation: dict[str, object] | None = None) -> str:

@@ -17,9 +17,9 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
 from compiler.vocab import byte_vocabulary
-from decoding.constraint import Constraint
+from decoding.generation import StepEvent
 from decoding.options import SearchOptions
-from decoding.runs import StepEvent
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate
 from tests.fakes import HashModel

@@ -16,7 +16,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text
 from compiler.vocab import byte_vocabulary
-from decoding.constraint import Constraint
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
 from tests.fakes import PrefixModel

@@ -22,8 +22,8 @@ NATIVE_COMPILE = """
 import sys
 from compiler.engines import open_engines
 from compiler.limits import Limits, Meter
-from compiler.ltlf.syntax import parse_formula
-from compiler.regex.syntax import parse_pattern
+from compiler.ltlf import parse_formula
+from compiler.regex import parse_pattern
 engines, meter = open_engines(), Meter(Limits())
 engines.formula(parse_formula("F(a & X b)", meter), [frozenset("a"), frozenset("b")], meter)
 engines.node(parse_pattern("(a|b)+c", meter), meter)

@@ -28,7 +28,8 @@ from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, 
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.errors import BudgetTooSmall
-from decoding.search import SearchOptions, generate
+from decoding.search import generate
+from decoding.search.driver import SearchOptions
 from tests.fakes import HashModel
 from tests.fuzz_cases import random_spec
 from tests.reference_text import satisfies

@@ -8,7 +8,8 @@ import pytest
 import compiler.lifting.distance
 from compiler.automata import distinct, hash_rows, hash_sparse_rows, spread, stable_order, steps_along, steps_to
 from compiler.automata.minimization import refine
-from compiler.lifting.distance import UNREACHABLE, distances
+from compiler.lifting import UNREACHABLE
+from compiler.lifting.distance import distances
 
 
 def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:

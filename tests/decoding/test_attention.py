@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import decoding.attention as attention
-from decoding.attention import Nodes, Prompt
-from decoding.tree import Tree
+import decoding.model.attention as attention
+from decoding.model.attention import Nodes, Prompt
+from decoding.model.prefix_tree import Tree
 
 PROMPT, WIDTH, SHARING = 5, 8, 2
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
-from decoding.constraint import Constraint
 from decoding.errors import (
     BudgetTooSmall,
     Cancelled,
@@ -21,8 +20,9 @@ from decoding.errors import (
     SearchExhausted,
     VocabularyMismatch,
 )
+from decoding.generation import Hypothesis, StepEvent
 from decoding.options import DEFAULT, Algorithm, SearchOptions
-from decoding.runs import Hypothesis, StepEvent
+from decoding.prepared_constraint import Constraint
 from decoding.search import drive, generate, search_of
 from tests.decoding.random_automata import random_table
 from tests.decoding.twins import ALGORITHMS, MODELS, Case, random_options

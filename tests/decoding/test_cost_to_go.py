@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
-from decoding.cost_to_go import LEAST_PRIOR, cost_to_go, unigram_prior
+from decoding.heuristic import cost_to_go, unigram_prior
+from decoding.heuristic.unigram import LEAST_PRIOR
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, ScriptedModel
 
 RANDOM_AUTOMATA = 150
-MODULE = sys.modules["decoding.cost_to_go"]
+MODULE = sys.modules["decoding.heuristic.unigram"]
 
 
 def cheapest(automaton: TokenAutomaton, prior: list[float]) -> list[float]:

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from compiler.lifting import TokenAutomaton, from_table
-from decoding.banked import Ranking
-from decoding.beams import Beams
-from decoding.constraint import Constraint
-from decoding.cost_to_go import unigram_prior
-from decoding.endings import Endings, find_endings
+from decoding.heuristic import Endings, find_endings, unigram_prior
 from decoding.options import DEFAULT, SearchOptions
+from decoding.prepared_constraint import Constraint
 from decoding.search import generate
-from decoding.tables import Tables
+from decoding.search.banked_search import Ranking
+from decoding.search.beams import Beams
+from decoding.tensors import Tables
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import CPU
 from tests.fakes import PrefixModel

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from compiler.lifting import TokenAutomaton, from_table
-from decoding.banked import BankedSearch
-from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
-from decoding.language_model import Feed, Scores
+from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.model import Feed, Scores
 from decoding.options import SearchOptions
-from decoding.runs import Hypothesis, Run, StepEvent
-from decoding.search import generate, rows_of, search_of
+from decoding.prepared_constraint import Constraint
+from decoding.search import BankedSearch, generate, rows_of, search_of
 from tests.decoding.random_automata import random_table
 from tests.fakes import HashModel, PrefixSession
 

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from decoding.engine import Engine
+from decoding.engine.memory_budget import SOUND_STEPS, Room
 from decoding.errors import Cancelled, OutOfMemory
-from decoding.language_model import Feed, Rescored, Scores
+from decoding.generation import Hypothesis, StepEvent
 from decoding.memory import is_out_of_memory
-from decoding.room import SOUND_STEPS, Room
-from decoding.runs import Hypothesis, StepEvent
+from decoding.model import Feed, Rescored, Scores
 from decoding.search import generate
 from tests.decoding.test_engine import PLENTY, VOCABULARY, Order, _ask, _long, _order, _wait_for
 from tests.fakes import HashModel, PrefixSession
@@ -84,7 +84,7 @@ def _of(beams: int = 2, max_tokens: int = 12) -> Order:
 
 
 class Notes:
-    """Obeys decoding.engine.Watch; what became of those that ran out of memory."""
+    """Obeys decoding.engine.engine.Watch; what became of those that ran out of memory."""
 
     def __init__(self) -> None:
         self.became: list[str] = []

@@ -16,9 +16,8 @@ from compiler.spec import spec_from_json
 from compiler.text import TextAutomaton, check_labels
 from compiler.vocab import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
-from decoding.exact import BeamOptions, beam_labels, best_labels
-from decoding.language_model import LEAST_LOG_PROB
-from decoding.ramp import push_up, pushed
+from decoding.label_decoding import BeamOptions, beam_labels, best_labels
+from decoding.tensors import LEAST_LOG_PROB, push_up, pushed
 
 Labels = tuple[int, ...]
 Matrix = NDArray[np.float64]

@@ -22,13 +22,12 @@ import pytest
 import torch
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
-from decoding.abs_search import alpha_table, step
-from decoding.beams import DEAD_SCORE, Beams
+from decoding.generation import StepEvent
 from decoding.options import SearchOptions
-from decoding.ramp import push_up
-from decoding.runs import StepEvent
 from decoding.search import generate
-from decoding.tables import Tables
+from decoding.search.abs_search import alpha_table, step
+from decoding.search.beams import DEAD_SCORE, Beams
+from decoding.tensors import Tables, push_up
 from tests.fakes import ScriptedModel
 
 VOCABULARY = "The A coffee lazy spilled was on over the a cat toy toys 's and owner floor favorite by . , eos"

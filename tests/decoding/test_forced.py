@@ -18,13 +18,13 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from decoding.banked import BankedSearch, forced_step
-from decoding.constraint import Constraint
-from decoding.forced import FREE, Forced, Pieces
-from decoding.language_model import Feed, Scores
+from decoding.forced_tokens import FREE, Forced, Pieces
+from decoding.generation import Snapshot
+from decoding.model import Feed, Scores
 from decoding.options import SearchOptions
-from decoding.runs import Snapshot
-from decoding.search import drive, rows_of
+from decoding.prepared_constraint import Constraint
+from decoding.search import BankedSearch, drive, rows_of
+from decoding.search.banked_search import forced_step
 from tests.fakes import HashModel, PrefixSession
 
 TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
@@ -178,7 +178,7 @@ class StepByStep(BankedSearch):
         log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
         own, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
         beams = forced_step(
-            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._floor
+            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._finished.floor
         )
         return [self._take(beams, keep_finished=False)]
 

@@ -14,11 +14,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from decoding import stretch
-from decoding.attention import NotShareable, Pass, attend
 from decoding.errors import PromptEmpty
-from decoding.language_model import Feed, Scores
-from decoding.model import HuggingFaceModel
+from decoding.model import Feed, HuggingFaceModel, Scores
+from decoding.model import chunked_feed as stretch
+from decoding.model.attention import NotShareable, Pass, attend
 from tests.decoding.models import PLAIN, SHARED, V, gpt2_of, windowed
 
 

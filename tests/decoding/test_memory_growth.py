@@ -12,9 +12,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from decoding.language_model import Feed
-from decoding.model import HuggingFaceModel
-from decoding.packed import rows_computed
+from decoding.model import Feed, HuggingFaceModel
+from decoding.model.cpu_layers import rows_computed
 from tests.decoding.models import GROUPED, made
 
 ROWS_MAX = 256

@@ -14,13 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from compiler.lifting import from_table
-from decoding.constraint import Constraint
 from decoding.engine import Engine
 from decoding.errors import OutOfMemory
-from decoding.language_model import Feed, Scores
-from decoding.model import HuggingFaceModel
+from decoding.generation import Hypothesis, Run
+from decoding.model import Feed, HuggingFaceModel, Scores
 from decoding.options import SearchOptions
-from decoding.runs import Hypothesis, Run
+from decoding.prepared_constraint import Constraint
 from decoding.search import drive, rows_of, search_of
 from tests.decoding.models import GROUPED, V, made, windowed
 from tests.decoding.test_engine import PLENTY, _wait_for

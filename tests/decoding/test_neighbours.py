@@ -15,10 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
 from compiler.lifting import from_table
-from decoding.constraint import Constraint
-from decoding.language_model import Feed, Scores
-from decoding.model import HuggingFaceModel
+from decoding.model import Feed, HuggingFaceModel, Scores
 from decoding.options import Algorithm, SearchOptions
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, rows_of, search_of
 from tests.decoding.models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed

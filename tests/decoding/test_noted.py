@@ -14,11 +14,12 @@ from app.settings import BUILT_IN_MODEL
 from app.spelling import Speller
 from compiler.pipeline import compile_spec
 from compiler.spec import InfillSpec, KeywordsSpec, Spec
-from decoding.constraint import Constraint
-from decoding.forced import Pieces
-from decoding.noted import ROWS_NOTED, Noted
+from decoding.engine import Noted
+from decoding.engine.top_tokens import ROWS_NOTED
+from decoding.forced_tokens import Pieces
+from decoding.generation import Hypothesis, Run, StepEvent
 from decoding.options import SearchOptions
-from decoding.runs import Hypothesis, Run, StepEvent
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 from tests.fakes import HashModel

@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from decoding.packed import PackedLinear, pack_layers, rows_computed
+from decoding.model.cpu_layers import PackedLinear, pack_layers, rows_computed
 
 
 def _gpt2() -> PreTrainedModel:

@@ -19,7 +19,7 @@ from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 from decoding.errors import BudgetTooSmall, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
-from decoding.processor import ConstraintLogitsProcessor
+from decoding.logits_processor import ConstraintLogitsProcessor
 from tests.decoding.random_automata import random_factored
 from tests.reference_text import satisfies
 

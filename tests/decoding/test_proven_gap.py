@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
-from decoding.constraint import Constraint
 from decoding.engine import Engine
-from decoding.forced import Pieces
-from decoding.language_model import Feed, Scores
+from decoding.forced_tokens import Pieces
+from decoding.generation import TextOf
+from decoding.model import Feed, Scores
 from decoding.options import Heuristics, SearchOptions
-from decoding.runs import TextOf
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate, rows_of, search_of
 from tests.decoding.random_automata import random_factored, random_table

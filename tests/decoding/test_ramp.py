@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.ramp import push_up, push_up_table, pushed
+from decoding.tensors import push_up, push_up_table, pushed
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import pytest
 
 from compiler.lifting import TokenAutomaton, from_table
 from decoding.errors import ReplayRejected
-from decoding.language_model import Rescored
+from decoding.generation import Hypothesis
+from decoding.model import Rescored
 from decoding.options import SearchOptions
-from decoding.ramp import push_up, pushed
-from decoding.runs import Hypothesis
+from decoding.replay import replay
 from decoding.search import generate
-from decoding.trace import replay
+from decoding.tensors import push_up, pushed
 from tests.decoding.random_automata import random_table
 from tests.fakes import HashModel, ScriptedModel
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from decoding.language_model import Feed, Scores
+from decoding.model import Feed, Scores
 from decoding.options import SearchOptions
 from decoding.search import drive, rows_of, search_of
 from tests.decoding.twins import ALGORITHMS, Case

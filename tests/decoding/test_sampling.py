@@ -20,16 +20,16 @@ from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec
 from compiler.text import answer_text
 from compiler.vocab import vocabulary_from_tokenizer_json
-from decoding.constraint import Constraint
-from decoding.draw import draw, nucleus
-from decoding.endings import Endings
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
-from decoding.language_model import LEAST_LOG_PROB, Scores
-from decoding.model import HuggingFaceModel
-from decoding.runs import Hypothesis, StepEvent
+from decoding.generation import Hypothesis, StepEvent
+from decoding.heuristic import Endings
+from decoding.model import HuggingFaceModel, Scores
+from decoding.prepared_constraint import Constraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
+from decoding.tensors import LEAST_LOG_PROB, draw
+from decoding.tensors.token_draw import nucleus
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, PrefixModel
 from tests.reference_text import satisfies

@@ -11,16 +11,13 @@ import torch
 from torch import Tensor
 
 from compiler.lifting import TokenAutomaton, from_table
-from decoding import abs_search
-from decoding.arrays import Array, count_up, like
-from decoding.banked import Ranking, forced_step, step
-from decoding.beams import DEAD_SCORE, Beams
-from decoding.forced import FREE
+from decoding.forced_tokens import FREE
+from decoding.generation import Hypothesis, StepEvent
 from decoding.options import DEFAULT, Algorithm, SearchOptions
-from decoding.ranking import place_in_group, top, top_in_order
-from decoding.runs import Hypothesis, StepEvent
-from decoding.search import generate
-from decoding.tables import Tables
+from decoding.search import abs_search, generate
+from decoding.search.banked_search import Ranking, forced_step, step
+from decoding.search.beams import DEAD_SCORE, Beams
+from decoding.tensors import Array, Tables, count_up, like, place_in_group, top, top_in_order
 from tests.decoding.random_automata import random_factored, random_table
 from tests.decoding.twins import ALGORITHMS, CPU, MODELS, Case, differences
 

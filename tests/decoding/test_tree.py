@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoding.tree import Tree, slots_at_most
+from decoding.model.prefix_tree import Tree, slots_at_most
 
 
 def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[Tree, int, int]:

@@ -12,18 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding import abs_search
-from decoding.arrays import count_up, like
-from decoding.banked import Ranking, forced_step, step
-from decoding.beams import DEAD_SCORE, Beams
-from decoding.constraint import Constraint
-from decoding.cost_to_go import cost_to_go
-from decoding.endings import Endings
-from decoding.finished import Finished
-from decoding.forced import FREE, Forced
+from decoding.forced_tokens import FREE, Forced
+from decoding.generation import Hypothesis
+from decoding.heuristic import Endings, cost_to_go
 from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
-from decoding.runs import Hypothesis
-from decoding.tables import Tables
+from decoding.prepared_constraint import Constraint
+from decoding.search import abs_search
+from decoding.search.banked_search import Ranking, forced_step, step
+from decoding.search.beams import DEAD_SCORE, Beams
+from decoding.search.n_best import Finished
+from decoding.tensors import Tables, count_up, like
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
 from tests.reference import Beam, Problem, Row, beam_search, forced_ahead
@@ -70,7 +68,7 @@ def random_heuristics(random: np.random.Generator) -> Heuristics:
 
 
 class RandomForced:
-    """A forced token for some states, in place of `decoding.forced.Forced`."""
+    """A forced token for some states, in place of `decoding.forced_tokens.Forced`."""
 
     def __init__(self, automaton: TokenAutomaton, random: np.random.Generator) -> None:
         self._automaton, self._token = automaton, np.full(automaton.states, FREE)

@@ -1,0 +1,278 @@
+"""A continuous batch: many generations share each forward pass, and join and leave between two of them.
+
+Owns the one thread that asks the model for steps, and what becomes of whom where the device has less memory than was
+thought. What a generation does between two passes is its `Run`'s, who may begin the `Crowd`'s.
+
+Where memory runs out over a pass, its generations are read in two halves, and so on. One that finds none by itself goes
+back among those that wait, and begins anew from its prompt once there is more: a search takes the same steps again.
+Only where it finds none while no other runs does it fail, with OutOfMemory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import inf
+from typing import Any, Literal, Protocol
+
+import torch
+
+from decoding.engine.memory_budget import ROWS_MAX, Room
+from decoding.engine.request import Outcome, Ticket, outcome
+from decoding.engine.scheduler import Crowd
+from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
+from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.memory import is_out_of_memory, release_memory
+from decoding.model import LanguageModel, Rescored
+
+Shortage = Literal["parted", "begun_anew", "check_waited", "refused"]
+"""What becomes of who ran out of memory: a pass, a generation with others beside it, a check, whoever was alone."""
+
+
+class Watch(Protocol):
+    """Is told how the engine gets on, in s; mostly by its thread, so nothing here may wait."""
+
+    def began(self, seconds: float) -> None:
+        """A generation's first step is done, so long after it was asked for."""
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        """One step of all generations, with so many rows, took so long."""
+
+    def ran_out(self, then: Shortage) -> None:
+        """The device's memory ran out."""
+
+
+class Engine:
+    """One model and the generations that share it. Use as a context manager, or `close` it.
+
+    model         obeys LanguageModel; only this engine's thread calls its prefill and step
+    memory_bytes  what all generations together may hold: keys and values, and the log-probs of their rows. A generation
+                  waits until what it may come to need at most is free, so that none runs out of memory half-way.
+    watch         is told of every step
+    """
+
+    def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:
+        self._model = model
+        self._memory_bytes = memory_bytes
+        self._room = Room(memory_bytes, ROWS_MAX if model.reads_together else 1)
+        self._crowd = Crowd(self._room)
+        self._checks = threading.Lock()
+        self._checker = ThreadPoolExecutor(1, "check")  # every thread that multiplies matrices keeps memory for itself
+        self._watch = watch
+        self._moved = time.monotonic()  # when it last did something, or was given something to do
+        self._died = False
+        self._parted, self._rows_held = False, 0  # in the step at hand: was a pass parted, the largest that held
+        self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def generations(self) -> int:
+        """How many are running or waiting."""
+        return len(self._crowd)
+
+    @property
+    def stalled_s(self) -> float:
+        """For how many s it has had work and got nowhere; infinite once its thread has died."""
+        if self._died:
+            return inf
+        return time.monotonic() - self._moved if len(self._crowd) else 0.0
+
+    def close(self) -> None:
+        """Stop after the current step; what is not finished fails with Cancelled."""
+        self._crowd.close()
+        self._thread.join()
+        self._checker.shutdown()
+
+    def generate(
+        self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
+        on_step: Callable[[StepEvent], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> tuple[Hypothesis, ...]:
+        """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
+
+        begin             makes the run; called again where it has to begin anew for want of memory
+        rows, max_tokens  the most rows that the run reads side by side (`search.rows_of`), and the most tokens of each
+        on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
+        cancelled         is asked before every step, in the engine's thread; True frees the run's memory at once
+        Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
+        alone, Cancelled, and what the run raises.
+        """
+        held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens)
+        if held > self._memory_bytes:
+            raise RequestTooLarge(held, self._memory_bytes)
+        ticket = Ticket(begin, prompt_ids, held, cancelled, on_step is not None)
+        if not len(self._crowd):
+            self._moved = time.monotonic()
+        self._crowd.join(ticket)
+        try:
+            return outcome(ticket, on_step)
+        finally:
+            ticket.abandoned = True  # where the listener failed, nobody waits any more
+
+    def check(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
+    ) -> Rescored:
+        """What the model says of a finished answer, read in another way than it was found; blocks.
+
+        One at a time, for what such a pass needs is part of no generation's memory. Where none is left for it, nobody
+        begins until enough of those that run have ended.
+        cancelled  is asked before the turn is waited for, once it has come, and while memory is: what the answers of
+                   a caller who has gone would cost, those behind would wait for
+        Raises OutOfMemory where it finds none while no other runs, and Cancelled.
+        """
+        _raise_if_called_off(cancelled)
+        with self._checks:
+            _raise_if_called_off(cancelled)
+            try:
+                while True:
+                    alone = self._crowd.begin_check()
+                    try:
+                        return self._ask_checker(prompt_ids, tokens).result()
+                    except Exception as error:
+                        if not is_out_of_memory(error):
+                            raise
+                    release_memory(self._model.device)
+                    self._tell("refused" if alone else "check_waited")
+                    if alone:
+                        raise OutOfMemory(self._model.bytes_for(len(prompt_ids) + len(tokens), 1, 1))
+                    self._crowd.wait_for_room(cancelled)
+            finally:
+                self._crowd.end_check()
+
+    def _ask_checker(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[Rescored]:
+        try:
+            return self._checker.submit(self._model.score, prompt_ids, tokens)
+        except RuntimeError:  # it takes no more
+            raise Cancelled("the engine is closed") from None
+
+    def _serve(self) -> None:
+        reason: BaseException = Cancelled("the engine was closed")
+        try:
+            with torch.inference_mode():
+                while self._crowd.wait_for_work():
+                    self._drop_called_off()
+                    for ticket in self._crowd.admit():
+                        self._begin(ticket)
+                        self._moved = time.monotonic()
+                    self._step()
+        except BaseException as error:  # a fault of ours: nobody may wait for a thread that is gone
+            reason, self._died = error, True
+            raise
+        finally:
+            self._crowd.close()
+            for ticket in self._crowd.everybody:
+                ticket.news.put(reason)
+
+    def _drop_called_off(self) -> None:
+        for ticket in self._crowd.everybody:
+            try:
+                if not ticket.called_off:
+                    continue
+                reason: BaseException = Cancelled("the generation was cancelled")
+            except Exception as error:  # the caller's own function failed: his generation alone ends
+                reason = error
+            self._leave(ticket, reason)
+
+    def _begin(self, ticket: Ticket) -> None:
+        try:
+            ticket.open(self._model)
+        except Exception as error:
+            self._fail(ticket, error)
+        else:
+            if self._watch:
+                self._watch.began(time.monotonic() - ticket.asked)
+            self._leave_if_done(ticket)
+
+    def _step(self) -> None:
+        """One step of each run, in as few passes as there is memory for: nearly always one for all."""
+        started, tickets = time.monotonic(), list[Ticket]()
+        for ticket in self._crowd.running:
+            try:
+                ticket.prepare()
+                tickets.append(ticket)
+            except Exception as error:
+                self._fail(ticket, error)
+        if not tickets:
+            return
+        rows = sum(len(ticket.feed.parents) for ticket in tickets if ticket.feed)
+        self._parted, self._rows_held = False, 0
+        for group in self._room.passes(tickets, lambda ticket: ticket.rows):
+            self._read(group)
+        if self._parted:
+            self._room.pass_failed(self._rows_held)
+        else:
+            self._room.step_held()
+        self._moved = time.monotonic()
+        if self._watch:
+            self._watch.stepped(self._moved - started, rows)
+
+    def _read(self, tickets: list[Ticket]) -> None:
+        """One pass for all of these, and each run's step with its own scores; where memory runs out, in two halves."""
+        try:
+            scores = self._model.step([ticket.feed for ticket in tickets if ticket.feed])
+        except Exception as error:  # the pass was everybody's
+            if len(tickets) == 1 or not is_out_of_memory(error):
+                for ticket in tickets:
+                    self._fail(ticket, error)
+                return
+            scores = None  # the halves come after this clause: in it the error still holds all that the pass made
+        if scores is None:
+            self._parted = True
+            self._tell("parted")
+            release_memory(self._model.device)
+            middle = len(tickets) // 2
+            self._read(tickets[:middle])
+            self._read(tickets[middle:])
+            return
+        self._rows_held = max(self._rows_held, sum(ticket.rows for ticket in tickets))
+        for ticket, own in zip(tickets, scores, strict=True):
+            try:
+                ticket.take(own)
+            except Exception as error:
+                self._fail(ticket, error)
+            else:
+                self._leave_if_done(ticket)
+
+    def _leave_if_done(self, ticket: Ticket) -> None:
+        if not ticket.run.done:
+            return
+        try:
+            answers = ticket.run.answers()
+        except Exception as error:
+            self._fail(ticket, error)
+        else:
+            self._leave(ticket, answers)
+
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
+        """It leaves with its error; but where memory ran out and it is not alone, it goes back to those that wait."""
+        if not is_out_of_memory(error):
+            self._leave(ticket, error)
+            return
+        ticket.drop()
+        waits = self._crowd.put_back(ticket)
+        self._tell("begun_anew" if waits else "refused")
+        if not waits:
+            self._leave(ticket, OutOfMemory(ticket.bytes_held))
+
+    def _leave(self, ticket: Ticket, told: Outcome) -> None:
+        """Frees the ticket's memory, which is its session's, before its caller hears of it."""
+        ticket.drop()
+        self._crowd.leave(ticket)
+        ticket.news.put(told)
+
+    def _tell(self, then: Shortage) -> None:
+        if self._watch:
+            self._watch.ran_out(then)
+
+
+def _raise_if_called_off(cancelled: Callable[[], bool] | None) -> None:
+    if cancelled is not None and cancelled():
+        raise Cancelled("the generation was cancelled")

@@ -1,0 +1,103 @@
+"""One generation in an engine: its run, its session with the model, and the way back to the thread that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from decoding.generation import Hypothesis, Run, Snapshot, StepEvent
+from decoding.model import Feed, LanguageModel, Scores, piece_rows
+
+COMPANY_MAX = 3  # a generation that ran out of memory so often begins only when no other runs
+Outcome = tuple[Hypothesis, ...] | BaseException
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A generation that is waiting or running. All but `news` and `abandoned` is the engine's thread's alone.
+
+    Whoever holds a ticket holds nothing of the device once it has been told to `drop`.
+
+    begin       makes its run. A run that is begun anew takes the same steps; those already told are not told again.
+    bytes_held  the most that it may come to hold
+    put_back    how often it ran out of memory, and waited to be begun anew
+    feed        what it asks of the step at hand
+    """
+
+    begin: Callable[[], Run]
+    prompt_ids: Sequence[int]
+    bytes_held: int
+    cancelled: Callable[[], bool] | None
+    listened_to: bool
+    put_back: int = 0
+    feed: Feed[Any] | None = None
+    news: SimpleQueue[Snapshot | Outcome] = field(default_factory=SimpleQueue)
+    abandoned: bool = False
+    asked: float = field(default_factory=time.monotonic)
+    _run: Run | None = None
+    _session: Any = None
+    _steps: int = 0
+    _told: int = 0
+
+    def __post_init__(self) -> None:
+        self._run = self.begin()  # in the caller's thread, where his faults belong
+
+    @property
+    def run(self) -> Run:
+        if self._run is None:
+            self._run = self.begin()
+        return self._run
+
+    @property
+    def called_off(self) -> bool:
+        return self.abandoned or (self.cancelled is not None and self.cancelled())
+
+    @property
+    def alone(self) -> bool:
+        """Whether it shall run by itself: either there is memory enough then, or there never is."""
+        return self.put_back >= COMPANY_MAX
+
+    def open(self, model: LanguageModel[Any]) -> None:
+        """Have the prompt read, and take the first step."""
+        self._session, first = model.prefill(self.prompt_ids)
+        self.take(Scores.of_prompt(first))
+
+    def prepare(self) -> None:
+        """Say what it asks of the next step."""
+        self.feed = Feed(self._session, *self.run.feed())
+
+    @property
+    def rows(self) -> int:
+        """How many rows of a pass its feed takes."""
+        return piece_rows(*self.feed.tokens.shape) if self.feed else 0
+
+    def take(self, scores: Scores) -> None:
+        """The scores of what it asked for: its next steps, which are told to a listener unless he knows them."""
+        for snapshot in self.run.advance(scores):
+            self._steps += 1
+            if self.listened_to and self._steps > self._told:
+                self._told = self._steps
+                self.news.put(snapshot)
+
+    def drop(self) -> None:
+        """Free what it holds: its session, and its run, which would have to begin anew."""
+        self._session = self._run = self.feed = None
+        self._steps = 0
+
+
+def outcome(ticket: Ticket, on_step: Callable[[StepEvent], None] | None) -> tuple[Hypothesis, ...]:
+    """What the engine's thread sends until the end, told to the listener as it comes."""
+    while True:
+        news = ticket.news.get()
+        if isinstance(news, tuple):
+            return news
+        if isinstance(news, BaseException):
+            try:
+                raise news
+            finally:
+                del news  # it would hold this frame, and the frame it, and both the run
+        if on_step is not None:
+            on_step(news())

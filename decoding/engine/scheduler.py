@@ -1,0 +1,129 @@
+"""Who waits, who runs, and who may begin: by the memory that each may come to hold, first come, first served.
+
+The one place that more than one thread of an engine changes: all of it is under one lock. Checks of answers are in the
+crowd too, since they need memory beside the generations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from decoding.engine.memory_budget import Room
+from decoding.engine.request import Ticket
+from decoding.errors import Cancelled
+
+POLL_S = 0.1  # between two looks at those that wait while nobody may begin
+
+
+class Crowd:
+    """The generations of one engine. Those that run are in the order in which they began."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._changed = threading.Condition()
+        self._waiting: deque[Ticket] = deque()
+        self._running: list[Ticket] = []
+        self._open = True
+        self._checking = self._check_waits = False  # a check is at work; it found no memory, and nobody shall begin
+
+    def __len__(self) -> int:
+        """How many run or wait."""
+        with self._changed:
+            return len(self._running) + len(self._waiting)
+
+    @property
+    def running(self) -> list[Ticket]:
+        with self._changed:
+            return list(self._running)
+
+    @property
+    def everybody(self) -> list[Ticket]:
+        with self._changed:
+            return [*self._running, *self._waiting]
+
+    def join(self, ticket: Ticket) -> None:
+        """Raises Cancelled once the crowd is closed."""
+        with self._changed:
+            if not self._open:
+                raise Cancelled("the engine is closed")
+            self._waiting.append(ticket)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nobody joins any more, and `wait_for_work` has none."""
+        with self._changed:
+            self._open = False
+            self._changed.notify_all()
+
+    def wait_for_work(self) -> bool:
+        """Until somebody runs or may begin, or those that wait are to be looked at; False once it is closed."""
+        with self._changed:
+            while self._open and not (self._running or self._waiting):
+                self._changed.wait()
+            if self._open and not self._running and not self._may_begin(self._waiting[0]):
+                self._changed.wait(POLL_S)
+            return self._open
+
+    def admit(self) -> list[Ticket]:
+        """Those who begin now, in the order in which they came: nobody is overtaken, so nobody waits for ever."""
+        admitted = []
+        with self._changed:
+            while self._waiting and self._may_begin(self._waiting[0]):
+                admitted.append(self._waiting.popleft())
+                self._running.append(admitted[-1])
+        return admitted
+
+    def put_back(self, ticket: Ticket) -> bool:
+        """Have it wait again, in its old place, since it ran out of memory; False where it had all to itself."""
+        with self._changed:
+            others = [other.bytes_held for other in self._running if other is not ticket]
+            if not others and not self._checking:
+                return False
+            if others:
+                self._room.crowd_failed(sum(others))
+            ticket.put_back += 1
+            self._running.remove(ticket)
+            self._waiting = deque(sorted((ticket, *self._waiting), key=lambda one: one.asked))
+            self._changed.notify_all()
+            return True
+
+    def leave(self, ticket: Ticket) -> None:
+        with self._changed:
+            if ticket in self._running:
+                self._running.remove(ticket)
+            else:
+                self._waiting.remove(ticket)
+            self._changed.notify_all()
+
+    def begin_check(self) -> bool:
+        """A check goes to work, or tries again; True where it has done so before, and nobody runs beside it now."""
+        with self._changed:
+            self._checking = True
+            return self._check_waits and not self._running
+
+    def wait_for_room(self, cancelled: Callable[[], bool] | None) -> None:
+        """A check found no memory: wait until a generation ends; none begins before the check has. Raises Cancelled."""
+        with self._changed:
+            self._checking, self._check_waits = False, True
+            running = len(self._running)
+            while running and len(self._running) >= running:
+                if not self._open or (cancelled is not None and cancelled()):
+                    raise Cancelled("the generation was cancelled")
+                self._changed.wait(POLL_S)
+
+    def end_check(self) -> None:
+        with self._changed:
+            self._checking = self._check_waits = False
+            self._changed.notify_all()
+
+    def _may_begin(self, ticket: Ticket) -> bool:
+        """Whether the first of those that wait may go on, by what the others may come to hold."""
+        if self._check_waits:
+            return False
+        if not self._running:
+            return not (ticket.alone and self._checking)
+        if ticket.alone or any(other.alone for other in self._running):
+            return False
+        return ticket.bytes_held <= self._room.memory_bytes - sum(other.bytes_held for other in self._running)

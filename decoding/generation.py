@@ -1,0 +1,109 @@
+"""What a generation is to whoever drives it, and what it tells: beams while it runs, answers when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from decoding.model import Scores
+
+TextOf = Callable[[tuple[int, ...]], bytes]
+"""The bytes that some ids, without EOS, say as an answer: answers of equal bytes are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A finished answer: its ids with one EOS at the end, and its sums. It always finishes, hence one reason.
+
+    proven_gap  no satisfying text has a value (log_prob / tokens ** length_penalty) that is higher by more than this;
+                0 where the answer is proven the best; None where the algorithm keeps no bound. Of texts with a forced
+                stretch, only the tokenizer's spelling of the stretch counts.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    log_prob: float
+    proven_gap: float | None = None
+    finish_reason: Literal["eos"] = "eos"
+
+
+@dataclass(frozen=True, slots=True)
+class BeamRow:
+    """One row of a beam after a step.
+
+    tokens    all ids so far; a finished row ends in its one EOS, however long ago that was
+    parent    the row it extends, in the beam before
+    state     automaton state after the tokens
+    distance  fewest tokens from there to acceptance; 0 when finished
+    alpha     push-up at the step that wrote the last token
+    score     pushed sum
+    log_prob  the model's own sum
+    """
+
+    tokens: tuple[int, ...]
+    parent: int
+    state: int
+    distance: int
+    alpha: float
+    score: float
+    log_prob: float
+
+    @property
+    def finished(self) -> bool:
+        return self.distance == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A token that the model finds among the most probable ones after a row, whether or not the row may write it.
+
+    tokens    all ids of the row
+    log_prob  of the token alone
+    """
+
+    tokens: tuple[int, ...]
+    token: int
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens.
+
+    wanted  of the best rows of the beam before, where it was asked for (`engine.top_tokens`)
+    """
+
+    step_number: int
+    budget_after: int
+    rows: tuple[BeamRow, ...]
+    wanted: tuple[Wanted, ...] = ()
+
+
+Snapshot = Callable[[], StepEvent]
+"""A beam that is put into words only when somebody calls for it, in a thread of his own."""
+
+
+class Run(Protocol):
+    """One generation between two forward passes. Not thread-safe; whoever drives it calls in this order:
+
+    advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), then answers().
+    """
+
+    @property
+    def done(self) -> bool:
+        """True when no further step can change the answers."""
+
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        """Takes the scores of the rows fed last, on the model's device: one step for each token of a row.
+
+        Raises ModelOutputInvalid, SearchExhausted.
+        """
+
+    def feed(self) -> tuple[Tensor, Tensor]:
+        """The rows to extend, as numbered in the feed before, and by which tokens: int64 [N], int64 [N, m]."""
+
+    def answers(self) -> tuple[Hypothesis, ...]:
+        """The answers, best first, all distinct; at least one."""

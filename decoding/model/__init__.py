@@ -1,0 +1,23 @@
+"""One language model, read in batches.
+
+`LanguageModel` is the protocol: prefill a prompt, then decode steps over the rows of many generations. A Hugging Face
+model is read with prefix sharing, one tree of keys and values per generation and tree attention over a batch, where a
+trial at load finds the results equal to the bit; else with the library's own cache, one generation at a time. Long
+feeds are read in chunks.
+"""
+
+from __future__ import annotations
+
+from decoding.model.chunked_feed import piece_rows
+from decoding.model.huggingface import HuggingFaceModel
+from decoding.model.protocol import Feed, LanguageModel, Rescored, Scores, begin_text
+
+__all__ = [
+    "Feed",
+    "HuggingFaceModel",
+    "LanguageModel",
+    "Rescored",
+    "Scores",
+    "begin_text",
+    "piece_rows",
+]

@@ -1,0 +1,66 @@
+"""A feed in pieces: rows that grow by many tokens at once pass their log-probs on a few tokens at a time.
+
+So that a forced stretch of 30 tokens over 64 rows holds megabytes of log-probs, not gigabytes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from decoding.model.protocol import Scores
+
+PIECE_BYTES_MAX = 2**25  # log-probs of one piece, unless one token a row is more
+PIECE_ROWS_MAX = 2**7  # tokens of one piece, all rows together: each is as much to a pass as a row of its own
+
+
+class Stretch:
+    """N rows fed m tokens each, W tokens of each row at a time. V ids.
+
+    parents    int64 [N]; tokens int64 [N, m], as in `Feed`
+    width_max  W is never more
+    """
+
+    def __init__(self, parents: Tensor, tokens: Tensor, vocab_size: int, width_max: int = PIECE_ROWS_MAX) -> None:
+        self._parents = parents
+        self._tokens = tokens
+        self._width = max(1, min(PIECE_BYTES_MAX // (4 * vocab_size), PIECE_ROWS_MAX) // len(tokens))
+        self._width = min(self._width, width_max)
+        self._begin = 0
+        self._last = torch.empty(0)
+        self._own: list[Tensor] = [tokens.new_empty(len(tokens), 0, dtype=torch.float32)]
+        self._peak = list(self._own)
+
+    @property
+    def done(self) -> bool:
+        return self._begin >= self._tokens.shape[1]
+
+    def piece(self) -> tuple[Tensor, Tensor]:
+        """What is to be read next: the row that each row extends, int64 [N], and by what, int64 [N, W]."""
+        rows = len(self._tokens)
+        parents = self._parents if self._begin == 0 else torch.arange(rows, device=self._parents.device)
+        return parents, self._tokens[:, self._begin : self._begin + self._width]
+
+    def take(self, log_probs: Tensor) -> None:
+        """The log-probs after each token of the piece, float32 [N, W, V]."""
+        count = log_probs.shape[1]
+        following = self._tokens[:, self._begin + 1 : self._begin + 1 + count]
+        if following.shape[1]:
+            known = log_probs[:, : following.shape[1]]  # nothing follows the last token of all
+            self._own.append(known.gather(2, following[:, :, None])[:, :, 0])
+            self._peak.append(known.amax(dim=2))
+        self._last = log_probs[:, -1]
+        self._begin += count
+
+    def scores(self) -> Scores:
+        return Scores(self._last, torch.cat(self._own, dim=1), torch.cat(self._peak, dim=1))
+
+
+def piece_bytes(rows: int, tokens: int, vocab_size: int) -> int:
+    """The most that one piece of so many rows and tokens a row holds."""
+    return max(4 * rows * vocab_size, min(PIECE_BYTES_MAX, 4 * piece_rows(rows, tokens) * vocab_size))
+
+
+def piece_rows(rows: int, tokens: int) -> int:
+    """The most tokens that one piece of so many rows and tokens a row has, all rows together."""
+    return max(rows, min(PIECE_ROWS_MAX, rows * tokens))

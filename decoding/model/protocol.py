@@ -1,0 +1,118 @@
+"""What a language model is to a generation: sessions of rows that grow by tokens, and log-probs for what follows.
+
+Ids in, log-probs out; says nothing of how a model keeps what its rows have read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from decoding.errors import PromptEmpty
+
+SessionT = TypeVar("SessionT")
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A model's opinion of a finished continuation: for each token its log-prob, and the best log-prob in its place."""
+
+    log_probs: tuple[float, ...]
+    peaks: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feed(Generic[SessionT]):
+    """What one generation asks of a step: N rows for the rows its session had, each m tokens longer than its parent.
+
+    session  its rows are replaced by those of the feed
+    parents  int64 [N]     the former row that each row extends
+    tokens   int64 [N, m]  by which ids, m >= 1; nearly always one
+    """
+
+    session: SessionT
+    parents: Tensor
+    tokens: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The model's answer to one feed. N rows fed m tokens each; V ids.
+
+    log_probs  float32 [N, V]    after the last token
+    own        float32 [N, m-1]  [i, j]: of tokens[i, j+1] after tokens[i, :j+1]
+    peak       float32 [N, m-1]  the best of all ids in that place
+    """
+
+    log_probs: Tensor
+    own: Tensor
+    peak: Tensor
+
+    @classmethod
+    def of_prompt(cls, log_probs: Tensor) -> Scores:
+        """The log-probs float32 [V] after a prompt, as those of a feed of one row."""
+        nothing = log_probs.new_empty((1, 0))
+        return cls(log_probs[None], nothing, nothing)
+
+
+class LanguageModel(Protocol[SessionT]):
+    """A causal model. One instance serves many generations; what belongs to one generation is its session.
+
+    Log-probs are float32 and at most 0; -inf is allowed, NaN is not. V ids, T tokens. Dropping a session frees it.
+    """
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of ids that the model scores."""
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """The ids that end a text, at least one."""
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens the model can read, None where there is no limit."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the log-probs lie."""
+
+    @property
+    def tolerance(self) -> float:
+        """By how much two honest ways of computing one log-prob may differ, in nats."""
+
+    @property
+    def reads_together(self) -> bool:
+        """Whether a step reads all its feeds in one pass. Where it does not, nothing is lost by giving it one."""
+
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
+        """Reads the prompt: a session of one row, and the log-probs [V] of the first token."""
+
+    def step(self, feeds: Sequence[Feed[SessionT]]) -> list[Scores]:
+        """Extends the rows of several generations at once, each with its own session; the answers in their order.
+
+        What one feed is answered does not depend on the others. Where it raises, and reads its feeds together, the
+        sessions are as they were, and the same feeds may be given again, in smaller numbers; else they are spoilt.
+        """
+
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+        """The most memory that a generation will hold: keys, values and log-probs.
+
+        rows        read side by side, at most
+        max_tokens  of each row
+        """
+
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+        """Scores a finished continuation from scratch, by another way than `prefill` and `step` took."""
+
+
+def begin_text(model: LanguageModel[SessionT]) -> tuple[SessionT, Tensor]:
+    """A session at the beginning of a text, and the log-probs float32 [V] of the first token."""
+    try:
+        return model.prefill(())
+    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
+        return model.prefill(model.eos_ids[:1])

@@ -1,0 +1,99 @@
+"""What both beam searches keep between two forward passes: the beam, its history, and its rows in the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoding.errors import ModelOutputInvalid, SearchExhausted
+from decoding.generation import BeamRow, Hypothesis, Snapshot, StepEvent, TextOf
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import Constraint
+from decoding.search.back_pointers import Columns, History
+from decoding.search.beams import Beams
+from decoding.search.n_best import Finished
+from decoding.tensors import Array, count_up, like
+
+
+class BeamRun:
+    """The part of a `Run` that does not depend on the algorithm.
+
+    start    the automaton's state before the answer; None: the automaton's own
+    text_of  with it answers are distinct as texts, without it as ids
+    """
+
+    def __init__(
+        self, constraint: Constraint, options: SearchOptions, start: int | None, text_of: TextOf | None
+    ) -> None:
+        self._options, self._eos_ids = options, constraint.automaton.eos_ids
+        self._tables = constraint.tables.for_search()
+        self._device = constraint.tables.distance.device
+        self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
+        self._columns = self._before = Columns.of(self._beams, self._tables)
+        self._fed = np.zeros(1, dtype=np.int64)  # for each row of the beam, the row of the last feed that it extends
+        self._history, self._finished = History(), Finished(options, text_of)
+
+    @property
+    def done(self) -> bool:
+        return not self._columns.live.size
+
+    def feed(self) -> tuple[Tensor, Tensor]:
+        """The last token of each live row."""
+        live = self._columns.live
+        parents = self._fed[live]
+        self._fed = np.zeros(self._columns.rows, dtype=np.int64)
+        self._fed[live] = np.arange(len(live))
+        return self._on_device(parents), self._on_device(self._columns.token[live, None])
+
+    @property
+    def _budget_before(self) -> int:
+        """T - t + 1, the tokens that may still be written."""
+        return self._options.max_tokens - len(self._history)
+
+    def _take(self, beams: Beams, *, keep_finished: bool) -> Snapshot:
+        """Makes `beams` the present beam, and collects its finished rows. Raises ModelOutputInvalid, SearchExhausted.
+
+        keep_finished  whether finished rows stay in the beam; they are behind the live ones where they do not
+        """
+        columns = Columns.of(beams, self._tables)
+        if np.isnan(columns.score).any():
+            raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
+        if not columns.rows and not self._finished.complete:
+            raise SearchExhausted(f"no row could be extended with {self._budget_before} tokens left")
+        self._before, self._columns, self._fed = self._columns, columns, self._fed[columns.parent]
+        self._history.add(columns)
+        kept = columns.rows if keep_finished else len(columns.live)
+        self._beams = beams if kept == len(beams.token) else beams.select(count_up(beams.token, kept))
+        if not keep_finished or self.done:
+            texts = self._history.tokens(columns.finished, len(self._history), self._eos_ids)
+            for row, ids in zip(columns.finished.tolist(), texts, strict=True):
+                self._finished.add(Hypothesis(ids, float(columns.score[row]), float(columns.log_prob[row])))
+        return self._snapshot()
+
+    def _array(self, numbers: Array) -> Array:
+        """In the library and on the device of the search's own arrays."""
+        return like(self._tables.distance, numbers)
+
+    def _on_device(self, numbers: NDArray[np.int64]) -> Tensor:
+        """On the model's device."""
+        return torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
+
+    def _alpha(self, distance: int, budget_before: int) -> float:
+        """The push-up of a row at a step; 0 where the algorithm has none."""
+        return 0.0
+
+    def _snapshot(self) -> Snapshot:
+        """The present beam, put into words when a listener reads it; what it refers to never changes."""
+        columns, before, history, steps = self._columns, self._before, self._history, len(self._history)
+        budget_after = self._budget_before
+
+        def event() -> StepEvent:
+            ids = history.tokens(np.arange(columns.rows), steps, self._eos_ids)
+            alpha = [self._alpha(int(before.distance[parent]), budget_after + 1) for parent in columns.parent]
+            numbers = (columns.parent.tolist(), columns.state.tolist(), columns.distance.tolist(), alpha)
+            sums = (columns.score.tolist(), columns.log_prob.tolist())
+            return StepEvent(steps, budget_after, tuple(map(BeamRow, ids, *numbers, *sums)))
+
+        return event

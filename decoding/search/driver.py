@@ -1,0 +1,73 @@
+"""Drives a beam search to its answers: prompt in, satisfying texts out. `engine` drives many side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from compiler.lifting import TokenAutomaton
+from decoding.errors import Cancelled
+from decoding.generation import Hypothesis, Run, StepEvent, TextOf
+from decoding.model import Feed, LanguageModel, Scores
+from decoding.options import DEFAULT, Heuristics, SearchOptions
+from decoding.prepared_constraint import Constraint
+from decoding.search.abs_search import AbsSearch
+from decoding.search.banked_search import BankedSearch
+
+
+def generate(
+    model: LanguageModel[Any], prompt_ids: Sequence[int], automaton: TokenAutomaton | Constraint,
+    options: SearchOptions, *, on_step: Callable[[StepEvent], None] | None = None,
+    cancelled: Callable[[], bool] | None = None, text_of: TextOf | None = None,
+) -> tuple[Hypothesis, ...]:
+    """The best `options.n` continuations of the prompt that the automaton accepts, or fewer, but never none.
+
+    on_step    receives every beam
+    cancelled  is called before every step
+    text_of    with it answers are distinct as texts, without it as ids
+
+    Raises what `Constraint.refuse_early` raises before the first forward pass; later Cancelled, ModelOutputInvalid,
+    and SearchExhausted where the automaton's distances are wrong.
+    """
+    if isinstance(automaton, TokenAutomaton):
+        automaton = Constraint.prepare(automaton, model.device)
+    automaton.refuse_early(model, len(prompt_ids), options.max_tokens)
+    return drive(model, prompt_ids, search_of(automaton, options, text_of=text_of), on_step, cancelled)
+
+
+def search_of(
+    constraint: Constraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None,
+    heuristics: Heuristics = DEFAULT,
+) -> AbsSearch | BankedSearch:
+    """The search that `options.algorithm` names."""
+    if options.algorithm == "abs":
+        return AbsSearch(constraint, options, start=start, text_of=text_of)
+    return BankedSearch(constraint, options, start=start, text_of=text_of, heuristics=heuristics)
+
+
+def rows_of(options: SearchOptions, heuristics: Heuristics = DEFAULT) -> int:
+    """The most rows that the search reads side by side."""
+    return options.beams if options.algorithm == "abs" else heuristics.rows(options.beams)
+
+
+@torch.inference_mode()
+def drive(
+    model: LanguageModel[Any], prompt_ids: Sequence[int], run: Run,
+    on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
+) -> tuple[Hypothesis, ...]:
+    """Drive one run by itself, in this thread."""
+    session, first = model.prefill(prompt_ids)
+    scores = Scores.of_prompt(first)
+    while True:
+        if cancelled is not None and cancelled():
+            raise Cancelled("the generation was cancelled")
+        for snapshot in run.advance(scores):
+            if on_step is not None:
+                on_step(snapshot())
+        if run.done:
+            return run.answers()
+        del scores  # the model needs their memory
+        (scores,) = model.step([Feed(session, *run.feed())])
+

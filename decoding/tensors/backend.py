@@ -1,0 +1,58 @@
+"""One way of writing for two libraries: the search's small arrays are numpy's on the CPU, and torch's elsewhere.
+
+There a call of numpy costs a third of one of torch, and a step is a hundred calls; on an accelerator nothing may leave
+the device. What both libraries call by one name is called by that name: operators, indices, `where`, `concatenate`,
+`argsort`, `searchsorted`, `isfinite`, `zeros_like`. Here is the little that they do not.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+LEAST_LOG_PROB = -1e4
+"""Floor under every log-prob that a generation adds up. A token of probability 0 may still be the only path to
+acceptance, and -inf would make all scores after it equal (and NaN at full push, 0 * -inf)."""
+Array: TypeAlias = Any
+"""A numpy.ndarray or a torch.Tensor; the arrays of one search are all of one kind, on one device."""
+
+
+def library(array: Array) -> Any:
+    """The module whose functions take the array."""
+    return np if isinstance(array, np.ndarray) else torch
+
+
+def like(model: Array, array: Array) -> Array:
+    """The array, numpy's or torch's, as the library of `model` has it; no copy where both are on the CPU."""
+    if isinstance(model, np.ndarray):
+        return array.numpy() if isinstance(array, torch.Tensor) else array
+    return torch.as_tensor(array, device=model.device)
+
+
+def take(array: Array, places: Array) -> Array:
+    """What stands at these places, integers of any shape, of the array read row after row: of the places' shape."""
+    return array.take(places) if isinstance(array, np.ndarray) else array.reshape(-1)[places]
+
+
+def count_up(model: Array, count: int) -> Array:
+    """0, 1, ... : int64 [count], beside `model`."""
+    return np.arange(count) if isinstance(model, np.ndarray) else torch.arange(count, device=model.device)
+
+
+def real(array: Array) -> Array:
+    """As float64."""
+    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
+
+
+def take_columns(array: Array, columns: Array) -> Array:
+    """These columns, int64 [N], of [R, C]: [R, N]."""
+    return array.take(columns, axis=1) if isinstance(array, np.ndarray) else array.index_select(1, columns)
+
+
+def floored(log_probs: Array) -> Array:
+    """As float64, not below LEAST_LOG_PROB; NaN and infinity become LEAST_LOG_PROB and are reported by the step."""
+    sound = (log_probs >= LEAST_LOG_PROB) & (log_probs < inf)
+    return real(library(log_probs).where(sound, log_probs, LEAST_LOG_PROB))
