@@ -22,7 +22,7 @@ import warnings
 import torch
 
 from compiler.artifact import Compiled
-from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.errors import LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
@@ -37,7 +37,7 @@ from tests.fuzz_cases import ALPHABET, WORDS, open_real_model, random_spec, rand
 from tests.fuzz_paths import PATHS, Case, text_bytes
 from tests.reference_text import satisfies, strips_a_space
 
-LIMITS = Limits(compile_s_max=60.0)  # the constraints are small: any limit that strikes is a failure
+LIMITS = Limits(compile_s_max=60.0)  # a limit that strikes is a failure, but for dfa_states_max
 BYTES = byte_vocabulary()
 REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
 FULL_SCOPE_SHARE = 0.15
@@ -86,6 +86,10 @@ def run_case(seed: int) -> str:
     except SpecError as error:
         _confirm_refused_by_python(spec, error)
         return type(error).__name__
+    except LimitExceeded as error:  # three gaps side by side need more states than the limit: 1 case of 20,000
+        if error.limit != "dfa_states_max":
+            raise
+        return f"over {error.limit}"
     _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
     model = real[0] if real else _fake_model(vocabulary, draw)
     before, start = _beginning(spec, vocabulary, compiled.tokens, draw)
