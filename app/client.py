@@ -12,10 +12,10 @@ import httpx2
 
 from abs_client import AsyncClient, GenerateResult, Retry
 from app.errors import NotReady
+from app.readiness import LOADING
 from app.service import Service
 from app.settings import Settings
 from app.show import Told
-from app.worker import LOADING
 
 CreateApp = Callable[[Settings], Any]
 Observer = Callable[[Told], None]

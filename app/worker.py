@@ -19,11 +19,10 @@ from app.handlers.base import Handler, OpenHandler
 from app.handlers.running import Attempt, Bench
 from app.jobs import is_own
 from app.opening import Opening
+from app.readiness import DRAINING, LOADING
 from app.settings import Settings
 from app.store.base import Store
 
-LOADING = "loading"
-DRAINING = "about to stop"
 BEAT_S = PRESENCE_TTL_S / 3
 SIGN_S = 1.0  # between two signs that the event loop goes on
 TELL_S_MAX = 1.0  # for how long what a worker does waits for its being told

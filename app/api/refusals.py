@@ -19,9 +19,8 @@ from app.errors import (
     RouteNotFound,
     without_message,
 )
-from app.handlers.base import STUCK
 from app.jobs import is_own
-from app.worker import DRAINING, LOADING
+from app.readiness import DRAINING, LOADING, STUCK
 
 log = logging.getLogger(__name__)
 

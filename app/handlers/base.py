@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.jobs import CompileResult, Job, Progress, Result, Step
+from app.readiness import STUCK
 from app.settings import Settings
-
-STUCK = "stuck"  # how the trouble begins that anybody may read
 
 
 class Context(Protocol):

@@ -20,9 +20,9 @@ from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervision import LocalFailed, Program, Supervisor
 from app.model_files import open_model_files
+from app.readiness import LOADING
 from app.settings import PREFIX, Settings, environment_with, is_set
 from app.wiring import open_broker
-from app.worker import LOADING
 
 API, SERVER = "api", "server"
 POLL_S = 0.2

@@ -14,9 +14,10 @@ from app.errors import JobCancelled, StorageDown
 from app.handlers.base import Context, Handler, OpenHandler
 from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, dump, load
 from app.pieces import GenerateOptions
+from app.readiness import DRAINING
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import DRAINING, serve
+from app.worker import serve
 from tests.app import fake_handlers
 from tests.app.processes import until as until_holds
 
