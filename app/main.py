@@ -14,30 +14,30 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from app import __version__, metrics, tracing
-from app.access.doors import not_taken
-from app.access.keys import KeyRing
-from app.api.body import StrictBody
+from app import __version__
+from app.api.documented_security import document_walls
 from app.api.errors import PROBLEM_TYPE
-from app.api.eyes import Eyes, Readings
-from app.api.eyes import router as eyes
-from app.api.generation import CompiledEvent, RestartEvent, StepEvent
+from app.api.generate_schemas import CompiledEvent, RestartEvent, StepEvent
 from app.api.jobs import router as jobs
-from app.api.page import router as page
+from app.api.middleware.body import StrictBody
+from app.api.middleware.security import Walls
+from app.api.operations import Eyes, Readings
+from app.api.operations import router as eyes
+from app.api.playground import router as page
 from app.api.refusals import refusal
 from app.api.routes import router
 from app.api.schemas import ProblemBody
-from app.api.walled import document_walls
-from app.api.walls import Walls
+from app.auth import KeyRing, not_taken
 from app.errors import AppError
-from app.keys import FORMAT
-from app.model_files import open_model_files
+from app.messages import FORMAT
+from app.models import open_model_files
+from app.observability import metrics, tracing
 from app.openai.errors import OpenAIErrors, document_errors
 from app.openai.routes import router as openai
 from app.service import Service
 from app.settings import Settings, read_settings
 from app.wiring import handler_opener, open_broker, open_limiter, open_store
-from app.worker import serve
+from app.worker.loop import serve
 from compiler.errors import CompileError
 
 TITLE = "ABS Server"
@@ -132,7 +132,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 def main() -> None:
     """The command `abs`."""
-    from app.cli import run
+    from app.cli.main import run
 
     sys.exit(run(create_app))
 

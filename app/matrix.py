@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.errors import RequestOverLimit
-from app.pieces import Priority
+from app.messages import Priority
 from app.settings import Settings
 from compiler.spec import LabelsSpec
 

@@ -41,7 +41,7 @@ class Settings:
     """Every setting with its default; the variable of `beams_max` is ABS_BEAMS_MAX, and so on.
 
     model                a folder, or a Hugging Face name, of a causal language model
-    model_sha256         what the model's files are known by (app/model_digest.py): no others are served; empty: any are
+    model_sha256         what the model's files are known by (app.models.digest): no others are served; empty: any are
     store, broker        URLs; their schemes pick the implementations
     embedded_workers     the workers that run inside the API process; empty when they are processes of their own
     secret               signs stored automata; random for each process unless set, which suits an in-memory store
@@ -62,7 +62,7 @@ class Settings:
     keys_file            the keys that open the API, as `abs keys new` writes them; without it anyone is let in
     open                 serve beyond this machine without keys, on a network where everyone is trusted
     public_paths         what is answered without a key although there are keys, besides /health
-    hosts, origins       names that a Host header may hold, and pages that may send requests; see app/api/origins.py
+    hosts, origins       names that a Host header may hold, and pages that may send requests; see app.api.middleware
     key_...              per minute, and at once, for keys that say nothing else; 0 is without limit
     compilations_max, key_compilations_max
                          constraints that wait to be compiled or are: in all, and of one key

@@ -9,21 +9,21 @@ from app.errors import SettingsInvalid
 from app.settings import PREFIX, Settings, let_idle_threads_sleep
 
 if TYPE_CHECKING:
-    from app.access.limits import Limiter
-    from app.broker.base import Broker
-    from app.handlers.base import OpenHandler
-    from app.store.base import Store
+    from app.auth import Limiter
+    from app.broker import Broker
+    from app.store import Store
+    from app.worker.handlers.base import OpenHandler
 
 SERVERS = ("redis", "rediss", "unix")
 BROKERS = {"memory": "app.broker.memory:MemoryBroker"} | dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
 STORES = {"memory": "app.store.memory:MemoryStore"} | dict.fromkeys(SERVERS, "app.store.redis:RedisStore")
 LIMITERS = {
-    "memory": "app.access.limits:Limiter",
-    **dict.fromkeys(SERVERS, "app.access.server:SharedLimiter"),
+    "memory": "app.auth.rate_limit:Limiter",
+    **dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter"),
 }
-CHECK = "app.redis.checks:check_server"
-DEVICE = "app.handlers.generate:device_of"
-HANDLERS = {"compile": "app.handlers.compile:open_handler", "generate": "app.handlers.generate:open_handler"}
+CHECK = "app.redis.server_checks:check_server"
+DEVICE = "app.worker.handlers.generate:device_of"
+HANDLERS = {name: f"app.worker.handlers.{name}:open_handler" for name in ("compile", "generate")}
 
 
 def open_broker(settings: Settings) -> Broker:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from app.spelling import Speller
+from app.models.tokenizer import Speller
 from benchmarks.ablation_cases import FIRST_STAGE, MODELS, Task, first_stage, second_stage, tasks
 from benchmarks.ablation_variants import BASELINE, VARIANTS
 from benchmarks.compile import DEFAULT_SHARED

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import torch
 from tokenizers import Tokenizer
 
-from app.model_files import open_model_files
+from app.models import open_model_files
+from app.models.tokenizer import Speller
 from app.settings import BUILT_IN_MODEL
-from app.spelling import Speller
 from benchmarks.compile import machine
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from app.model_files import open_model_files
+from app.models import open_model_files
 from app.settings import BUILT_IN_MODEL
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS

@@ -19,7 +19,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from app.model_files import open_model_files
+from app.models import open_model_files
 from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.infilling_cases import Story, stories
 from benchmarks.places import RESULTS_DIRECTORY

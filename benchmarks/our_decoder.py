@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tokenizers import Tokenizer
 
-from app.spelling import Speller
+from app.models.tokenizer import Speller
 from compiler.lifting import TokenAutomaton
 from compiler.vocab import Vocabulary
 from decoding.forced_tokens import Pieces

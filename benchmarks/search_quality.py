@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from app.model_files import ModelFiles, open_model_files
+from app.models import ModelFiles, open_model_files
 from app.settings import BUILT_IN_MODEL
 from benchmarks.bigram import BigramModel, most_probable
 from benchmarks.caption_scores import bleu_4, cider, words

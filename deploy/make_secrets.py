@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.access.keys import SCOPES, add_key, new_key  # noqa: E402  # from this checkout, which need not be installed
+from app.auth import SCOPES, add_key, new_key  # noqa: E402  # from this checkout, which need not be installed
 
 ROLES = ("api", "compile", "generate")
 HEALTH = "user health on >health resetkeys resetchannels -@all +ping"

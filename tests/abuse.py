@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx2
 
-from app.access.keys import add_key, new_key
+from app.auth import add_key, new_key
 from tests.app.processes import resident_bytes
 from tests.app.service_process import ServiceProcess, serving
 from tests.app.test_bombs import BOMBS

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from app.cli.worker_process import run_worker
 from app.settings import read_settings
-from app.working import run_worker
 from decoding.model import HuggingFaceModel
 
 

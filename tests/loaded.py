@@ -10,9 +10,9 @@ import functools
 
 import torch
 
-from app.handlers import generate
-from app.model_digest import checked_model
+from app.models import checked_model
 from app.settings import read_settings
+from app.worker.handlers import generate
 
 torch.set_num_threads(1)  # a thread of PyTorch's own would be missing after a fork
 _settings = read_settings({})

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests import nursery
 
 IMPORTED = (
-    *nursery.IMPORTED, "app.handlers.generate", "transformers.models.auto.modeling_auto",
+    *nursery.IMPORTED, "app.worker.handlers.generate", "transformers.models.auto.modeling_auto",
     "transformers.models.llama.modeling_llama",
 )
 

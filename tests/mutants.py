@@ -22,10 +22,8 @@ from dataclasses import dataclass
 
 import zstandard
 
-from app.automata import Decoder, automaton_secret
-from app.jobs import Failure, dump, read_sealed
-from app.keys import automaton_hash, unmet_key
-from app.sealed import seal
+from app.automaton_cache import Decoder, automaton_secret
+from app.messages import Failure, automaton_hash, dump, read_sealed, seal, unmet_key
 from compiler.codec import MAGIC, RAW_BYTES_MAX, encode
 from compiler.errors import ArtefactInvalid
 from compiler.limits import Limits

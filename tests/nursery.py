@@ -32,8 +32,8 @@ from types import MappingProxyType
 from typing import Any
 
 IMPORTED = (
-    "app.access.server", "app.broker.redis.broker", "app.cli", "app.handlers.compile", "app.main", "app.redis.checks",
-    "app.serving", "app.store.redis", "app.working", "uvicorn",
+    "app.auth.redis_counters", "app.broker.redis.broker", "app.cli.main", "app.worker.handlers.compile", "app.main",
+    "app.redis.server_checks", "app.http_server", "app.store.redis", "app.cli.worker_process", "uvicorn",
 )
 GENERATING = (*IMPORTED, "tests.loaded")  # and what generates with the built-in model
 MOTHER = "TESTS_MOTHER"  # in the environment of a run that has one: the folder of its socket

@@ -18,12 +18,11 @@ import time
 
 from app import wiring
 from app.broker.redis.records import Records
+from app.cli.worker_process import run_worker
 from app.errors import JobCancelled
-from app.handlers.base import Context, Handler
-from app.jobs import CompileResult, GenerateJob, GenerateResult, Job, Result, Step
-from app.pieces import Choice, StepRow
+from app.messages import Choice, CompileResult, GenerateJob, GenerateResult, Job, Result, Step, StepRow
 from app.settings import Settings, read_settings
-from app.working import run_worker
+from app.worker.handlers.base import Context, Handler
 
 SLOTS = 4
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from app.cli.worker_process import run_worker
 from app.settings import read_settings
-from app.working import run_worker
 from decoding.model import HuggingFaceModel
 from decoding.model.prefix_tree import Tree
 

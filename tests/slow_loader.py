@@ -6,10 +6,10 @@ import sys
 import time
 
 from app import wiring
-from app.handlers.base import Handler
+from app.cli.worker_process import run_worker
 from app.main import main
 from app.settings import Settings, read_settings
-from app.working import run_worker
+from app.worker.handlers.base import Handler
 
 LOADS_S = 600.0
 

@@ -26,7 +26,7 @@ def test_there_are_a_hundred_patterns_of_ten_kinds_that_every_engine_reads_alike
 
 
 def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
-    from app.model_files import open_model_files
+    from app.models import open_model_files
     from compiler.pipeline import compile_spec
     from compiler.spec import RegexSpec
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.demo import REQUESTS
+from app.cli.demo import REQUESTS
 from app.settings import BUILT_IN_MODEL, Settings, read_settings
 from tests import dockerfile
 from tests.containers import Service, free_port, seconds

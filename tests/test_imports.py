@@ -21,10 +21,8 @@ ORDER = {  # inside a package, a module imports only those on its left
         sampling engine label_decoding logits_processor replay""",
     "abs_client": """errors pieces html results constraints formulas forms events retries calls stories connection
         client async_client""",
-    "app": """errors settings logs metrics tracing keys sealed pieces jobs tally naming matrix automata model_files
-        model_digest spelling generation redis pace broker store catalogue sandbox handlers opening worker desk
-        constraints access service svg playground api openai wiring show client heap
-        serving working demo local doctor cli main""",
+    "app": """errors playground settings models observability messages redis auth automaton_cache broker matrix requests
+        store service worker api wiring http_server local openai cli main""",
 }
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.lifting"},
@@ -36,12 +34,12 @@ ONLY = {  # who may name a library: a module, or everything below it
     "transformers": ("decoding",),
     "fastapi": ("app.api", "app.openai", "app.main"),
     "starlette": ("app.api", "app.main"),
-    "jinja2": ("app.openai.chat",),
+    "jinja2": ("app.openai.chat_template",),
     "coredis": ("app.redis", "app.broker.redis", "app.store.redis"),
     "streaq": ("app.redis", "app.broker.redis"),
-    "prometheus_client": ("app.metrics",),
-    "opentelemetry": ("app.tracing",),
-    "decoding": ("decoding", "app.handlers.generate"),
+    "prometheus_client": ("app.observability.metrics",),
+    "opentelemetry": ("app.observability.tracing",),
+    "decoding": ("decoding", "app.worker.handlers.generate"),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),
     "lemminflect": ("compiler.forms.inflections",),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from app.broker.redis.broker import RedisBroker
-from app.metrics import exposition
+from app.observability.metrics import exposition
 from app.settings import QUEUES, Settings
 from tests import dockerfile
 from tests.app.redis_server import running_server

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.api.errors import ERRORS
-from app.demo import REQUESTS
+from app.cli.demo import REQUESTS
 from app.settings import Settings
 from compiler.limits import Limits
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.model_files import open_model_files
+from app.models import open_model_files
 from benchmarks import search_quality
 from benchmarks.report_quality import REFERENCE, gap, quality_section
 from benchmarks.rows import Rows

@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from app.api.schemas import Body, Constraint, Strict, Strings, Timings, timings
 from app.errors import InvalidRequest
-from app.jobs import DecodeResult
 from app.matrix import DecodeOrder
-from app.pieces import LabelStep, Priority
+from app.messages import DecodeResult, LabelStep, Priority
 from compiler.spec import LabelsSpec, spec_from_json
 
 ALPHA_MIN, GAMMA = 0.5, 1.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.errors import MethodNotAllowed
-from app.jobs import Failure, failure_of
+from app.messages import Failure, failure_of
 
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400

@@ -9,17 +9,17 @@ from typing import Annotated, Any, Literal, cast
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import Field
 
-from app.api.asking import RESPOND_ASYNC, owner_of
 from app.api.decode import DecodeResponse, decode_response
-from app.api.documented import EVENT_STREAM, errors
-from app.api.generation import GenerateResponse, generate_response
-from app.api.reaching import service_of
+from app.api.dependencies import RESPOND_ASYNC, owner_of
+from app.api.disconnect import service_of
+from app.api.generate_schemas import GenerateResponse, generate_response
+from app.api.openapi import EVENT_STREAM, errors
 from app.api.refusals import refusal
 from app.api.schemas import CompileResponse, ProblemBody, Strict, compile_response
-from app.api.stream import LAST_ID, JobEvents, Source
-from app.broker.base import JobState
+from app.api.sse import LAST_ID, JobEvents, Source
+from app.broker import JobState
 from app.errors import InternalError, JobFailed, UnknownJob
-from app.jobs import DecodeResult, DescribeResult, Failure, GenerateResult, Result
+from app.messages import DecodeResult, DescribeResult, Failure, GenerateResult, Result
 from app.service import Service
 
 ID = re.compile(r"[0-9a-f]{32}")

@@ -10,17 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app.api.errors import FAULTS_MAX, Problem, is_private, problem, shown_path
-from app.errors import (
-    InternalError,
-    InvalidRequest,
-    JobFailed,
-    ModelChanged,
-    NotReady,
-    RouteNotFound,
-    without_message,
-)
-from app.jobs import is_own
-from app.readiness import DRAINING, LOADING, STUCK
+from app.errors import InternalError, InvalidRequest, JobFailed, ModelChanged, NotReady, RouteNotFound, without_message
+from app.messages import DRAINING, LOADING, STUCK, is_own
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,14 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.asking import IdempotencyKey, Prefer, owner_of, read_asking
+from app.api.automaton_views import as_dot, as_json, as_svg
 from app.api.decode import DecodeRequest, DecodeResponse
-from app.api.documented import EVENT_STREAM, Responses, errors, text
-from app.api.generation import GenerateRequest, GenerateResponse
+from app.api.dependencies import IdempotencyKey, Prefer, owner_of, read_asking
+from app.api.disconnect import service_of, until_gone
+from app.api.generate_schemas import GenerateRequest, GenerateResponse
 from app.api.jobs import JobResponse, accepted, answer_of, source_of
-from app.api.picture import as_dot, as_json, as_svg
-from app.api.reaching import service_of, until_gone
+from app.api.middleware.security import charged
+from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
     AutomatonResponse,
     CheckRequest,
@@ -23,10 +24,9 @@ from app.api.schemas import (
     ModelList,
     compile_response,
 )
-from app.api.stream import JobEvents
-from app.api.walls import charged
+from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
-from app.keys import HASH
+from app.messages import HASH
 from app.service import Begun, Service
 from compiler.artifact import Compiled
 

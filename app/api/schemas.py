@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from app.api.errors import FAULTS_MAX
-from app.jobs import CompileResult
-from app.pieces import CheckedPart, Word
+from app.messages import CheckedPart, CompileResult, Word
 from compiler.diagnostics import Explanation
 from compiler.spec import JSON_DEPTH, Spec, spec_from_json
 

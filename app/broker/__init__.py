@@ -1,1 +1,22 @@
-"""How jobs reach workers and answers come back."""
+"""The queue of jobs, in memory or on Redis.
+
+A broker admits jobs, orders them fairly by key and priority, delivers each to one worker at a time under a lease, keeps
+its events and its one result. The throughput estimate refuses jobs that cannot meet their deadline. Both brokers obey
+`base` and pass the same tests.
+"""
+
+from __future__ import annotations
+
+from app.broker.base import PLAIN, PRESENCE_TTL_S, Broker, Delivery, Event, JobState, Pool, Presence, Terms
+
+__all__ = [
+    "PLAIN",
+    "PRESENCE_TTL_S",
+    "Broker",
+    "Delivery",
+    "Event",
+    "JobState",
+    "Pool",
+    "Presence",
+    "Terms",
+]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from app.pieces import Priority as Priority
+from app.messages import Priority as Priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Broker(Protocol):
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
         Raises QueueFull where the queue holds as many waiting jobs, or as much weight, or a pool as many jobs, as it
-        may; QueueSlow where others wait before the job, and at the pace that the queue has of late (app/pace.py) all
+        may; QueueSlow where others wait before the job, and at the pace that the queue has of late (`throughput`) all
         of them would take longer than `SHARE` of `within_s`. Both say when to come again. Raises KeyReused where the
         key leads to a job of another digest.
         """

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 
 from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Pool, Presence, Terms
-from app.broker.memory_parts import Job, Queue
+from app.broker.memory_queue import Job, Queue
+from app.broker.throughput import SHARE, come_again_s, work_of
 from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, KeyReused, QueueFull, QueueSlow
-from app.jobs import dump, failure_of
-from app.pace import SHARE, come_again_s, work_of
+from app.messages import dump, failure_of
 from app.settings import Settings
 
 _LAST = Terms(priority="batch")  # who comes so comes after all

@@ -1,1 +1,1 @@
-"""`abs up`: the service as four processes of one machine, with a server of their own."""
+"""`abs up`: Redis, server and workers of one machine under a supervisor."""

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import httpx2
 
-from app.broker.base import Broker
+from app.broker import Broker
 from app.errors import SettingsInvalid
 from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
-from app.local.supervision import LocalFailed, Program, Supervisor
-from app.model_files import open_model_files
-from app.readiness import LOADING
+from app.local.supervisor import LocalFailed, Program, Supervisor
+from app.messages import LOADING
+from app.models import open_model_files
 from app.settings import PREFIX, Settings, environment_with, is_set
 from app.wiring import open_broker
 

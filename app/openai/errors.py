@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from app.api.asgi import App, Message, Receive, Send
 from app.api.errors import PROBLEM_TYPE
-from app.openai.shapes import ChatChunk, Completion, ErrorBody
+from app.api.middleware.asgi import App, Message, Receive, Send
+from app.openai.responses import ChatChunk, Completion, ErrorBody
 
 PREFIX = "/v1/"
 ERROR_TYPE = "application/json"

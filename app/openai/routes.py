@@ -7,15 +7,15 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.asking import IdempotencyKey, read_asking
-from app.api.documented import Responses, errors
-from app.api.reaching import service_of, until_gone
-from app.api.walls import charged
-from app.openai.answering import ChatWriter, CompletionWriter, Writer, answers, generated, now
-from app.openai.fields import Asked, ChatRequest, CompletionRequest
-from app.openai.shapes import ChatCompletion, Completion
-from app.openai.streaming import Chunks, Told
-from app.openai.translating import Order, chat_order, completion_order, named
+from app.api.dependencies import IdempotencyKey, read_asking
+from app.api.disconnect import service_of, until_gone
+from app.api.middleware.security import charged
+from app.api.openapi import Responses, errors
+from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, now
+from app.openai.requests import Asked, ChatRequest, CompletionRequest
+from app.openai.responses import ChatCompletion, Completion
+from app.openai.stream import Chunks, Told
+from app.openai.translate import Order, chat_order, completion_order, named
 
 _FORMER = {"deprecation": "@1764720000"}  # RFC 9745; vLLM took leave of the guided_ fields with 0.12
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)

@@ -1,1 +1,1 @@
-"""What broker and store share when they are on a Redis server: the connection, scripts, and what the server must be."""
+"""The connection to Redis, shared by the queue, the store and the rate limits."""

@@ -28,9 +28,9 @@ from coredis.exceptions import (
 from coredis.pool import ConnectionPool
 from coredis.retry import NoRetryPolicy
 
-from app import metrics
 from app.errors import SettingsInvalid, StorageDown
-from app.redis.wire import CONNECT_S_MAX, LINES, REPLY_S_MAX, Argument, Line
+from app.observability import metrics
+from app.redis.protocol import CONNECT_S_MAX, LINES, REPLY_S_MAX, Argument, Line
 
 ONCE_S_MIN = 1.0  # for which even who will not wait gives the server to answer
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two tries, doubled each time

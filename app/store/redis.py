@@ -8,7 +8,7 @@ from typing import Any
 from coredis import Redis
 from coredis.commands.script import Script
 
-from app.keys import kept_key
+from app.messages import kept_key
 from app.redis.connection import Connection, script
 from app.settings import Settings
 from app.store.base import ENTRY_BYTES

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tokenizers import Tokenizer
 
-from app.model_files import open_model_files
+from app.models import open_model_files
 from benchmarks.our_decoder import OurDecoder
 from benchmarks.systems.base import CannotSay, Wanted
 from compiler.limits import Limits

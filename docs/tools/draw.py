@@ -10,8 +10,8 @@ import json
 import re
 from pathlib import Path
 
-from app.api.picture import as_svg
-from app.model_files import open_model_files
+from app.api.automaton_views import as_svg
+from app.models import open_model_files
 from app.settings import BUILT_IN_MODEL
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json

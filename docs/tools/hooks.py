@@ -15,7 +15,7 @@ from docs.tools.reference import CODES, error_facts, metrics_table, reference
 OPENAPI = Path(__file__).resolve().parents[2] / "openapi.json"
 PLACES = {  # a line of a page, and what stands there on the site
     "<!-- the reference, from openapi.json -->": lambda: reference(json.loads(OPENAPI.read_text(encoding="utf-8"))),
-    "<!-- the metrics, from app/metrics.py -->": metrics_table,
+    "<!-- the metrics, from app/observability/metrics.py -->": metrics_table,
 }
 _IN = {"api.md": 1, "operations.md": 1}  # the pages that have such a line
 _ROW, _CODE = re.compile(r"^\|.*\|$", re.MULTILINE), re.compile(r"(`+)[^`]+\1")

@@ -8,8 +8,8 @@ from typing import Any
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from app import metrics
 from app.api.errors import ERRORS
+from app.observability import metrics
 
 Schema = Mapping[str, Any]
 CODES = sorted({row.code for row in ERRORS.values()} - {"client_gone"})  # nobody is there to read that one

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol
 
-from app.broker.base import PRESENCE_TTL_S, Broker, Event
+from app.broker import PRESENCE_TTL_S, Broker, Event
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
 from app.settings import Settings

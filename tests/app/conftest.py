@@ -13,8 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.main import create_app
-from app.sandbox.process import Sandbox
 from app.settings import Settings
+from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
 from tests.app.brokers import OPENERS, Tell, told
 from tests.app.redis_server import RedisServer, running_server

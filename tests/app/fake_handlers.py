@@ -7,14 +7,24 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.automata import automaton_secret, summary
+from app.automaton_cache import automaton_secret, summary
 from app.errors import JobCancelled
-from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import CompileJob, CompileResult, GenerateJob, GenerateResult, Job, Progress, Result, Step
-from app.keys import automaton_key
-from app.model_files import open_model_files
-from app.pieces import Choice, StepRow
+from app.messages import (
+    Choice,
+    CompileJob,
+    CompileResult,
+    GenerateJob,
+    GenerateResult,
+    Job,
+    Progress,
+    Result,
+    Step,
+    StepRow,
+    automaton_key,
+)
+from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers.base import Context, Handler, OpenHandler
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.broker.base import Broker, Delivery
+from app.broker import Broker, Delivery
 from app.broker.redis.broker import RedisBroker
 from app.settings import Settings
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 
-from app.demo import LISTENING
+from app.cli.demo import LISTENING
 from tests.nursery import Child, start_process
 
 START_S_MAX = 120.0

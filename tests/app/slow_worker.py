@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from app import wiring
+from app.cli.worker_process import run_worker
 from app.errors import JobCancelled
-from app.handlers.base import Context, Handler
-from app.jobs import GenerateJob, Job, Result
+from app.messages import GenerateJob, Job, Result
 from app.settings import Settings, read_settings
-from app.working import run_worker
+from app.worker.handlers.base import Context, Handler
 from tests.app import fake_handlers
 
 STEP_S, LONG_STEP_S = 0.03, 0.2

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from app.api.body import StrictBody
-from app.api.walls import Walls
-from app.serving import serve
+from app.api.middleware.body import StrictBody
+from app.api.middleware.security import Walls
+from app.http_server import serve
 from app.settings import read_settings
 
 S_MAX = 60.0

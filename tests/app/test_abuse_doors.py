@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
-from app import metrics
-from app.access.doors import DOORS, PAGE, PAGE_FILES, opener
-from app.access.keys import add_key, new_key
+from app.auth import DOORS, add_key, new_key, opener
+from app.auth.route_scopes import PAGE, PAGE_FILES
 from app.main import create_app
+from app.observability import metrics
 from app.settings import MAY_BE_PUBLIC, Settings
 from tests.app.conftest import wait_until_ready
 

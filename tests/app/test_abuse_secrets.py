@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.keys import KeyRing, add_key, new_key
+from app.auth import KeyRing, add_key, new_key
 from app.main import create_app
 from app.settings import Settings
 from tests.app.service_process import START_S_MAX, ServiceProcess, serving

@@ -12,10 +12,22 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.access import keys as keys_module
-from app.access.commands import key_commands
-from app.access.doors import DOORS, door_to, is_public, require_scope
-from app.access.keys import Key, KeyRing, add_key, line_of, new_key, read_keys, remove_key, when
+from app.auth import (
+    DOORS,
+    Key,
+    KeyRing,
+    add_key,
+    door_to,
+    is_public,
+    new_key,
+    read_keys,
+    remove_key,
+    require_scope,
+    when,
+)
+from app.auth import keys as keys_module
+from app.auth.keys import line_of
+from app.cli.keys import key_commands
 from app.errors import Forbidden, MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
 
 

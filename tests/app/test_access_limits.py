@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from app.access import counters as counters_module
-from app.access import limits as limits_module
-from app.access import server as server_module
-from app.access.counters import Counters, Entered, Entry, MemoryCounters
-from app.access.doors import Door, Standing, door_to
-from app.access.keys import Key
-from app.access.limits import Limiter
-from app.access.server import SharedCounters
+from app.auth import Key, Limiter, Standing, door_to
+from app.auth import counters as counters_module
+from app.auth import rate_limit as limits_module
+from app.auth import redis_counters as server_module
+from app.auth.counters import Counters, Entered, Entry, MemoryCounters
+from app.auth.redis_counters import SharedCounters
+from app.auth.route_scopes import Door
 from app.errors import RateLimited, RequestOverLimit
 from app.redis.connection import Connection
 from app.settings import Settings

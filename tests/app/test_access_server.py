@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.access import limits as limits_module
-from app.access.limits import Limiter
-from app.access.server import SharedCounters
+from app.auth import Limiter
+from app.auth import rate_limit as limits_module
+from app.auth.redis_counters import SharedCounters
 from app.errors import StorageDown
 from app.redis.connection import Connection
 from app.settings import Settings

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from app.automata import Decoder, automaton_secret, open_decoder
+from app.automaton_cache import Decoder, automaton_secret, open_decoder
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec, compile_text

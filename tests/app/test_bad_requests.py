@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app.api import body as body_module
+from app.api.middleware import body as body_module
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "bad_requests.toml").read_text(encoding="utf-8"))["case"]
 FILLINGS = {

@@ -12,11 +12,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.errors import JobFailed
-from app.handlers.compile import Compiler
-from app.jobs import CheckJob, CompileJob, CompileResult
 from app.main import create_app
-from app.model_files import open_model_files
+from app.messages import CheckJob, CompileJob, CompileResult
+from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers.compile import Compiler
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits
 from tests.app.conftest import wait_for_compiler

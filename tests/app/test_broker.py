@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from app.broker.base import PRESENCE_TTL_S, Broker, Presence, Terms
+from app.broker import PRESENCE_TTL_S, Broker, Presence, Terms
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from tests.app.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, SLOTS, Tell, Time, all_events, take

@@ -9,9 +9,9 @@ from time import monotonic
 
 import pytest
 
-from app.broker.base import Broker, Terms
+from app.broker import Broker, Terms
 from app.errors import DeadlineExceeded, QueueFull, QueueSlow
-from app.jobs import failure_of, load
+from app.messages import failure_of, load
 from tests.app.brokers import SLOTS, Tell, Time, take
 
 WEIGHT, EACH_S = 9, 0.5  # of the jobs that keep a queue moving, and for how long each of them runs, in the story's time

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.broker.base import Broker, Pool, Terms
-from app.desk import Desk
+from app.broker import Broker, Pool, Terms
 from app.errors import QueueFull
+from app.service.job_client import Desk
 from app.settings import Settings
 from tests.app.brokers import Tell, Time, take
 

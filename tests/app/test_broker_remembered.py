@@ -8,15 +8,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.api.errors import ERRORS
-from app.broker.base import Terms
+from app.broker import Terms
 from app.broker.memory import MemoryBroker
 from app.errors import BudgetTooSmall, DeadlineExceeded, JobUnknown, StorageDown
-from app.handlers.base import Context, Handler
-from app.handlers.running import CALLERS_OWN
-from app.jobs import Job, Result, dump
+from app.messages import Job, Result, dump
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import serve
+from app.worker.handlers.base import Context, Handler
+from app.worker.job_run import CALLERS_OWN
+from app.worker.loop import serve
 from decoding.errors import Cancelled, ModelUnavailable
 from tests.app.test_worker import S_MAX, job
 

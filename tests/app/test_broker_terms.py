@@ -7,7 +7,8 @@ import contextlib
 
 import pytest
 
-from app.broker.base import Backlog, Broker, JobState, Terms
+from app.broker import Broker, JobState, Terms
+from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
 from tests.app.brokers import RESULT_TTL_S, SLOTS, WEIGHT_MAX, Tell, Time, all_events, first_events, never, take
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from app import wiring
-from app.access.keys import add_key, new_key
+from app.auth import add_key, new_key
 from app.errors import RateLimited, StorageDown
 from app.main import create_app
 from app.service import Begun, Service

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import run
+from app.cli.main import run
 from app.main import create_app
 from tests.app.service_process import ServiceProcess
 from tests.nursery import run_process

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import InternalError
-from app.sandbox import process
-from app.sandbox.process import Sandbox
+from app.worker.sandbox import client as process
+from app.worker.sandbox.client import Sandbox
 from compiler.errors import CompileCancelled, LimitExceeded
 from compiler.limits import Limits
 from tests.app.processes import alive, children, cpu_s, resident_bytes, until
@@ -265,7 +265,7 @@ def test_the_processes_end_when_the_sandbox_is_closed_or_forgotten() -> None:
 
 def test_the_processes_end_when_the_worker_is_killed() -> None:
     code = (
-        "import sys, time; from app.sandbox.process import Sandbox; from compiler.limits import Limits\n"
+        "import sys, time; from app.worker.sandbox.client import Sandbox; from compiler.limits import Limits\n"
         f"sandbox = Sandbox({TARGET!r}, b'', Limits())\n"
         "print(sandbox.pid, flush=True)\n"
         "sandbox.run(b'start_others stay', lambda: False)"

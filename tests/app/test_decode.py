@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-import app.handlers.compile as compile_handler
+import app.worker.handlers.compile as compile_handler
 from app.api.decode import DecodeRequest
 from app.errors import AutomatonMissing, InternalError
-from app.handlers.base import Context, Handler
-from app.handlers.decode import decode_matrix
-from app.jobs import DecodeJob, DecodeResult, Job, Result
-from app.keys import automaton_key
 from app.main import create_app
+from app.messages import DecodeJob, DecodeResult, Job, Result, automaton_key
 from app.settings import Settings
+from app.worker.handlers.base import Context, Handler
+from app.worker.handlers.decode import decode_matrix
 from compiler.pipeline import compile_spec
 from compiler.spec import Spec, spec_from_json
 from compiler.vocab import byte_vocabulary

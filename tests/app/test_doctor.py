@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from app.doctor import Finding, examine, show
+from app.cli.doctor import Finding, examine, show
 from app.errors import SettingsInvalid
 from app.main import create_app
 from app.settings import Settings

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.errors import JobFailed
-from app.handlers.compile import Compiler
-from app.jobs import CompileJob, CompileResult
-from app.model_files import open_model_files
+from app.messages import CompileJob, CompileResult
+from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers.compile import Compiler
 from compiler.limits import Limits
 from tests.app.processes import children
 from tests.app.test_handlers import Context

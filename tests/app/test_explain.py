@@ -12,12 +12,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.errors import MessageInvalid
-from app.jobs import ExplainJob, ExplainResult, dump, load
-from app.keys import automaton_key, explanation_key
-from app.sandbox.process import Sandbox
-from app.sealed import unseal
+from app.messages import ExplainJob, ExplainResult, automaton_key, dump, explanation_key, load
+from app.messages.signing import unseal
 from app.service import Service
 from app.store.memory import MemoryStore
+from app.worker.sandbox.client import Sandbox
 from compiler.errors import LimitExceeded
 from compiler.spec import spec_from_json
 from tests.reference_text import satisfies

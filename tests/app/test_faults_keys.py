@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.access.keys import add_key, new_key
+from app.auth import add_key, new_key
 from tests.app.test_faults_workers import BODY
 from tests.cluster import API, ASK_S_MAX, Cluster
 from tests.local import until

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from app.errors import ModelChanged
-from app.model_digest import digest_of, digests_of
+from app.models import digest_of, digests_of
 from tests.cluster import API, COMPILE, Cluster, cluster
 from tests.local import until
 

@@ -17,8 +17,8 @@ import httpx2
 import pytest
 from coredis import Redis
 
-from app.automata import automaton_secret
-from app.keys import automaton_key
+from app.automaton_cache import automaton_secret
+from app.messages import automaton_key
 from app.settings import Settings
 from app.store.redis import RedisStore
 from compiler.codec import encode

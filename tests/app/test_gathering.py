@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from app.serving import GATHERED_BYTES_MAX, Gathering
+from app.http_server import GATHERED_BYTES_MAX, Gathering
 
 
 class Transport:

@@ -15,14 +15,12 @@ from typing import Any
 
 import pytest
 
-from app.automata import automaton_secret
+from app.automaton_cache import automaton_secret
 from app.errors import AutomatonMissing, PromptViolates
-from app.handlers.generate import Generator
-from app.jobs import GenerateJob, GenerateResult
-from app.keys import automaton_hash, automaton_key
-from app.model_files import open_model_files
-from app.pieces import ALGORITHM_DEFAULT, GenerateOptions
+from app.messages import ALGORITHM_DEFAULT, GenerateJob, GenerateOptions, GenerateResult, automaton_hash, automaton_key
+from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers.generate import Generator
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec

@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 import torch
 
-from app.handlers.generate import Generator
 from app.settings import Settings
+from app.worker.handlers.generate import Generator
 from decoding.engine import Engine
 from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
 from decoding.options import SearchOptions

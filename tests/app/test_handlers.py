@@ -9,15 +9,24 @@ from typing import Any
 
 import pytest
 
-import app.handlers.compile as compile_handler
-from app.automata import automaton_secret
+import app.worker.handlers.compile as compile_handler
+from app.automaton_cache import automaton_secret
 from app.errors import JobFailed
-from app.handlers import compile_job
-from app.jobs import CheckJob, CheckResult, CompileJob, CompileResult, Failure, Progress, Step, spec_json
-from app.keys import automaton_hash
-from app.model_files import open_model_files
-from app.sandbox.process import Sandbox
+from app.messages import (
+    CheckJob,
+    CheckResult,
+    CompileJob,
+    CompileResult,
+    Failure,
+    Progress,
+    Step,
+    automaton_hash,
+    spec_json,
+)
+from app.models import open_model_files
 from app.settings import Settings
+from app.worker.sandbox import compile_task as compile_job
+from app.worker.sandbox.client import Sandbox
 from compiler.codec import encode
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
@@ -33,7 +42,7 @@ LARGE = RegexSpec("(.*(a|b)){12}")
 
 @dataclass
 class Context:
-    """Obeys app.handlers.base.Context."""
+    """Obeys app.worker.handlers.base.Context."""
 
     called_off: bool = False
     waited_s: float = 0.0

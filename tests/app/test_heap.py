@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.heap import share_one_heap
+from app.cli.heap import share_one_heap
 
 _S_MAX = 120
 _THREADS = 6

@@ -40,7 +40,7 @@ def test_importing_the_api_takes_less_than_a_second_and_loads_no_model_code() ->
 
 def test_an_api_with_redis_and_keys_loads_no_model_code_either() -> None:
     _, modules = measured(
-        "import app.main, app.serving, app.wiring, app.access.server\n"
+        "import app.main, app.http_server, app.wiring, app.auth.redis_counters\n"
         "from app.settings import Settings\n"
         "settings = Settings(broker='unix:///nowhere', store='unix:///nowhere', secret=b'0' * 16)\n"
         "app.wiring.open_broker(settings), app.wiring.open_store(settings), app.wiring.open_limiter(settings)"

@@ -11,21 +11,27 @@ from typing import Any
 
 import pytest
 
-import app.handlers.compile as compile_handler
-from app.broker.base import Broker, Presence
-from app.desk import Asking
+import app.worker.handlers.compile as compile_handler
+from app.broker import Broker, Presence
 from app.errors import AutomatonMissing, BudgetTooSmall, JobFailed, UnknownJob
-from app.generation import GenerateOrder
-from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import DescribeResult, Failure, GenerateJob, GenerateResult, Job, Result
-from app.keys import automaton_key
-from app.model_files import open_model_files
-from app.pieces import GenerateOptions
-from app.service import Service
+from app.messages import (
+    DescribeResult,
+    Failure,
+    GenerateJob,
+    GenerateOptions,
+    GenerateResult,
+    Job,
+    Result,
+    automaton_key,
+)
+from app.models import open_model_files
+from app.requests import GenerateOrder
+from app.service import Asking, Service
 from app.settings import Settings
-from app.store.base import Store
+from app.store import Store
 from app.wiring import open_broker, open_store
-from app.worker import serve
+from app.worker.handlers.base import Context, Handler, OpenHandler
+from app.worker.loop import serve
 from compiler.spec import AllSpec, KeywordsSpec, RegexSpec, Spec
 from tests.app import fake_handlers
 from tests.app.redis_server import RedisServer

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 from abs_client import AsyncClient, Step
 from app import wiring
-from app.broker import memory_parts
-from app.client import followed
+from app.broker import memory_queue as memory_parts
+from app.cli.in_process import followed
 from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_handlers

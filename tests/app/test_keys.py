@@ -1,4 +1,4 @@
-"""Keys have one place: app/keys.py, and for the records of the broker the table at the head of its scripts."""
+"""Keys have one place: app/messages/keys.py, and for the records of the broker the table at the head of its scripts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 import re
 from pathlib import Path
 
-import app.keys
-from app.keys import automaton_key, charged_key, explanation_key, kept_key, places_key, tokens_key, window_key
+import app.messages.keys
+from app.messages import automaton_key, charged_key, explanation_key, kept_key, places_key, tokens_key, window_key
 
-APP = Path(app.keys.__file__).parent
+APP = Path(app.messages.keys.__file__).parents[1]
 BROKER = APP / "broker" / "redis"
 KEY = re.compile(r"\b(?:streaq:)?abs:[a-z{]\S*")
 
@@ -30,9 +30,9 @@ def spelled(path: Path) -> set[str]:
 
 
 def test_no_module_spells_a_key_but_the_one_for_it_and_those_of_the_broker_on_a_server() -> None:
-    assert spelled(APP / "keys.py")
+    assert spelled(APP / "messages" / "keys.py")
     for path in APP.rglob("*.py"):
-        if path != APP / "keys.py" and BROKER not in path.parents:
+        if path != APP / "messages" / "keys.py" and BROKER not in path.parents:
             assert not spelled(path), path
 
 

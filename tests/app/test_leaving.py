@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from app.broker.base import PLAIN, Presence, Terms
+from app.broker import PLAIN, Presence, Terms
 from app.broker.memory import MemoryBroker
-from app.desk import Asking, Desk
 from app.errors import JobFailed, StorageDown
-from app.jobs import CheckJob, CheckResult, Failure, dump
-from app.model_files import open_model_files
-from app.service import Begun, Service
+from app.messages import CheckJob, CheckResult, Failure, dump
+from app.models import open_model_files
+from app.service import Asking, Begun, Service
+from app.service.job_client import Desk
 from app.settings import Settings
 from app.store.memory import MemoryStore
 

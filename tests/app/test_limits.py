@@ -15,9 +15,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from app import wiring
-from app.access.keys import add_key, new_key
-from app.keys import automaton_key
+from app.auth import add_key, new_key
 from app.main import create_app
+from app.messages import automaton_key
 from app.settings import KEY_LIMITS, Settings
 from compiler.limits import Limits
 from tests.app import fake_handlers

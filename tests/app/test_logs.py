@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from app import logs
+from app.observability import logs
 from app.settings import Settings
 
 SECRETS = ("MARKERPROMPT", "MARKERWORD", "MARKERQUERY", "MARKERHEADER")

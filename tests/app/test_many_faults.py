@@ -9,9 +9,9 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.decode import DecodeRequest
 from app.api.errors import FAULTS_MAX
-from app.api.generation import GenerateRequest
+from app.api.generate_schemas import GenerateRequest
 from app.api.schemas import CheckRequest, CompileRequest
-from app.openai.fields import ENTRIES_MAX, ChatRequest, CompletionRequest
+from app.openai.requests import ENTRIES_MAX, ChatRequest, CompletionRequest
 
 MANY = 2_000
 UNKNOWN = {f"x{number}": 1 for number in range(MANY)}

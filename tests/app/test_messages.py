@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import JobFailed, MessageInvalid, NotReady
-from app.jobs import (
+from app.messages import (
     CheckJob,
     CheckResult,
+    Choice,
     CompileJob,
     CompileResult,
     DecodeJob,
@@ -18,17 +19,21 @@ from app.jobs import (
     DescribeResult,
     Failure,
     GenerateJob,
+    GenerateOptions,
     GenerateResult,
+    LabelStep,
     Progress,
     Restart,
     Step,
+    StepRow,
+    TokenStep,
+    Word,
     dump,
     failure_of,
     load,
     read_sealed,
+    seal,
 )
-from app.pieces import Choice, GenerateOptions, LabelStep, StepRow, TokenStep, Word
-from app.sealed import seal
 from compiler.errors import LimitExceeded, SpecSyntaxError
 
 WORD = Word("dog", ("dog", "animal"), 1)

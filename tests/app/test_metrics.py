@@ -14,12 +14,14 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from app import metrics, tally, wiring
+from app import wiring
 from app.errors import SettingsInvalid
-from app.handlers.generate import Generator
-from app.jobs import CompileJob, Failure
 from app.main import create_app
+from app.messages import CompileJob, Failure
+from app.observability import metrics
 from app.settings import Settings
+from app.worker import job_metrics as tally
+from app.worker.handlers.generate import Generator
 from decoding.errors import ReplayRejected
 from decoding.memory import gpu_bytes
 from decoding.options import SearchOptions

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app import model_digest
 from app.errors import ModelChanged, SettingsInvalid
-from app.model_digest import BUILT_IN_LIST, LIST, checked_model, digest_of, digests_of, list_of, model_files
+from app.models import checked_model, digest_of, digests_of, model_files
+from app.models import digest as model_digest
+from app.models.digest import BUILT_IN_LIST, LIST, list_of
 from app.settings import BUILT_IN_MODEL, Settings, read_settings
 
 

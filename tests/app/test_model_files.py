@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import SettingsInvalid
-from app.model_files import CONTEXT_NAMES, open_model_files
+from app.models import open_model_files
+from app.models.files import CONTEXT_NAMES
 from decoding.model import loading
 
 

@@ -12,9 +12,9 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from app.errors import InvalidRequest, SettingsInvalid
-from app.model_files import ModelFiles, open_model_files
-from app.openai.chat import prompt_of
-from app.openai.fields import Message
+from app.models import ModelFiles, open_model_files
+from app.openai.chat_template import prompt_of
+from app.openai.requests import Message
 
 CHATML = (
     "{% for message in messages %}\n    {%- if loop.first and message['role'] != 'system' %}"

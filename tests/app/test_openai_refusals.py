@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app.access.keys import add_key, new_key
+from app.auth import add_key, new_key
 from app.main import create_app
 from app.settings import Settings
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.jobs import Step
-from app.openai.settled import Reading, Settled
+from app.messages import GenerateOptions, Step, StepRow
+from app.openai.stable_prefix import Reading, Settled
 from app.openai.stops import without_stop
-from app.pieces import GenerateOptions, StepRow
 from compiler.artifact import Compiled
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from app.openai.fields import CompletionRequest
+from app.openai.requests import CompletionRequest
 from app.openai.stops import without_beginning, without_stop
-from app.openai.translating import completion_order
+from app.openai.translate import completion_order
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text

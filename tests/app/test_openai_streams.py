@@ -14,18 +14,17 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from app.broker.base import Event
-from app.desk import Asking
+from app.broker import Event
 from app.errors import StorageDown, UnknownAutomaton
-from app.jobs import CompileResult, GenerateResult, Job, News, Restart, Result, Step, dump
-from app.model_files import open_model_files
-from app.openai import streaming
-from app.openai.answering import CompletionWriter
-from app.openai.fields import CompletionRequest
-from app.openai.streaming import Chunks, Told
-from app.openai.translating import completion_order
-from app.pieces import Choice, StepRow
-from app.service import Begun
+from app.messages import Choice, CompileResult, GenerateResult, Job, Restart, Result, Step, StepRow, dump
+from app.messages.jobs import News
+from app.models import open_model_files
+from app.openai import stream as streaming
+from app.openai.render import CompletionWriter
+from app.openai.requests import CompletionRequest
+from app.openai.stream import Chunks, Told
+from app.openai.translate import completion_order
+from app.service import Asking, Begun
 from app.settings import BUILT_IN_MODEL
 from tests.app import fake_handlers
 from tests.app.faked import faked_service

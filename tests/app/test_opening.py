@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from app.broker.memory import MemoryBroker
-from app.handlers.base import Handler
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import serve
+from app.worker.handlers.base import Handler
+from app.worker.loop import serve
 from tests.app import fake_handlers
 
 S_MAX = 90.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.pace import IDLE_MEMORY_S, KNOWN_S, MEMORY_S, S_MAX, UNKNOWN_S, Pace, come_again_s
+from app.broker.throughput import IDLE_MEMORY_S, KNOWN_S, MEMORY_S, S_MAX, UNKNOWN_S, Pace, come_again_s
 from tests.app.clock import Clock
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from app.access.keys import add_key, new_key
 from app.api.errors import ERRORS
+from app.auth import add_key, new_key
 from app.main import create_app
 from app.playground import FOLDER, page_files
 from app.settings import Settings

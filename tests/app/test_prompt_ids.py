@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from app.model_files import open_model_files
+from app.models import open_model_files
 from app.settings import Settings
 from compiler.spec import RegexSpec
 from decoding.errors import OptionsInvalid

@@ -116,7 +116,7 @@ def test_a_compilation_past_all_its_limits_is_told_and_so_is_its_end() -> None:
 
 
 def _compiles(pid: int) -> bool:
-    return b"app.sandbox.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"app.worker.sandbox.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_weights_that_are_missing_are_told_and_the_process_lives(tmp_path: Path, captions_dir: Path) -> None:

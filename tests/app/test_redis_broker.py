@@ -12,11 +12,12 @@ import pytest
 from coredis import PureToken, Redis
 from streaq import constants
 
-from app.broker.base import PLAIN, Backlog, Presence, Terms
-from app.broker.redis import ears
+from app.broker import PLAIN, Presence, Terms
+from app.broker.base import Backlog
+from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
 from app.errors import JobUnknown, SettingsInvalid
-from app.jobs import Failure, load
+from app.messages import Failure, load
 from app.settings import Settings
 from tests.app.brokers import SLOTS, all_events, take
 from tests.app.redis_server import RedisServer

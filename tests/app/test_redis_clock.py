@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from app.access.counters import Entry
-from app.access.server import SharedCounters
-from app.broker.base import Presence, Terms
+from app.auth.counters import Entry
+from app.auth.redis_counters import SharedCounters
+from app.broker import Presence, Terms
 from app.broker.redis.broker import RedisBroker
 from app.redis.connection import Connection
 from tests.app.brokers import SLOTS, tell
@@ -140,7 +140,7 @@ def test_nobody_is_kept_out_for_the_hour_that_a_clock_was_put_back_by(
     stepped: tuple[RedisServer, Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, step = stepped
-    monkeypatch.setattr("app.access.counters.LEASE_S", 1.0)
+    monkeypatch.setattr("app.auth.counters.LEASE_S", 1.0)
 
     async def story() -> None:
         counters = SharedCounters(Connection(server.url))

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from app.api.refusals import refusal
-from app.broker.base import Terms
+from app.broker import Terms
 from app.broker.redis.broker import RedisBroker
-from app.desk import Desk
 from app.errors import StorageDown
-from app.jobs import Failure, load
+from app.messages import Failure, load
+from app.service.job_client import Desk
 from tests.app.brokers import all_events
 from tests.app.redis_server import RedisServer
 from tests.app.redis_worker import WorkerProcess, settings, until, workers

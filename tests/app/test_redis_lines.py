@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.broker.base import Terms
-from app.broker.redis import ears
+from app.broker import Terms
+from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
 from app.broker.redis.records import Records
 from app.errors import JobCancelled
 from app.redis.connection import Connection, open_pool, script
-from app.redis.wire import REPLY_S_MAX
+from app.redis.protocol import REPLY_S_MAX
 from tests.app.brokers import all_events, first_events
 from tests.app.flaky_line import flaky_line
 from tests.app.redis_server import RedisServer
@@ -211,6 +211,6 @@ def test_a_worker_that_cannot_take_a_job_says_so_and_leaves_it_to_another(
 
     broken, sound = (RedisBroker.from_url(own_redis_server.url, settings(lease_s)) for _ in range(2))
     monkeypatch.setattr(Records, "take", take)
-    with caplog.at_level(logging.ERROR, "app.broker.redis.engine"):
+    with caplog.at_level(logging.ERROR, "app.broker.redis.streaq_worker"):
         asyncio.run(story())
     assert "cannot be taken here: ValueError" in caplog.text

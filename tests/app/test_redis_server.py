@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from app.errors import SettingsInvalid, StorageDown
-from app.redis.checks import check_server
 from app.redis.connection import without_password
+from app.redis.server_checks import check_server
 from app.settings import Settings
 from app.wiring import check_storage
 from tests.app.redis_server import RedisServer, running_server
@@ -45,7 +45,7 @@ def test_a_server_without_a_disk_is_refused_unless_that_is_accepted() -> None:
 
 
 def test_an_old_server_is_refused(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.redis.checks.VERSION_MIN", 99)
+    monkeypatch.setattr("app.redis.server_checks.VERSION_MIN", 99)
     with pytest.raises(SettingsInvalid, match=r"is of version \d+\.\d+\.\d+: 99 or newer is needed"):
         look_at(redis_server)
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.access.doors import door_to
-from app.access.keys import Key
-from app.broker.base import Pool, Presence, Terms
+from app.auth import Key, door_to
+from app.broker import Pool, Presence, Terms
 from app.broker.redis.broker import RedisBroker
-from app.redis.checks import check_server
+from app.redis.server_checks import check_server
 from app.settings import Settings
 from app.store.redis import RedisStore
 from app.wiring import open_limiter

@@ -8,21 +8,29 @@ from pathlib import Path
 
 import pytest
 
-import app.handlers.compile as compile_handler
+import app.worker.handlers.compile as compile_handler
 from app import errors
 from app.broker.memory import MemoryBroker
-from app.desk import Asking
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
-from app.generation import GenerateOrder
-from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import GenerateJob, GenerateResult, Job, Progress, Result, failure_of
-from app.keys import automaton_hash, automaton_key
-from app.model_files import open_model_files
-from app.pieces import GenerateOptions
-from app.service import WAITED, Service
+from app.messages import (
+    GenerateJob,
+    GenerateOptions,
+    GenerateResult,
+    Job,
+    Progress,
+    Result,
+    automaton_hash,
+    automaton_key,
+    failure_of,
+)
+from app.models import open_model_files
+from app.requests import GenerateOrder
+from app.service import Asking, Service
+from app.service.service import WAITED
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import serve
+from app.worker.handlers.base import Context, Handler, OpenHandler
+from app.worker.loop import serve
 from compiler.errors import LimitExceeded
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from decoding.errors import BudgetTooSmall

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.errors import SettingsInvalid
-from app.serving import require_guarded
+from app.http_server import require_guarded
 from app.settings import Settings
 from tests.app.small_server import BIG_BYTES, S_MAX, Server, everything, small_server
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from app.keys import kept_key
-from app.store.base import ENTRY_BYTES, Store
+from app.messages import kept_key
+from app.store import Store
+from app.store.base import ENTRY_BYTES
 from app.store.memory import MemoryStore
 from app.store.redis import RedisStore
 from tests.app.brokers import RealTime, Time, TurnedTime

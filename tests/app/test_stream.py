@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.api import stream
+from app.api import sse as stream
 from tests.app import fake_handlers
 from tests.app.faked import faked_service
 from tests.app.processes import until

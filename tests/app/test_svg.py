@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from app.svg import STATES_MAX, Drawing, draw
+from app.api.svg import STATES_MAX, Drawing, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 EDGES = [(0, 0, "other"), (0, 1, "a & <b>"), (1, 2, "c"), (2, 1, "d"), (1, 3, "x")]

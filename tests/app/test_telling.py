@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs import Step
-from app.model_files import open_model_files
-from app.pieces import RefusedToken
+from app.messages import RefusedToken, Step
+from app.models import open_model_files
 from app.settings import Settings
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec

@@ -15,9 +15,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from starlette.testclient import TestClient
 
-from app import tracing
 from app.errors import SettingsInvalid
 from app.main import create_app
+from app.observability import tracing
 from app.settings import Settings
 from tests.app.conftest import wait_until_ready
 

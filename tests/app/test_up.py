@@ -17,11 +17,11 @@ import httpx2
 import psutil
 import pytest
 
-from app.demo import REQUESTS
+from app.cli.demo import REQUESTS
 from app.errors import SettingsInvalid
 from app.local.folder import open_folder
 from app.local.server import answers, find_server, server_conf
-from app.local.supervision import LocalFailed, Program, Supervisor
+from app.local.supervisor import LocalFailed, Program, Supervisor
 from app.local.up import NICE
 from app.settings import environment_with
 from tests.app.redis_server import old_server_program

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.access.keys import KeyRing, add_key, new_key
-from app.access.limits import Limiter
-from app.api.walls import Walls
+from app.api.middleware.security import Walls
+from app.auth import KeyRing, Limiter, add_key, new_key
 from app.settings import Settings
 
 Answer = tuple[int, dict[str, str], Any]

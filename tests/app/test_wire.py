@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.errors import StorageDown
-from app.redis import wire
+from app.redis import protocol as wire
 from app.redis.connection import Connection, script
 from tests.app.redis_server import RedisServer
 

@@ -8,16 +8,25 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.broker.base import Delivery
+from app.broker import Delivery
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, StorageDown
-from app.handlers.base import Context, Handler, OpenHandler
-from app.jobs import Failure, GenerateJob, GenerateResult, Job, Progress, Restart, dump, load
-from app.pieces import GenerateOptions
-from app.readiness import DRAINING
+from app.messages import (
+    DRAINING,
+    Failure,
+    GenerateJob,
+    GenerateOptions,
+    GenerateResult,
+    Job,
+    Progress,
+    Restart,
+    dump,
+    load,
+)
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import serve
+from app.worker.handlers.base import Context, Handler, OpenHandler
+from app.worker.loop import serve
 from tests.app import fake_handlers
 from tests.app.processes import until as until_holds
 
@@ -267,7 +276,7 @@ def test_whoever_reads_along_is_told_that_a_job_is_tried_again() -> None:
 
 def test_a_worker_in_trouble_says_so_and_leaves_jobs_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     trouble = ["no step"]
-    monkeypatch.setattr("app.worker.BEAT_S", 0.02)
+    monkeypatch.setattr("app.worker.loop.BEAT_S", 0.02)
 
     def open_troubled(settings: Settings) -> Handler:
         return dataclasses.replace(fake_handlers.open_quick(settings), trouble=lambda: "".join(trouble))
@@ -286,7 +295,7 @@ def test_a_worker_in_trouble_says_so_and_leaves_jobs_to_others(monkeypatch: pyte
 
 
 def test_a_store_that_is_away_for_a_while_costs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.handlers.running.STORAGE_POLL_S", 0.01)
+    monkeypatch.setattr("app.worker.job_run.STORAGE_POLL_S", 0.01)
     away = [True] * 5
 
     async def get(self: MemoryStore, key: str, renew_s: float = 0.0) -> bytes | None:

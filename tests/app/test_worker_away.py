@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from app import metrics
-from app.broker.base import Presence, Terms
+from app.broker import Presence, Terms
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
-from app.handlers.base import Handler
-from app.jobs import GenerateJob, dump
-from app.pieces import GenerateOptions
+from app.messages import GenerateJob, GenerateOptions, dump
+from app.observability import metrics
 from app.settings import Settings
 from app.store.memory import MemoryStore
-from app.worker import serve
+from app.worker.handlers.base import Handler
+from app.worker.loop import serve
 from tests.app import fake_handlers
 from tests.app.redis_server import RedisServer, running_server
 from tests.cluster import COMMON, SCRIPTED, SLACK_S, Part
@@ -88,7 +87,7 @@ async def served(beats: metrics.Beats, monkeypatch: pytest.MonkeyPatch, handler:
     """A worker of this handler on a server that is away, which has given its first signs."""
     monkeypatch.setattr(metrics, "BEATS", beats)
     for name, seconds in (("SIGN_S", 0.02), ("TELL_S_MAX", 0.02)):
-        monkeypatch.setattr(f"app.worker.{name}", seconds)
+        monkeypatch.setattr(f"app.worker.loop.{name}", seconds)
     async with asyncio.timeout(S_MAX):
         task = asyncio.create_task(serve("q", lambda _: handler, Away(16), MemoryStore(1000), Settings()))
         await asyncio.sleep(0.3)

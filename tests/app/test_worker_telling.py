@@ -7,11 +7,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from app.broker.memory import MemoryBroker
-from app.handlers.base import Context
-from app.handlers.running import Attempt, Bench
-from app.jobs import Progress, Restart, Step, dump, load
+from app.messages import Progress, Restart, Step, dump, load
 from app.settings import Settings
 from app.store.memory import MemoryStore
+from app.worker.handlers.base import Context
+from app.worker.job_run import Attempt, Bench
 from tests.app import fake_handlers
 from tests.app.test_worker import S_MAX, job, worker
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.access.keys import add_key, new_key
+from app.auth import add_key, new_key
 from tests.app.service_process import ServiceProcess, serving
 from tests.browser.shell import FORMULA, compiles, fault, formula, generated, refusals_are_expected, snippet, tab, visit
 from tests.browser.surroundings import PHONE, WIDE, Scheme, complaints, opened

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from app.model_files import ModelFiles, open_model_files
+from app.models import ModelFiles, open_model_files
+from app.models.tokenizer import Speller
 from app.settings import BUILT_IN_MODEL
-from app.spelling import Speller
 from compiler.artifact import Compiled
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits

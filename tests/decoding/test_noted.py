@@ -9,9 +9,9 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from app.model_files import ModelFiles, open_model_files
+from app.models import ModelFiles, open_model_files
+from app.models.tokenizer import Speller
 from app.settings import BUILT_IN_MODEL
-from app.spelling import Speller
 from compiler.pipeline import compile_spec
 from compiler.spec import InfillSpec, KeywordsSpec, Spec
 from decoding.engine import Noted

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from app.demo import REQUESTS
+from app.cli.demo import REQUESTS
 from tests.cluster import FULL
 from tests.docs.checkout import CLONE, OF_A_FOLDER, OF_THE_HUB, ROOT, Checkout, commands, started
 from tests.local import short_folder, until
@@ -51,7 +51,7 @@ def demo(checkout: Checkout) -> None:
     assert said.count("satisfied: yes") == said.count("distances:") == len(REQUESTS), said
     assert "stopped" in said.splitlines()[-1]
     # A clone comes without bytecode: what is there now was written when it ran.
-    assert list((checkout.path / "app" / "__pycache__").glob("demo.*.pyc")), "it was not the clone's demo"
+    assert list((checkout.path / "app" / "cli" / "__pycache__").glob("demo.*.pyc")), "it was not the clone's demo"
 
 
 def doctor(checkout: Checkout) -> None:

@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncIterator
 
 from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Presence, Terms
-from app.broker.redis.desk import Desk, Lease
-from app.broker.redis.ears import Ears, heard
-from app.broker.redis.engine import Tickets
+from app.broker.redis.consumer import Desk, Lease
+from app.broker.redis.notifications import Ears, heard
 from app.broker.redis.records import Records
+from app.broker.redis.streaq_worker import Tickets
 from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, MessageInvalid, WorkerLost
-from app.jobs import dump, failure_of
+from app.messages import dump, failure_of
 from app.redis.connection import Connection
 from app.settings import Settings
 

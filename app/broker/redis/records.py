@@ -13,9 +13,9 @@ from coredis.commands.script import Script
 
 from app.broker.base import Backlog, Delivery, Event, JobState, Presence, Terms
 from app.broker.redis import scripts
-from app.broker.redis.engine import Claimed
+from app.broker.redis.streaq_worker import Claimed
+from app.broker.throughput import come_again_s
 from app.errors import JobUnknown, KeyReused, QueueFull, QueueSlow, SettingsInvalid
-from app.pace import come_again_s
 from app.redis.connection import Connection
 
 EVENTS_MAX = 1_024  # that last, of a job

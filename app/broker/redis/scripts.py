@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app import pace
+from app.broker import throughput as pace
 from app.redis.connection import script
 
 _FOLDER = Path(__file__).parent / "lua"

@@ -1,0 +1,101 @@
+"""A compiled constraint as people look at it: JSON, DOT, SVG."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from app.api.schemas import AutomatonResponse, State, Transition
+from app.api.svg import Drawing, draw, visible
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation
+from compiler.spec import caller_names, in_caller_names, spec_to_json
+
+
+def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None) -> AutomatonResponse:
+    """States with distances, the letters of every transition, and what it is in words."""
+    dfa = compiled.text.dfa
+    return AutomatonResponse(
+        automaton=automaton,
+        constraint=spec_to_json(compiled.spec),
+        kind=compiled.text.kind,
+        start=dfa.start,
+        letters=_letters(compiled),
+        states=tuple(
+            State(id=state, accepting=bool(dfa.accepting[state]), distance=distance)
+            for state, distance in enumerate(compiled.state_distances)
+        ),
+        transitions=tuple(
+            Transition.model_validate({"from": source, "to": target, "letters": letters})
+            for (source, target), letters in _transitions(compiled).items()
+        ),
+        accepting=tuple(state for state in range(dfa.states) if dfa.accepting[state]),
+        min_tokens=compiled.tokens.min_tokens,
+        explanation=explanation,
+    )
+
+
+def as_dot(compiled: Compiled) -> str:
+    """The DOT text, each state labelled with its distance; dead states are dotted."""
+    dfa = compiled.text.dfa
+    lines = ["digraph automaton {", "  rankdir=LR;", '  node [shape=circle];', '  begin [shape=point];']
+    for state, distance in enumerate(compiled.state_distances):
+        shape = "doublecircle" if dfa.accepting[state] else "circle"
+        label, style = (f"q{state}\\nd {distance}", "solid") if distance is not None else (f"q{state}\\ndead", "dotted")
+        lines.append(f'  {state} [label="{label}", shape={shape}, style={style}];')
+    lines.append(f"  begin -> {dfa.start};")
+    names = _names(compiled)
+    for (source, target), letters in _transitions(compiled).items():
+        lines.append(f"  {source} -> {target} [label={_quoted(_label(names, letters))}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A DOT string: control characters written out, quotes and backslashes escaped."""
+    escaped = visible(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def as_svg(compiled: Compiled) -> str:
+    """The SVG document."""
+    dfa = compiled.text.dfa
+    names = _names(compiled)
+    edges = [
+        (source, target, _label(names, letters)) for (source, target), letters in _transitions(compiled).items()
+    ]
+    accepting = frozenset(state for state in range(dfa.states) if dfa.accepting[state])
+    return draw(Drawing(compiled.state_distances, accepting, dfa.start, edges), "the automaton of the constraint")
+
+
+def _label(names: Sequence[str], letters: Sequence[int]) -> str:
+    """The letters of an edge, for people to read."""
+    return " | ".join(names[letter] for letter in letters)
+
+
+def _letters(compiled: Compiled) -> tuple[tuple[str, ...], ...]:
+    """What each symbol of the shown automaton is: the propositions that hold, as the stored constraint calls them."""
+    text = compiled.text
+    if text.kind != "words":
+        return tuple((name,) for name in text.symbol_names)
+    names = caller_names(compiled.spec)
+    return tuple(
+        (symbol,) if held is None else in_caller_names(held, names)
+        for held, symbol in zip(text.letter_names, text.symbol_names, strict=True)
+    )
+
+
+def _names(compiled: Compiled) -> tuple[str, ...]:
+    """The letters' names on the edges of a picture; those of our own, as "(a word)", where no proposition holds."""
+    letters = zip(_letters(compiled), compiled.text.symbol_names, strict=True)
+    return tuple(", ".join(letter) or symbol for letter, symbol in letters)
+
+
+def _transitions(compiled: Compiled) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The letters that lead from one state to another."""
+    dfa = compiled.text.dfa
+    letters: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    table = dfa.next_state[:, dfa.symbol_class].tolist()
+    for source, row in enumerate(table):
+        for symbol, target in enumerate(row):
+            letters[source, target].append(symbol)
+    return {pair: tuple(found) for pair, found in letters.items()}

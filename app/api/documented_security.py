@@ -1,0 +1,67 @@
+"""What the OpenAPI document says of the walls: keys, the refusals that any path may meet, and where answers lead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.errors import PROBLEM_TYPE
+from app.auth import DOORS, HEALTH
+
+Document = dict[str, Any]
+KEY = "key"
+_SCHEME = {
+    "type": "http", "scheme": "bearer", "description": "A key as `abs keys new` makes it, where the service has keys"
+}
+_ANYWHERE = {
+    "400": "malformed_request, invalid_json", "403": "origin_refused", "408": "request_timeout",
+    "413": "body_too_large", "415": "unsupported_media_type", "421": "host_refused", "431": "headers_too_large",
+    "500": "internal", "503": "too_many_connections, with Retry-After",
+}
+_WITH_KEYS = {
+    "401": "unauthorized, with WWW-Authenticate", "403": "forbidden", "404": "not_found",
+    "429": "rate_limited, with Retry-After and RateLimit fields",
+}
+_JOB = ("job", "get", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
+_CALL_OFF = ("call_off", "delete", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
+_AUTOMATON = ("automaton", "get", "/automata/{automaton}", {"automaton": "$response.body#/automaton"})
+_LINKS = (  # of an answer: name, method, path and parameters of what it leads to
+    ("post", "/compile", "200", (_AUTOMATON,)),
+    ("post", "/generate", "200", (_JOB, _AUTOMATON)),
+    ("post", "/generate", "202", (_JOB, _CALL_OFF)),
+    ("post", "/compile", "202", (_JOB, _CALL_OFF)),
+    ("post", "/decode", "202", (_JOB, _CALL_OFF)),
+)
+
+
+def document_walls(document: Document) -> None:
+    """Add them to a document whose operations say what they themselves answer."""
+    document["components"].setdefault("securitySchemes", {})[KEY] = _SCHEME
+    scopes = {(door.method.lower(), door.path): door.scopes for door in DOORS}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _may_answer(operation["responses"], _ANYWHERE)
+            if (method.upper(), path) == HEALTH:
+                continue
+            _may_answer(operation["responses"], _WITH_KEYS)
+            operation["security"] = [{KEY: []}]
+            operation["x-scopes"] = list(scopes.get((method, path), ()))
+    for method, path, status, links in _LINKS:
+        responses = document["paths"].get(path, {}).get(method, {}).get("responses", {})
+        if status in responses:
+            responses[status]["links"] = {
+                name: {"operationId": document["paths"][target][verb]["operationId"], "parameters": parameters}
+                for name, verb, target, parameters in links
+                if verb in document["paths"].get(target, {})
+            }
+
+
+def _may_answer(responses: Document, more: dict[str, str]) -> None:
+    for status, meaning in more.items():
+        if status not in responses:
+            schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+            responses[status] = {"description": meaning, "content": {PROBLEM_TYPE: schema}}
+        else:
+            said = responses[status]["description"]
+            known = {code.strip() for code in said.split(",")}
+            fresh = [code for code in meaning.split(", ") if code not in known]
+            responses[status]["description"] = ", ".join([said, *fresh])

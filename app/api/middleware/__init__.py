@@ -1,0 +1,1 @@
+"""Plain ASGI middleware: access and security headers, bodies within their limits."""

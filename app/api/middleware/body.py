@@ -1,0 +1,142 @@
+"""The door every request comes through: bodies are counted as they arrive and must be JSON that reads in one way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from app.api.errors import problem
+from app.api.middleware.asgi import App, Message, Receive, Send, header, id_of_request, send_problem
+from app.api.middleware.strict_json import read_json
+from app.errors import (
+    BodyTooLarge,
+    ClientGone,
+    InternalError,
+    JobCancelled,
+    RequestError,
+    RequestTimeout,
+    UnsupportedMediaType,
+    without_message,
+)
+
+BODY_S_MAX = 30.0  # how long a body may take to arrive, unless it is said otherwise
+DRAIN_BYTES_MAX, DRAIN_S_MAX = 64 * 2**20, 10.0  # how much of a body over the limit is still read
+log = logging.getLogger(__name__)
+
+
+class StrictBody:
+    """ASGI middleware: an id for every request, and a strict reading of every body before anyone else sees it."""
+
+    def __init__(self, app: App, body_bytes_max: int, body_s_max: float = BODY_S_MAX) -> None:
+        self._app = app
+        self._body_bytes_max = body_bytes_max
+        self._body_s_max = body_s_max
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name = id_of_request(scope)
+        try:
+            body = await self._read(scope, receive)
+        except ClientGone:
+            return
+        except RequestError as error:
+            await send_problem(send, problem(error, name, {"connection": "close"}))
+            return
+        await self._run(scope, _replay(body, receive), send, name)
+
+    async def _run(self, scope: Message, receive: Receive, send: Send, name: str) -> None:
+        """Run the application. A bug in it is logged without its message, which may quote the request."""
+        answering = _Answering(send, name)
+        try:
+            await self._app(scope, receive, answering)
+        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+            if answering.started:
+                raise
+            await send_problem(send, problem(JobCancelled("the service is stopping"), name))
+        except Exception as error:
+            log.error("request %s failed: %s", name, without_message(error))
+            if answering.started:  # the server then breaks the connection off
+                raise InternalError("an answer broke off") from None
+            await send_problem(send, problem(error, name))
+
+    async def _read(self, scope: Message, receive: Receive) -> bytes:
+        """The whole body, counted and checked.
+
+        What is over the limit is read on, within bounds, and thrown away: a client that is still sending when the
+        connection closes would see a reset in place of its refusal.
+        """
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._body_s_max) as clock:
+                async for chunk in _chunks(receive):
+                    within = size <= self._body_bytes_max
+                    size += len(chunk)
+                    if size <= self._body_bytes_max:
+                        chunks.append(chunk)
+                    elif within:
+                        clock.reschedule(asyncio.get_running_loop().time() + DRAIN_S_MAX)
+                    if size > DRAIN_BYTES_MAX:
+                        break
+        except TimeoutError:
+            if size <= self._body_bytes_max:
+                raise RequestTimeout(self._body_s_max) from None
+        if size > self._body_bytes_max:
+            raise BodyTooLarge(self._body_bytes_max)
+        body = b"".join(chunks)
+        if body:
+            _require_json(header(scope, b"content-type"), header(scope, b"content-encoding"))
+            read_json(body)
+        return body
+
+
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+    """The parts of a body as they arrive. Raises ClientGone."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client left while it was sending")
+        more = message.get("more_body", False)
+        yield message.get("body", b"")
+
+
+def _require_json(content_type: str, content_encoding: str) -> None:
+    if content_encoding.strip().lower() not in ("", "identity"):  # a small one may unpack to any size
+        raise UnsupportedMediaType("send the body as it is, without Content-Encoding")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise UnsupportedMediaType("send the body with Content-Type: application/json")
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A receive that gives the body in one piece, and then what the connection says (that the client left)."""
+    given = False
+
+    async def replayed() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed
+
+
+class _Answering:
+    """A send that puts the request's id on the answer and knows whether one has begun."""
+
+    def __init__(self, send: Send, name: str) -> None:
+        self._send = send
+        self._name = name
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"x-request-id"]
+            message["headers"] = [*headers, (b"x-request-id", self._name.encode())]
+        await self._send(message)

@@ -1,0 +1,180 @@
+"""What stands before every route: the header's size, Host and Origin, keys and their limits, headers of safety.
+
+All of it is decided before the first byte of a body is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request
+
+from app.api.disconnect import until_gone
+from app.api.errors import problem
+from app.api.middleware.asgi import App, Message, Receive, Send, headers_named, id_of_request, send_problem
+from app.api.middleware.origins import Origins
+from app.auth import Key, KeyRing, Standing, bearer, door_to, is_public, require_scope
+from app.errors import Busy, ClientGone, HeadersTooLarge, MalformedRequest, RateLimited, RequestError, Unauthorized
+from app.service import Begun
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.auth import Limiter
+
+REALM = 'Bearer realm="abs"'
+LOCKED, SVG_STYLED = "default-src 'none'; frame-ancestors 'none'", "; style-src 'unsafe-inline'"
+_SAFE = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"content-security-policy": LOCKED.encode(),
+    b"cache-control": b"no-store",
+}
+
+
+async def charged(
+    request: Request, beam_tokens: int, begin: Callable[[], Coroutine[Any, Any, Begun]]
+) -> Begun:
+    """Begin a job, counting beams times tokens for the key of the request; nothing where there are no keys.
+
+    What is refused costs nothing, nor does a job that its Idempotency-Key has led to before.
+    Raises RateLimited, RequestOverLimit, and what `begin` does.
+    """
+    limiter, key = request.scope["state"].get("limiter"), request.scope["state"].get("key")
+    if limiter is None or key is None:
+        return await until_gone(request, begin())
+    await limiter.charge(key, beam_tokens)
+    try:
+        begun = await until_gone(request, begin())
+    except ClientGone:  # the job may be there
+        raise
+    except Exception:
+        await limiter.refund(key, beam_tokens)
+        raise
+    if begun.asking.key is not None:
+        await limiter.settle(key, beam_tokens, begun.job_id)
+    return begun
+
+
+class Walls:
+    """ASGI middleware. Sets the state's `owner`: the name of the request's key, "" where there are no keys."""
+
+    def __init__(self, app: App, settings: Settings, ring: KeyRing | None, limiter: Limiter | None) -> None:
+        self._app = app
+        self._settings = settings
+        self._ring, self._limiter = ring, limiter
+        self._origins = Origins(settings)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # this service knows no others
+            return
+        name = id_of_request(scope)
+        guarded = _Guarded(send, private=self._ring is not None)
+        state = scope["state"]
+        state["owner"] = ""
+        try:
+            self._require_small(scope)
+            _require_plain(scope)
+            self._origins.require(scope)
+            async with self._let_in(scope, guarded):
+                await self._app(scope, receive, guarded)
+        except (RequestError, Busy) as error:
+            if guarded.started:
+                raise
+            headers = {"connection": "close"} if isinstance(error, HeadersTooLarge | MalformedRequest) else {}
+            if isinstance(error, Unauthorized):
+                headers["www-authenticate"] = REALM
+            if isinstance(error, RateLimited):
+                guarded.standing = Standing(error.cap, 0, error.retry_after_s)
+            await send_problem(guarded, problem(error, name, headers))
+
+    def _require_small(self, scope: Message) -> None:
+        """Raises HeadersTooLarge. A server in front may have limits of its own; ours hold behind any."""
+        fields, settings = scope["headers"], self._settings
+        if len(fields) > settings.header_fields_max:
+            raise HeadersTooLarge("header_fields_max", settings.header_fields_max)
+        target = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+        if target + sum(len(name) + len(value) + 4 for name, value in fields) > settings.header_bytes_max:
+            raise HeadersTooLarge("header_bytes_max", settings.header_bytes_max)
+
+    @contextlib.asynccontextmanager
+    async def _let_in(self, scope: Message, guarded: _Guarded) -> AsyncIterator[None]:
+        """Check the key, and hold its place for as long as the body takes.
+
+        Raises Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed, RateLimited.
+        """
+        method, path = scope["method"], scope["path"]
+        if self._ring is None or is_public(method, path, self._settings.public_paths):
+            yield
+            return
+        key, state = self._key(scope, self._ring), scope["state"]
+        state["owner"], state["key"], state["limiter"] = key.name, key, self._limiter
+        door = door_to(method, path)
+        require_scope(key, door)
+        if self._limiter is None:
+            yield
+            return
+        async with self._limiter.admitted(key, door) as guarded.standing:
+            yield
+
+    def _key(self, scope: Message, ring: KeyRing) -> Key:
+        given = headers_named(scope, b"authorization")
+        if len(given) != 1:
+            raise Unauthorized("send one header, Authorization: Bearer abs_...")
+        return ring.find(bearer(given[0]))
+
+
+def _require_plain(scope: Message) -> None:
+    """Raises MalformedRequest for another HTTP, and a body with a length and chunks: a proxy may go by the other."""
+    if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
+        raise MalformedRequest("this service speaks HTTP/1.1")
+    if headers_named(scope, b"content-length") and headers_named(scope, b"transfer-encoding"):
+        raise MalformedRequest("a request has a Content-Length or a Transfer-Encoding, not both")
+
+
+class _Guarded:
+    """A send that puts the headers of safety on the answer and knows whether one has begun.
+
+    private   keys are needed: no cache that others share may keep an answer
+    standing  how the key stands, told in RateLimit fields
+    """
+
+    def __init__(self, send: Send, private: bool) -> None:
+        self._send = send
+        self._private = private
+        self.started = False
+        self.standing: Standing | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            message["headers"] = self._headers(list(message.get("headers", [])))
+        await self._send(message)
+
+    def _headers(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        fields = [(name.lower(), value) for name, value in given]
+        kind = next((value for name, value in fields if name == b"content-type"), b"")
+        safe = dict(_SAFE)
+        if kind.startswith(b"image/svg"):  # a picture that is opened by itself keeps its colours
+            safe[b"content-security-policy"] = (LOCKED + SVG_STYLED).encode()
+        if self._private:
+            fields = [(name, _unshared(value) if name == b"cache-control" else value) for name, value in fields]
+        present = {name for name, _ in fields}
+        fields += [(name, value) for name, value in safe.items() if name not in present]
+        return fields + _told(self.standing)
+
+
+def _unshared(cache_control: bytes) -> bytes:
+    return cache_control.replace(b"public", b"private")
+
+
+def _told(standing: Standing | None) -> list[tuple[bytes, bytes]]:
+    if standing is None:
+        return []
+    figures = {"limit": standing.cap, "remaining": standing.left, "reset": standing.reset_s}
+    return [(f"ratelimit-{name}".encode(), str(figure).encode()) for name, figure in figures.items()]

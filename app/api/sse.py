@@ -1,0 +1,153 @@
+"""Server-sent events of a job: what was told of it, then its answer or the error that it ended in.
+
+The ids are the broker's, so whoever names the last one that he read reads on from there, on any replica of the API.
+Between the job and a reader stand the events that the broker keeps: a slow reader misses steps, and delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from pydantic import BaseModel
+
+from app.api.generate_schemas import RestartEvent, StepEvent, compiled_event
+from app.api.refusals import refusal
+from app.broker import Event
+from app.errors import JobCancelled, StorageDown
+from app.messages import CompileResult, Restart, Result, Step, load
+from app.service import Reader, Service
+
+HEARTBEAT_S = 15.0
+RETRY_MS, HANDOVER_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
+LAST_ID = "end"  # of the event that ends a stream: who names it has read all
+STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
+
+Message = MutableMapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A job, and how its result is answered."""
+
+    service: Service
+    job_id: str
+    shape: Callable[[Result], BaseModel]
+
+
+class JobEvents(EventSourceResponse):
+    """The answer to a client who reads along. His share in the job outlives his connection for a while."""
+
+    def __init__(
+        self, source: Source, reader: Reader, request_id: str, after: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        self._reader, self._request_id, self._ended = reader, request_id, False
+        super().__init__(self._told(source, after), headers={**STREAM_HEADERS, **(headers or {})})
+
+    async def __call__(
+        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+            last = _error_event(JobCancelled("the service is stopping"), self._request_id)
+            await send({"type": "http.response.body", "body": last, "more_body": False})
+            self._ended = True
+        finally:  # wherever the iterator was left
+            if self._ended:
+                await self._reader.done()
+            else:
+                self._reader.gone()
+
+    async def _told(self, source: Source, after: str) -> AsyncIterator[bytes]:
+        yield f"retry: {RETRY_MS}\n\n".encode()
+        try:
+            async for chunk in _chunks(source, self._reader, after):
+                yield chunk
+            if source.service.hands_over:
+                yield _handover(HANDOVER_RETRY_MS)
+                return
+            async with self._reader.until_deadline():
+                last = _event("done", source.shape(await source.service.result(source.job_id)), LAST_ID)
+        except StorageDown:  # the job goes on: it is this telling of it that cannot
+            yield _handover(STORAGE_RETRY_MS)
+            return
+        except Exception as error:
+            last = _error_event(error, self._request_id)
+        yield last
+        self._ended = True
+
+
+async def _chunks(source: Source, reader: Reader, after: str) -> AsyncIterator[bytes]:
+    """The events as bytes until the job is over, or this process is about to stop and another can go on telling."""
+    stopping = asyncio.create_task(source.service.handing_over())
+    try:
+        async with contextlib.aclosing(paced(source.service, reader, source.job_id, after, stopping)) as events:
+            async for event in events:
+                if chunk := KEEPALIVE_COMMENT if event is None else _chunk(event):
+                    yield chunk
+    finally:
+        await _ended(stopping)
+
+
+async def paced(
+    service: Service, reader: Reader, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
+) -> AsyncGenerator[Event | None, None]:
+    """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
+    events = service.events(job_id, after)
+    coming: asyncio.Task[Event | None] | None = None
+    try:
+        while stopping is None or not stopping.done():
+            coming = coming or asyncio.create_task(anext(events, None))
+            awaited = {coming} if stopping is None else {coming, stopping}
+            async with reader.until_deadline():
+                await asyncio.wait(awaited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                yield None
+                continue
+            event, coming = coming.result(), None
+            if event is None:
+                return
+            yield event
+    finally:
+        if coming is not None:
+            await _ended(coming)
+        await events.aclose()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Call a task off, and wait until it is over."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+def _chunk(event: Event) -> bytes:
+    """An event as it is sent; nothing for what is not for readers."""
+    match load(event.data):
+        case Step() as step:
+            told = StepEvent(step=step.step, budget_after=step.budget_after, rows=step.rows, refused=step.refused)
+            return _event("step", told, event.id)
+        case CompileResult() as compiled:
+            return _event("compiled", compiled_event(compiled), event.id)
+        case Restart() as restart:
+            return _event("restart", RestartEvent(attempt=restart.attempt), event.id)
+        case _:
+            return b""
+
+
+def _handover(retry_ms: int) -> bytes:
+    """Tells a reader to go on at the job's own path, wherever that is answered."""
+    return format_sse_event(event="handover", data_str="{}", retry=retry_ms)
+
+
+def _error_event(error: Exception, request_id: str) -> bytes:
+    return format_sse_event(data_str=refusal(error, request_id).body.decode(), event="error", id=LAST_ID)
+
+
+def _event(name: str, data: BaseModel, event_id: str) -> bytes:
+    return format_sse_event(data_str=data.model_dump_json(), event=name, id=event_id)

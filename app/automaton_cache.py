@@ -1,0 +1,120 @@
+"""Stored bytes to compiled constraints: checked in full before use, kept decoded while they are in demand."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hmac
+import threading
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from app.messages import CompileResult
+from app.settings import Settings
+from compiler.artifact import Compiled
+from compiler.codec import decode
+from compiler.text import TextAutomaton
+
+ENTRY_BYTES = 2**14  # what an automaton takes beside its tables
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """The last used values, within a number of bytes. May be used from several threads."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keep a value, in place of what was there; one that is larger than all the space is not kept."""
+        with self._lock:
+            self._bytes -= self._entries.pop(key, (None, 0))[1]
+            if size > self._bytes_max:
+                return
+            self._entries[key] = (value, size)
+            self._bytes += size
+            while self._bytes > self._bytes_max:
+                self._bytes -= self._entries.popitem(last=False)[1][1]
+
+
+def automaton_secret(secret: bytes, automaton: str) -> bytes:
+    """What signs the automaton of this hash, and no other: whoever can write to the store can put none in its place."""
+    return hmac.digest(secret, f"automaton {automaton}".encode(), "sha256")
+
+
+class Decoder:
+    """Decodes automata for one vocabulary, and remembers the last few. May be used from several threads.
+
+    Beside them it remembers automata over texts that were compiled or copied for a check, in the same space.
+    """
+
+    def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
+        self._secret = secret
+        self._fingerprint = fingerprint
+        self._kept: Kept[tuple[str, bytes] | str, Compiled | TextAutomaton] = Kept(bytes_max)
+        self._lock = threading.Lock()
+
+    def __call__(self, automaton: str, data: bytes) -> Compiled:
+        """The constraint of this hash, in the bytes stored for it. Raises ArtefactInvalid where they are not ours."""
+        with self._lock:
+            compiled = self._kept.get((automaton, data))
+            if not isinstance(compiled, Compiled):
+                compiled = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
+                size = len(data) + array_bytes(compiled.tokens) + _text_bytes(compiled.text)
+                self._kept.put((automaton, data), compiled, size)
+            return compiled
+
+    def text(self, automaton: str) -> TextAutomaton | None:
+        """The automaton over texts that was kept under this hash."""
+        text = self._kept.get(automaton)
+        return text if isinstance(text, TextAutomaton) else None
+
+    def keep_text(self, automaton: str, text: TextAutomaton) -> None:
+        """Keep an automaton over texts, at its size of now."""
+        self._kept.put(automaton, text, _text_bytes(text))
+
+
+def array_bytes(value: object) -> int:
+    """The bytes of the arrays, or tensors, of a dataclass instance."""
+    names = [item.name for item in dataclasses.fields(value)]  # type: ignore[arg-type]
+    return sum(int(getattr(getattr(value, name), "nbytes", 0)) for name in names)
+
+
+def _text_bytes(text: TextAutomaton) -> int:
+    over_bytes = vars(text).get("byte_automaton")  # made when first asked for
+    parts = [text, text.labeller, text.letters, text.dfa, *([over_bytes] if over_bytes else [])]
+    return ENTRY_BYTES + sum(array_bytes(part) for part in parts)
+
+
+_opening = threading.Lock()  # two threads that ask for the first time get the same one
+
+
+def open_decoder(settings: Settings, fingerprint: str) -> Decoder:
+    """The decoder of this process for these settings and this vocabulary: API and workers share its space."""
+    with _opening:
+        return _decoder(settings.secret, fingerprint, settings.decoded_bytes_max)
+
+
+@functools.lru_cache(maxsize=1)
+def _decoder(secret: bytes, fingerprint: str, bytes_max: int) -> Decoder:
+    return Decoder(secret, fingerprint, bytes_max)
+
+
+def summary(automaton: str, compiled: Compiled, cached: bool, compile_ms: float) -> CompileResult:
+    """The sizes of a compiled constraint."""
+    dfa, tokens = compiled.text.dfa, compiled.tokens
+    return CompileResult(
+        automaton=automaton, states=dfa.states, letters=dfa.symbols, token_states=tokens.states,
+        token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,
+    )

@@ -1,0 +1,1 @@
+"""The `abs` command and what runs behind it."""

@@ -1,0 +1,111 @@
+"""The tour of a fresh install: starts the service on a free port, sends three requests over HTTP, shows the answers."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+import httpx2
+from rich.console import Console
+
+from app.cli.render import show_generated
+from app.settings import BUILT_IN_MODEL, keyless_environment
+
+LISTENING = "listening on "
+START_S_MAX = 120.0
+REQUEST_S_MAX = 60.0
+PROMPT = "sentence:"
+REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    (
+        "temporal logic: coffee, then cat, then toy, in this order",
+        {
+            "prompt": PROMPT,
+            "constraint": {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"},
+            "max_tokens": 24,
+        },
+    ),
+    (
+        "a regular expression: one sentence that ends in the time of a day",
+        {
+            "prompt": PROMPT,
+            "constraint": {"regex": r"[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\."},
+            "max_tokens": 28,
+        },
+    ),
+    (
+        "keywords in order, any of the given forms",
+        {
+            "prompt": "concepts: dog, frisbee, catch\nsentence:",
+            "constraint": {"keywords": ["dog", ["catch", "catches", "caught"], "frisbee"], "ordered": True},
+            "max_tokens": 24,
+        },
+    ),
+)
+
+
+class ServerFailed(Exception):
+    """The service did not start, or stopped; the message ends with its last words."""
+
+
+def run_demo(console: Console) -> None:
+    """The whole tour. Raises ServerFailed, or an httpx2 error where a request fails."""
+    began = time.perf_counter()
+    console.print("[dim]starting the service with the built-in model ...[/]")
+    with _server() as url, httpx2.Client(base_url=url, timeout=REQUEST_S_MAX) as http:
+        console.print(f"[dim]ready at {url} after {time.perf_counter() - began:.1f} s[/]")
+        for number, (title, body) in enumerate(REQUESTS, 1):
+            console.rule(f"{number} of {len(REQUESTS)}: {title}", align="left")
+            response = http.post("/generate", json={**body, "trace": True})
+            if response.is_error:
+                raise ServerFailed(f"request {number} was answered by {response.status_code}: {response.text}")
+            show_generated(console, response.json())
+    console.print(f"[dim]stopped; the demo took {time.perf_counter() - began:.1f} s[/]")
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+    """The URL of a service of its own, ready for requests, that is stopped at the end."""
+    options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
+    command = [sys.executable, "-m", "app.main", "serve", *options]
+    with tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, text=True, env=keyless_environment())
+        try:
+            yield _ready_url(process, words)
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+def _ready_url(process: subprocess.Popen[str], words: IO[bytes]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if LISTENING not in line:
+        raise ServerFailed(f"the service did not start: {_last_words(process, words)}")
+    url, ends = line.partition(LISTENING)[2].strip(), time.monotonic() + START_S_MAX
+    problem: dict[str, Any] = {}
+    while time.monotonic() < ends and process.poll() is None:
+        with contextlib.suppress(httpx2.TransportError):
+            response = httpx2.get(f"{url}/ready")
+            if response.is_success:
+                return url
+            problem = response.json()
+        time.sleep(0.05)
+    raise ServerFailed(f"the service is not ready: {problem.get('detail', '')}\n{_last_words(process, words)}")
+
+
+def _last_words(process: subprocess.Popen[str], words: IO[bytes]) -> str:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=5)
+    words.seek(0)
+    return words.read().decode(errors="replace")[-2_000:].strip()

@@ -1,0 +1,59 @@
+"""The service as the command line asks it: over HTTP, or inside this process by the same paths and the same JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+
+from abs_client import AsyncClient, GenerateResult, Retry
+from app.cli.render import Told
+from app.errors import NotReady
+from app.messages import LOADING
+from app.service import Service
+from app.settings import Settings
+
+CreateApp = Callable[[Settings], Any]
+Observer = Callable[[Told], None]
+POLL_S = 0.02
+ONCE = Retry(tries=1)  # whoever types a command sees why it failed, and types it again
+
+
+async def followed(client: AsyncClient, observer: Observer, prompt: str, **options: Any) -> GenerateResult:
+    """A generation by server-sent events; the observer is told of each. Read on where the connection breaks."""
+    async with client.stream(prompt, **options) as events:
+        async for event in events:
+            observer(event)
+        return await events.until_done()
+
+
+@contextlib.asynccontextmanager
+async def in_process(
+    create_app: CreateApp, settings: Settings, queues: tuple[str, ...], observer: Observer
+) -> AsyncIterator[AsyncClient]:
+    """A client of a service that this process runs for as long as it is needed, with the workers of `queues` alone.
+
+    Raises NotReady where a worker cannot start.
+    """
+    app = create_app(dataclasses.replace(settings, embedded_workers=queues, keys_file=""))
+    try:
+        async with app.router.lifespan_context(app):
+            service: Service = app.state.service
+            service.observer = observer
+            await _until_ready(service, queues)
+            transport = httpx2.ASGITransport(app)
+            async with AsyncClient("http://in-process", "", retry=ONCE, transport=transport) as client:
+                yield client
+    except BaseExceptionGroup as group:  # the lifespan's task group wraps whatever passes through it
+        raise group.exceptions[0] from None
+
+
+async def _until_ready(service: Service, queues: tuple[str, ...]) -> None:
+    while reasons := await service.reasons_not_ready(queues):
+        if not all(reason.endswith((LOADING, "is alive")) for reason in reasons):
+            raise NotReady(reasons)
+        await asyncio.sleep(POLL_S)

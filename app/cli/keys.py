@@ -1,0 +1,78 @@
+"""The commands `abs keys ...`: make a key, list the keys, take one back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from app.auth import SCOPES, add_key, new_key, read_keys, remove_key, when
+from app.errors import SettingsInvalid
+from app.settings import read_settings
+
+Opt = typer.Option
+File = Annotated[Path | None, Opt(help="the file of keys, in place of ABS_KEYS_FILE")]
+Limit = Annotated[int | None, Opt(min=0, help="in place of the service's own limit; 0 is none")]
+
+
+def key_commands() -> typer.Typer:
+    """The group of commands."""
+    app = typer.Typer(no_args_is_help=True, help="The keys that open the API; a running service reads them again.")
+    app.command(name="new")(_new)
+    app.command(name="list")(_list)
+    app.command(name="revoke")(_revoke)
+    return app
+
+
+def _new(
+    name: Annotated[str, typer.Argument(help="whose key it is; jobs and limits belong to the name")],
+    scope: Annotated[list[str], Opt(help=f"what it opens: {', '.join(SCOPES)}; may be repeated")],
+    expires: Annotated[str | None, Opt(help="a date, 2027-01-31, or a time, UTC unless it says otherwise")] = None,
+    requests_per_minute: Limit = None, at_once_max: Limit = None, beam_tokens_per_minute: Limit = None,
+    file: File = None,
+) -> None:
+    """Make a key, and print it, once: what is kept is its SHA-256."""
+    path = _file(file)
+    try:
+        text, key = new_key(
+            name, scope, None if expires is None else when(expires), requests_per_minute=requests_per_minute,
+            at_once_max=at_once_max, beam_tokens_per_minute=beam_tokens_per_minute,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if path.exists():
+        read_keys(path)  # a file that cannot be read is not to grow
+    add_key(path, key)
+    Console(stderr=True, highlight=False).print(f"a key for {name} was added to {path}; it is not shown again:")
+    print(text)
+
+
+def _list(file: File = None) -> None:
+    """List the keys: ids, names, scopes and when they expire."""
+    table = Table("id", "name", "scopes", "expires (UTC)")
+    for key in read_keys(_file(file)):
+        expires = "" if key.expires is None else f"{datetime.fromtimestamp(key.expires, UTC):%Y-%m-%d %H:%M}"
+        table.add_row(key.id, key.name, ", ".join(key.scopes), expires)
+    Console(highlight=False).print(table)
+
+
+def _revoke(
+    id: Annotated[str, typer.Argument(help="of the key, as `abs keys list` shows it")], file: File = None
+) -> None:
+    """Take a key back."""
+    path = _file(file)
+    if not remove_key(path, id):
+        raise typer.BadParameter(f"{path} holds no key with the id {id}")
+    Console(highlight=False).print(f"the key {id} opens nothing any more")
+
+
+def _file(given: Path | None) -> Path:
+    """The file of keys. Raises SettingsInvalid where nobody names one."""
+    path = given or Path(read_settings().keys_file)
+    if path == Path():
+        raise SettingsInvalid("set ABS_KEYS_FILE, or give --file")
+    return path

@@ -1,0 +1,147 @@
+"""Answers for people: a coloured token line, the word trace as a table, errors with a caret. Knows the API's JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+import abs_client
+from app.messages import Progress, Step
+
+Told: TypeAlias = Progress | Step | abs_client.Event[abs_client.GenerateResult]  # of this process, of another one
+
+COLUMN_CHARS_MAX = 40
+LINE_CHARS_MAX = 80
+COLOURS = ((0.3, "green4"), (0.05, "dark_olive_green3"), (0.005, "gold3"), (0.0, "red3"))  # from what probability on
+
+
+def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
+    """The sizes of a compiled constraint."""
+    found = "found compiled" if answer["cached"] else f"compiled in {answer['compile_ms']:.0f} ms"
+    console.print(f"[bold]{answer['automaton']}[/]")
+    console.print(
+        f"{answer['states']} states, {answer['letters']} letters; over tokens {answer['token_states']} states, "
+        f"{answer['token_classes']} classes; {found}"
+    )
+    console.print(f"needs at least [bold]{answer['min_tokens']}[/] tokens, the end of the text among them")
+    if answer["explanation"] is not None:
+        _show_explanation(console, answer["explanation"])
+
+
+def _show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
+    """What is accepted in words, and by example."""
+    for sentence in explanation["sentences"]:
+        console.print(Text(sentence))  # a caller's words are not markup
+    if explanation["shortest"] is not None:
+        examples = [("shortest", explanation["shortest"]), *(("accepted", text) for text in explanation["samples"])]
+        for what, text in examples:
+            console.print(Text(f"{what}: ", style="dim").append(text or "(the empty text)", style="bold not dim"))
+
+
+def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
+    """Every choice with its traces, then where the time went."""
+    for number, choice in enumerate(answer["choices"], 1):
+        if len(answer["choices"]) > 1:
+            console.rule(f"answer {number}")
+        console.print(Text(choice["text"].strip("\n"), style="bold"))
+        if choice["trace"]:
+            console.print(_token_line(choice["trace"]))
+        console.print(_word_table(choice["words"]))
+        if choice["trace"]:
+            console.print(_distances(choice["trace"]))
+        sums = f"log-prob {choice['log_prob']:.2f}   score {choice['score']:.2f}"
+        console.print(f"satisfied: {_yes(choice['satisfied'])}   {sums}")
+    times, usage = answer["timings"], answer["usage"]
+    seed = "" if answer["seed"] is None else f", seed {answer['seed']}"
+    compiled = "constraint cached" if times["cached"] else f"compile {times['compile_ms']:.0f} ms"
+    console.print(
+        f"[dim]{compiled}, queue {times['queue_ms']:.0f} ms, decode {times['decode_ms']:.0f} ms, "
+        f"total {times['total_ms']:.0f} ms; {usage['prompt_tokens']} + {usage['completion_tokens']} tokens, "
+        f"{usage['beams']} beams{seed}[/]"
+    )
+
+
+def told_shortly(event: Told) -> RenderableType:
+    """How far a job is, in one line: of a step the best text."""
+    match event:
+        case Progress():
+            return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
+        case Step() | abs_client.Step():
+            best = event.rows[0].text.replace("\n", "⏎") if event.rows else ""
+            return Text(f"token {event.step}, {event.budget_after} left: ").append(best[-LINE_CHARS_MAX:], style="bold")
+        case abs_client.Restart():
+            return "another worker begins anew"
+        case _:
+            return "done" if isinstance(event, abs_client.Done) else "compiled"
+
+
+def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None:
+    """Whether the text satisfies, and where it first cannot any more."""
+    console.print(_word_table(answer["words"]))
+    console.print(f"satisfied: {_yes(answer['satisfied'])}")
+    at = answer["violated_at"]
+    if at is not None and at < len(text):
+        console.print(f"nothing can satisfy any more from character {at + 1} on:")
+        _show_place(console, text, text.count("\n", 0, at) + 1, at)
+    elif at is not None:
+        console.print("the text ends too early: it could go on to satisfy the constraint")
+
+
+def _show_place(console: Console, source: str, line: int, position: int) -> None:
+    """A line of the source, from 1, with a caret under the character at `position` of the whole, from 0."""
+    lines = source.split("\n")
+    column = position - sum(len(before) + 1 for before in lines[: line - 1])
+    console.print(Text("  " + lines[line - 1]))
+    console.print(Text("  " + " " * column + "^", style="red"))
+
+
+def show_problem(console: Console, problem: Mapping[str, Any], source: str) -> None:
+    """An error; a syntax error with a caret under the place in `source`."""
+    console.print(f"[red]{escape(str(problem.get('code', 'error')))}[/]: {escape(str(problem.get('detail', '')))}")
+    position = problem.get("position")
+    if isinstance(position, int) and source:
+        line = min(int(problem.get("line", source.count("\n", 0, position) + 1)), source.count("\n") + 1)
+        _show_place(console, source, line, position)
+    if problem.get("expected") and str(problem["expected"]) not in str(problem.get("detail")):
+        console.print(f"expected: {escape(str(problem['expected']))}")
+
+
+def _yes(holds: bool) -> str:
+    return "[green]yes[/]" if holds else "[red]no[/]"
+
+
+def _token_line(trace: list[Mapping[str, Any]]) -> RenderableType:
+    """The tokens, each on a colour from green (expected by the model) to red (forced upon it)."""
+    line = Text("tokens: ", style="dim")
+    for step in trace:
+        probability = math.exp(step["log_prob"])
+        colour = next(name for least, name in COLOURS if probability >= least)
+        line.append(step["text"].replace("\n", "⏎") or "∎", style=f"black on {colour}")
+    return line
+
+
+def _distances(trace: list[Mapping[str, Any]]) -> RenderableType:
+    """The fewest tokens to the end after each token: how the answer came to meet its constraint."""
+    return Text("distances: " + " ".join(str(step["distance"]) for step in trace), style="dim")
+
+
+def _word_table(words: list[Mapping[str, Any]]) -> Table:
+    """The word trace, bold where something holds or the state changes."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("step", "word", "holds", "state"):
+        table.add_column(name)
+    before = None
+    for number, word in enumerate(words, 1):
+        changed = before is not None and word["state"] != before
+        style = "bold" if word["letters"] or changed else "dim"
+        text = word["text"] if len(word["text"]) <= COLUMN_CHARS_MAX else word["text"][: COLUMN_CHARS_MAX - 1] + "…"
+        letters = Text(", ".join(word["letters"]))  # names are not markup
+        table.add_row(str(number), Text(text or "(end)"), letters, str(word["state"]), style=style)
+        before = word["state"]
+    return table

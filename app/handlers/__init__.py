@@ -1,1 +1,0 @@
-"""From a job to its result: plain functions, run in a worker's thread."""

@@ -1,0 +1,42 @@
+"""Results with propositions as the caller calls them: stored automata name them by what they mean."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from app.messages.jobs import DecodeResult, GenerateResult
+from app.messages.parts import LabelStep, TokenStep, Word
+from compiler.spec import in_caller_names
+
+Names = Mapping[str, tuple[str, ...]]
+
+
+def named_generation(result: GenerateResult, names: Names) -> GenerateResult:
+    """The answers of a generation, their words and traces named."""
+    choices = tuple(
+        dataclasses.replace(choice, words=named_words(choice.words, names), trace=_named_trace(choice.trace, names))
+        for choice in result.choices
+    )
+    return dataclasses.replace(result, choices=choices)
+
+
+def named_decoding(result: DecodeResult, names: Names) -> DecodeResult:
+    """A decoded sequence of labels, its trace named."""
+    return dataclasses.replace(result, trace=tuple(_named_label(step, names) for step in result.trace))
+
+
+def named_words(words: tuple[Word, ...], names: Names) -> tuple[Word, ...]:
+    """A word trace, named."""
+    return tuple(dataclasses.replace(word, letters=in_caller_names(word.letters, names)) for word in words)
+
+
+def _named_label(step: LabelStep, names: Names) -> LabelStep:
+    return dataclasses.replace(step, letters=in_caller_names(step.letters, names))
+
+
+def _named_trace(trace: tuple[TokenStep, ...] | None, names: Names) -> tuple[TokenStep, ...] | None:
+    if trace is None:
+        return None
+    named = (tuple(in_caller_names(letter, names) for letter in step.letters) for step in trace)
+    return tuple(dataclasses.replace(step, letters=letters) for step, letters in zip(trace, named, strict=True))

@@ -1,0 +1,345 @@
+"""What crosses a process boundary: jobs, news, results, failures, as versioned JSON. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import field
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from app.errors import JobFailed, MessageInvalid
+from app.messages.parts import CONFIG, CheckedPart, Choice, GenerateOptions, LabelStep, RefusedToken, StepRow, Word
+from app.messages.signing import unseal
+from app.observability import logs, tracing
+from compiler.diagnostics import Explanation
+from compiler.spec import Spec, spec_to_json
+
+VERSION: Final = 1
+OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules whose errors are raised on purpose
+
+
+@dataclass(frozen=True, config=CONFIG, kw_only=True)
+class Traced:
+    """Where a job comes from: the request that submitted it, and the span that its own belongs to.
+
+    owner    in whose share of the store it is kept what the job stores; empty: in nobody's
+    written  when it was written, Unix time in s by the clock that its deadline goes by: another's may differ
+    """
+
+    owner: str = ""
+    written: float = field(default_factory=time.time)
+    request_id: str = field(default_factory=logs.current_request)
+    traceparent: str = field(default_factory=tracing.traceparent)
+
+
+@dataclass(frozen=True, config=CONFIG, kw_only=True)
+class Asked(Traced):
+    """What belongs to a job that one caller asked for, so that its result is all that he is to be told.
+
+    arrived      when the request came, Unix time in s
+    names        what the caller calls the propositions, by the names of their meanings
+    compile_job  the compilation that the job waits for in the broker; None where the automaton was stored already
+    spec         the constraint, for the case that the store loses the automaton; None where nobody can know it
+    """
+
+    arrived: float = field(default_factory=time.time)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    compile_job: str | None = None
+    spec: dict[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CompileJob(Traced):
+    """Compile a constraint for the served model and store it. `spec` is canonical JSON, `deadline` Unix time in s."""
+
+    automaton: str
+    spec: dict[str, JsonValue]
+    deadline: float
+    kind: Literal["compile"] = "compile"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class ExplainJob(Traced):
+    """Explain a stored automaton, and store the explanation beside it."""
+
+    automaton: str
+    deadline: float
+    kind: Literal["explain"] = "explain"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DescribeJob(Asked):
+    """Say what a constraint was compiled to, to one caller, and explain it to him if he wants that."""
+
+    automaton: str
+    explain: bool
+    deadline: float
+    kind: Literal["describe"] = "describe"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CheckJob(Traced):
+    """Check a text against a constraint, or a sequence of labels against one over labels; needs no model.
+
+    parts  whether each of its conjuncts is to be checked by itself, too
+    """
+
+    spec: dict[str, JsonValue]
+    text: str | tuple[str, ...]
+    deadline: float
+    parts: bool = False
+    kind: Literal["check"] = "check"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GenerateJob(Asked):
+    """Continue `prompt` with a text that the stored automaton accepts.
+
+    trace     whether the answers carry their traces
+    tell      what is told on the way: every step's beams, or how far it is
+    refusals  how many of the tokens that the model finds most probable after a row are told, if it may not write them
+    templated whether the prompt comes from a chat template, which writes the tokens that begin a text itself
+    fits      whether the budget is less where the model's context leaves less beside the prompt
+    """
+
+    id: str
+    automaton: str
+    prompt: str
+    options: GenerateOptions
+    trace: bool
+    deadline: float
+    tell: Literal["nothing", "progress", "steps"] = "nothing"
+    refusals: int = 0
+    templated: bool = False
+    fits: bool = False
+    kind: Literal["generate"] = "generate"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DecodeJob(Asked):
+    """Decode a matrix of log-probs over the labels of a stored automaton: as many labels as the matrix has rows.
+
+    log_probs         a row for each step, a column for each label; None is -inf
+    beams             how many rows a search keeps, or "exact": the best sequence of all
+    alpha_min, gamma  of the search by beams
+    """
+
+    automaton: str
+    log_probs: tuple[tuple[float | None, ...], ...]
+    beams: int | Literal["exact"]
+    alpha_min: float
+    gamma: float
+    deadline: float
+    kind: Literal["decode"] = "decode"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Progress:
+    """How far a job is: `step` of at most `steps`."""
+
+    stage: Literal["compile", "decode"]
+    step: int = 0
+    steps: int = 0
+    kind: Literal["progress"] = "progress"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Step:
+    """The rows after step `step`, from 1, with `budget_after` tokens left.
+
+    Best first; of "banked" the finished ones come before the others.
+    """
+
+    step: int
+    budget_after: int
+    rows: tuple[StepRow, ...]
+    refused: tuple[RefusedToken, ...] = ()
+    kind: Literal["step"] = "step"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Restart:
+    """The job is begun anew, by try number `attempt`: what was told of it before is void."""
+
+    attempt: int
+    kind: Literal["restart"] = "restart"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CompileResult:
+    """The sizes of a compiled constraint. `compile_ms` is 0 where it was stored already."""
+
+    automaton: str
+    states: int
+    letters: int
+    token_states: int
+    token_classes: int
+    min_tokens: int
+    cached: bool
+    compile_ms: float
+    kind: Literal["compiled"] = "compiled"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class ExplainResult:
+    """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
+
+    automaton: str
+    explanation: Explanation
+    kind: Literal["explained"] = "explained"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DescribeResult:
+    """A compiled constraint as one caller is told of it; without an explanation where none was wanted or can be had."""
+
+    compiled: CompileResult
+    explanation: Explanation | None
+    kind: Literal["described"] = "described"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CheckResult:
+    """Whether a text satisfies, its word trace, and the character from which on no continuation can.
+
+    parts  the constraint's conjuncts, where they were asked for
+    """
+
+    satisfied: bool
+    words: tuple[Word, ...]
+    violated_at: int | None
+    parts: tuple[CheckedPart, ...] | None = None
+    kind: Literal["checked"] = "checked"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GenerateResult:
+    """The answers, best first, in the caller's names.
+
+    compiled             the constraint that they satisfy
+    seed                 that they were sampled by
+    rows                 texts that were written side by side
+    queue_ms             what the job waited in its queue
+    decode_ms, total_ms  what the generation took, and all since the request came
+    """
+
+    choices: tuple[Choice, ...]
+    prompt_tokens: int
+    compiled: CompileResult
+    seed: int | None
+    rows: int
+    queue_ms: float
+    decode_ms: float
+    total_ms: float
+    kind: Literal["generated"] = "generated"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DecodeResult:
+    """A decoded sequence, checked once more. `score` is the pushed sum of a search by beams. Times as elsewhere."""
+
+    labels: tuple[str, ...]
+    log_prob: float
+    score: float
+    satisfied: bool
+    trace: tuple[LabelStep, ...]
+    compiled: CompileResult
+    queue_ms: float
+    decode_ms: float
+    total_ms: float
+    kind: Literal["decoded"] = "decoded"
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Failure:
+    """An error by its class name, so that a reader needs none of the packages that raise it."""
+
+    error: str
+    detail: str
+    fields: dict[str, JsonValue] = field(default_factory=dict)
+    kind: Literal["failure"] = "failure"
+    version: Literal[1] = VERSION
+
+
+Job = CompileJob | ExplainJob | DescribeJob | CheckJob | GenerateJob | DecodeJob
+Result = CompileResult | ExplainResult | DescribeResult | CheckResult | GenerateResult | DecodeResult | Failure
+News = Progress | Step | Restart
+Message = Annotated[Job | Result | News, Discriminator("kind")]
+_MESSAGE: TypeAdapter[Job | Result | News] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
+
+
+def dump(message: Job | Result | News) -> bytes:
+    """The bytes of a message."""
+    return _MESSAGE.dump_json(message)
+
+
+def load(data: bytes) -> Job | Result | News:
+    """The message in some bytes. Raises MessageInvalid where they are not one of this version."""
+    try:
+        return _MESSAGE.validate_json(data)
+    except ValidationError as error:
+        raise MessageInvalid(f"not a message of version {VERSION} ({error.error_count()} faults)") from None
+
+
+def read_sealed(secret: bytes, key: str, stored: bytes) -> Job | Result | News | None:
+    """The message that was stored under a key, None where these bytes were not."""
+    data = unseal(secret, key, stored)
+    if data is None:
+        return None
+    try:
+        return load(data)
+    except MessageInvalid:  # of another version
+        return None
+
+
+def is_own(error: BaseException) -> bool:
+    """True for the errors that our packages raise on purpose; all others are bugs."""
+    return type(error).__module__ in OWN_ERRORS
+
+
+def failure_of(error: Exception) -> Failure:
+    """The message that carries an error; of a bug nothing but that it happened."""
+    if isinstance(error, JobFailed):
+        return Failure(error.error, str(error), {name: _json(value) for name, value in error.fields.items()})
+    if not is_own(error):
+        return Failure("InternalError", "an internal error; the service's log has more")
+    fields = {name: _json(value) for name, value in vars(error).items() if not name.startswith("_")}
+    return Failure(type(error).__name__, str(error), fields)
+
+
+def spec_json(spec: Spec) -> dict[str, JsonValue]:
+    """A constraint as a job carries it."""
+    return {name: _json(value) for name, value in spec_to_json(spec).items()}
+
+
+def _json(value: object) -> JsonValue:
+    """A value as JSON: tuples as arrays, what JSON has no word for as text."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case dict():
+            return {str(name): _json(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_json(item) for item in value]
+        case _:
+            return str(value)

@@ -1,0 +1,1 @@
+"""Logs in JSON lines, Prometheus metrics, and optional OpenTelemetry traces."""

@@ -1,0 +1,284 @@
+"""What this process counts and measures, for Prometheus: every instrument, and the small server that shows a worker's.
+
+Process-wide, as a scrape is: applications and workers that live in one process are counted together. Labels hold names
+of ours alone, never a prompt, a constraint or a key. Knows no job: app.worker.job_metrics says what a job counts for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from app import __version__
+from app.errors import SettingsInvalid
+from app.settings import Settings
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+SILENT_S_MAX = 10.0  # after which a worker that told nobody of itself counts as not ready
+HUNG_S_MAX = 60.0  # after which one whose event loop gave no sign is to be started anew
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+GCCollector(registry=REGISTRY)
+
+_SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LONG = (*_SHORT, 30.0, 60.0, 120.0, 300.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096)
+_STATES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+CacheResult = Literal["hit", "miss", "negative", "corrupt"]
+
+
+def _counter(name: str, what: str, *labels: str) -> Counter:
+    return Counter(name, what, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, what: str, *labels: str) -> Gauge:
+    return Gauge(name, what, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+    return Histogram(name, what, labels, buckets=buckets, registry=REGISTRY)
+
+
+# requests
+HTTP_REQUESTS = _counter("abs_http_requests_total", "Requests answered", "route", "method", "code")
+HTTP_SECONDS = _histogram("abs_http_request_duration_seconds", "To the answer's last byte", _LONG, "route")
+HTTP_IN_FLIGHT = _gauge("abs_http_in_flight", "Requests that are being answered")
+REJECTED = _counter("abs_admission_rejected_total", "Requests refused for the moment: 429 and 503", "reason")
+# queues and jobs
+QUEUE_REQUESTS = _gauge("abs_queue_requests", "Jobs that wait", "queue", "priority")
+QUEUE_TOKENS = _gauge("abs_queue_tokens", "Rows times tokens of the jobs that wait", "queue")
+QUEUE_SECONDS = _histogram("abs_queue_wait_seconds", "What jobs waited in their queue", _LONG, "queue")
+RUNNING = _gauge("abs_running_requests", "Jobs that this process runs", "queue")
+ATTEMPTS = _counter("abs_job_attempts_total", "Jobs taken by a worker, every try of them", "task")
+REDELIVERED = _counter("abs_job_redelivered_total", "Jobs taken again after a worker was lost", "task")
+HEARTBEAT = _gauge("abs_worker_heartbeat_timestamp_seconds", "When a worker last gave a sign of life", "worker")
+# compilations
+COMPILED = _counter("abs_compile_total", "Compilations, by the constraint's outermost form", "kind", "outcome")
+COMPILE_SECONDS = _histogram("abs_compile_seconds", "Compilations that came to an automaton", _LONG, "kind")
+STATES = _histogram("abs_automaton_states", "States over tokens of what was compiled", _STATES)
+CACHE = _counter("abs_cache_requests_total", "Look-ups of compiled constraints", "result")
+CACHE_BYTES = _gauge("abs_cache_bytes", "What the store of automata holds")
+WAITERS = _gauge("abs_single_flight_waiters", "Requests that wait for a compilation")
+# generations
+GENERATED = _counter("abs_generate_total", "Tries at generations", "outcome")
+E2E_SECONDS = _histogram("abs_e2e_seconds", "Generations, from submission to result", _LONG, "outcome")
+PROMPT_TOKENS = _counter("abs_prompt_tokens_total", "Tokens of prompts that were answered")
+GENERATED_TOKENS = _counter("abs_generated_tokens_total", "Tokens of answers")
+VIOLATIONS = _counter("abs_constraint_violations_total", "Answers withheld as their check failed; must stay 0")
+FIRST_STEP_SECONDS = _histogram(
+    "abs_time_to_first_step_seconds", "From when the engine is asked to the end of a generation's first step", _LONG
+)
+STEP_SECONDS = _histogram("abs_step_duration_seconds", "A forward pass for all generations, and their search", _SHORT)
+BATCH_SIZE = _histogram("abs_batch_size", "Rows of all generations in one forward pass", _ROWS)
+OUT_OF_MEMORY = _counter("abs_out_of_memory_total", "Times that the memory of the model's device ran out", "then")
+LAST_STEP = _gauge("abs_last_step_timestamp_seconds", "When the engine last ended a step")
+# everything else
+GPU_BYTES = _gauge("abs_gpu_memory_bytes", "Memory of the model's GPU; absent without one", "kind")
+REDIS_ERRORS = _counter("abs_redis_errors_total", "Calls to the server of jobs and automata that failed", "op")
+MODEL = _gauge("abs_model_info", "1, for the model that is served", "model", "revision", "tokenizer")
+BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format of its automata", "version", "compiler")
+
+REJECTED_CODES = (429, 503)
+for _result in ("hit", "miss", "negative", "corrupt"):
+    CACHE.labels(_result)  # so that a rate of what never happened is 0, not absent
+for _then in ("parted", "begun_anew", "check_waited", "refused"):
+    OUT_OF_MEMORY.labels(_then)
+
+
+def cache(result: CacheResult) -> None:
+    """A compiled constraint was looked up."""
+    CACHE.labels(result).inc()
+
+
+@contextlib.contextmanager
+def single_flight() -> Iterator[None]:
+    """Around the wait for a compilation that callers share."""
+    with WAITERS.track_inprogress():
+        yield
+
+
+def redis_failed(op: str) -> None:
+    """A call to the server failed. `op` is one of a few fixed names."""
+    REDIS_ERRORS.labels(op).inc()
+
+
+def serves(model: str, revision: str, tokenizer: str, compiler: int) -> None:
+    """What this process serves. `tokenizer` is the vocabulary's fingerprint, `compiler` the format of automata."""
+    MODEL.labels(model, revision, tokenizer[:12]).set(1)
+    BUILD.labels(__version__, str(compiler)).set(1)
+
+
+def gpu(kinds: tuple[str, ...], read: Callable[[], Mapping[str, int]]) -> None:
+    """Have every scrape read the memory of a GPU, by kind."""
+    for kind in kinds:
+        GPU_BYTES.labels(kind).set_function(functools.partial(_of_kind, read, kind))
+
+
+def _of_kind(read: Callable[[], Mapping[str, int]], kind: str) -> float:
+    return float(read()[kind])
+
+
+class EngineWatch:
+    """Obeys decoding.engine.engine.Watch. Called by the engine's thread."""
+
+    def began(self, seconds: float) -> None:
+        FIRST_STEP_SECONDS.observe(seconds)
+        LAST_STEP.set_to_current_time()
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        STEP_SECONDS.observe(seconds)
+        BATCH_SIZE.observe(rows)
+        LAST_STEP.set_to_current_time()
+
+    def ran_out(self, then: str) -> None:
+        OUT_OF_MEMORY.labels(then).inc()
+
+
+class Beats:
+    """The last sign of life of every worker in this process, and what keeps it from working, empty for nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[float, str]] = {}
+        self._signs: dict[str, tuple[float, str]] = {}
+
+    def put(self, worker: str, reason: str) -> None:
+        """A worker lives, and is about to tell the others."""
+        HEARTBEAT.labels(worker).set_to_current_time()
+        with self._lock:
+            self._last[worker] = time.monotonic(), reason
+
+    def sign(self, worker: str, trouble: str) -> None:
+        """A worker's event loop goes on; its handler may be stuck nevertheless."""
+        with self._lock:
+            self._signs[worker] = time.monotonic(), trouble
+
+    def drop(self, worker: str) -> None:
+        """A worker has ended."""
+        with self._lock:
+            self._signs.pop(worker, None)
+            if self._last.pop(worker, None):
+                HEARTBEAT.remove(worker)
+
+    def reasons(self) -> tuple[str, ...]:
+        """What keeps the workers of this process from working, and those that gave no sign for `SILENT_S_MAX` s."""
+        now = time.monotonic()
+        with self._lock:
+            last = dict(self._last)
+        silent = {name: now - seen for name, (seen, _) in last.items() if now - seen > SILENT_S_MAX}
+        told = [f"{name}: {reason}" for name, (_, reason) in last.items() if reason and name not in silent]
+        hangs = "it hangs, or the storage is away"
+        told += [f"{name}: no sign of life for {seconds:.0f} s; {hangs}" for name, seconds in silent.items()]
+        return tuple(told) if last else ("no worker runs yet",)
+
+    def hung(self) -> tuple[str, ...]:
+        """What only a new process can mend. A server that is away, or a model that is missing, is not among it."""
+        now = time.monotonic()
+        with self._lock:
+            signs = dict(self._signs)
+        told = []
+        for name, (seen, trouble) in signs.items():
+            if now - seen > HUNG_S_MAX:
+                told.append(f"{name}: its event loop gave no sign for {now - seen:.0f} s")
+            elif trouble:
+                told.append(f"{name}: {trouble}")
+        return tuple(told)
+
+
+BEATS = Beats()
+
+
+def exposition() -> bytes:
+    """All of it, as Prometheus reads it."""
+    return generate_latest(REGISTRY)
+
+
+def _to_all(path: str, authorization: str) -> bool:
+    """What may be read where there are no keys."""
+    return True
+
+
+@contextlib.contextmanager
+def listening(
+    settings: Settings, opens: Callable[[str, str], bool] = _to_all, beats: Beats = BEATS
+) -> Iterator[None]:
+    """While the body runs, answer GET /metrics, /health, /live and /ready at `metrics_port`, if it is set.
+
+    opens  says whether /metrics may be read by who sends such an Authorization header; probes send none
+    beats  of the workers that are told of
+
+    /live says whether the process must be started anew, /ready whether its workers take jobs. A thread of its own
+    answers: it tells of a worker whose event loop is blocked. Raises SettingsInvalid where the port cannot be had.
+    """
+    if not settings.metrics_port:
+        yield
+        return
+    try:
+        answer = type("Answer", (_Answer,), {"opens": staticmethod(opens), "beats": beats})
+        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), answer)
+    except OSError as error:
+        where = f"{settings.metrics_host}:{settings.metrics_port}"
+        raise SettingsInvalid(f"ABS_METRICS_PORT: {where} cannot be listened on ({error.strerror})") from None
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """A few paths, no bodies; whoever sends slowly is cut off."""
+
+    timeout = 5.0
+    server_version, sys_version = "abs", ""
+    opens, beats = staticmethod(_to_all), BEATS
+
+    def do_GET(self) -> None:
+        match self.path.partition("?")[0]:
+            case "/metrics" as path if not self.opens(path, self.headers.get("authorization", "")):
+                self._send(401, "application/json", b'{"status": "unauthorized"}')
+            case "/metrics":
+                self._send(200, CONTENT_TYPE, exposition())
+            case "/health":
+                self._send(200, "application/json", b'{"status": "ok"}')
+            case "/live":
+                self._tell("live", "hung", self.beats.hung())
+            case "/ready":
+                self._tell("ready", "not_ready", self.beats.reasons())
+            case _:
+                self._send(404, "application/json", b'{"status": "not_found"}')
+
+    def _tell(self, well: str, ill: str, reasons: tuple[str, ...]) -> None:
+        body = {"status": ill, "reasons": reasons} if reasons else {"status": well}
+        self._send(503 if reasons else 200, "application/json", json.dumps(body).encode())
+
+    def _send(self, status: int, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes come every few seconds: none of them is worth a line."""

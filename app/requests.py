@@ -1,0 +1,81 @@
+"""What a caller of generate wants, and the limits on it that are known before anything is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from dataclasses import dataclass
+
+from app.errors import RequestOverLimit
+from app.messages import GenerateOptions, Priority
+from app.models import ModelFiles
+from app.settings import Settings
+from compiler.spec import Spec
+
+_SEEDS = 2**53  # whole numbers below it survive every reader of JSON
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOrder:
+    """What a caller of generate wants. Exactly one of `spec` and `automaton` is given.
+
+    stream    whether someone reads along, step by step
+    refusals  how many of the tokens that the model finds most probable after a row he is told, if it may not write them
+    templated whether the prompt comes from a chat template
+    fits      whether the budget is less where the model's context leaves less beside the prompt: nobody asked for it
+    """
+
+    prompt: str
+    spec: Spec | None
+    automaton: str | None
+    model: str | None
+    options: GenerateOptions
+    trace: bool
+    timeout_s: float | None
+    priority: Priority = "interactive"
+    stream: bool = False
+    refusals: int = 0
+    templated: bool = False
+    fits: bool = False
+
+    @property
+    def weight(self) -> int:
+        """What the request counts in the queue: texts that are written side by side, times their budget."""
+        return self.options.rows * self.options.max_tokens
+
+
+def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | None) -> int:
+    """The budget, or as much of it, at least one token, as the model's context has room for beside the prompt."""
+    if context_tokens is None:
+        return max_tokens
+    return max(1, min(max_tokens, context_tokens - prompt_tokens + 1))  # the last token is written, never read
+
+
+def seeded(options: GenerateOptions) -> GenerateOptions:
+    """The options with a seed, where one is used and none was given."""
+    if options.algorithm != "sample" or options.seed is not None:
+        return options
+    return dataclasses.replace(options, seed=secrets.randbelow(_SEEDS))
+
+
+def check_order_limits(order: GenerateOrder, settings: Settings, files: ModelFiles) -> None:
+    """Raise RequestOverLimit for what no service with these settings, or no request to this model, may ask for."""
+    options = order.options
+    require_chars("prompt", order.prompt, "prompt_chars_max", settings.prompt_chars_max)
+    caps = [("max_tokens", "max_tokens_max", settings.max_tokens_max), ("n", "n_max", settings.n_max)]
+    if options.algorithm != "sample":
+        caps += [("beams", "beams_max", settings.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
+    if files.context_tokens is not None:
+        caps.append(("max_tokens", "context_tokens", files.context_tokens))
+    for path, limit, cap in caps:
+        if getattr(options, path) > cap:
+            raise RequestOverLimit(path, limit, cap)
+    if options.rows * options.max_tokens > settings.beam_tokens_max:
+        rows = "n" if options.algorithm == "sample" else "beams"
+        raise RequestOverLimit(f"{rows} * max_tokens", "beam_tokens_max", settings.beam_tokens_max)
+
+
+def require_chars(path: str, text: str, limit: str, cap: int) -> None:
+    """Raise RequestOverLimit for a text of too many characters."""
+    if len(text) > cap:
+        raise RequestOverLimit(path, limit, cap)

@@ -1,0 +1,189 @@
+"""The story of a constraint: its name here, what is stored of it, its compilation and its explanation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+
+from app.automaton_cache import Kept, summary
+from app.errors import (
+    AnswerTooLarge,
+    AutomatonMissing,
+    Busy,
+    DeadlineExceeded,
+    Draining,
+    JobFailed,
+    RequestOverLimit,
+    UnknownAutomaton,
+    UnknownModel,
+)
+from app.messages import (
+    CompileJob,
+    CompileResult,
+    ExplainJob,
+    ExplainResult,
+    automaton_hash,
+    compile_job_key,
+    explain_job_key,
+    spec_json,
+)
+from app.models import ModelFiles
+from app.observability import metrics
+from app.service.constraint_store import Catalogue
+from app.service.job_client import Asking, Desk, until
+from app.settings import Settings
+from app.store import Store
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation, told_as
+from compiler.errors import LimitExceeded, SpecUnsupported
+from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
+
+LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
+_LATELY_BYTES_MAX, _READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
+_NO_EXPLANATION = {error.__name__ for error in (LimitExceeded, AutomatonMissing, AnswerTooLarge)}  # why there is none
+Names = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A constraint that somebody names: its hash, what the caller calls things, and its sizes if it is compiled."""
+
+    automaton: str
+    names: Names
+    compiled: CompileResult | None
+
+
+class Constraints:
+    """Knows constraints by way of the store, and has them compiled and explained by way of jobs."""
+
+    def __init__(self, settings: Settings, desk: Desk, store: Store, files: ModelFiles) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._fingerprint = files.vocabulary.fingerprint
+        self._catalogue = Catalogue(settings, store, self._fingerprint)
+        self._read_before: Kept[Spec, tuple[str, Names]] = Kept(_READ_BYTES_MAX)
+        self._lately: Kept[str, tuple[CompileResult, float]] = Kept(_LATELY_BYTES_MAX)
+
+    async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileResult:
+        """Compile a constraint for the owner of a key, or find it stored."""
+        if self._desk.stopping.is_set():
+            raise Draining
+        self.require_model(model)
+        check_limits(spec, self._settings.limits)  # before anyone hashes it, writes it down or queues it
+        timeout_s = self._settings.deadline_s_default
+        async with until(timeout_s):
+            automaton, _ = await self._read(spec)
+            stored = await self._stored(automaton, spec)
+            if stored is not None:
+                return stored
+            with metrics.single_flight():
+                job = self._compile_job(automaton, spec, owner)
+                terms = self._desk.compilation(owner, within_s=timeout_s)
+                return await self._desk.run("compile", compile_job_key(automaton), job, CompileResult, terms)
+
+    async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
+        """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
+
+        None where it cannot be told now: it does not fit the limits, no worker is free, the automaton was dropped.
+        """
+        found = await self._catalogue.explanation(automaton)
+        if found is None:
+            deadline = time.time() + self._settings.deadline_s_max  # others may join
+            job = ExplainJob(automaton, deadline, owner=owner)
+            try:
+                async with until(self._settings.deadline_s_default):
+                    result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainResult)
+                    found = result.explanation
+            except (Busy, DeadlineExceeded):
+                return None
+            except JobFailed as failed:
+                if failed.error not in _NO_EXPLANATION:
+                    raise
+                return None
+        names = await asyncio.to_thread(caller_names, spec, self._settings.limits)
+        return told_as(found, spec, names)
+
+    async def picture(self, automaton: str) -> Compiled:
+        """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
+        compiled = await self.automaton(automaton)
+        if compiled.text.dfa.states * compiled.text.dfa.symbols > self._settings.picture_cells_max:
+            raise RequestOverLimit("states * letters", "picture_cells_max", self._settings.picture_cells_max)
+        return compiled
+
+    async def automaton(self, automaton: str) -> Compiled:
+        """A stored constraint. Raises UnknownAutomaton."""
+        compiled = await self._catalogue.compiled(automaton)
+        if compiled is None:
+            raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
+        return compiled
+
+    async def _stored(self, automaton: str, spec: Spec) -> CompileResult | None:
+        """A constraint's sizes, if it is stored. Raises JobFailed where it is known that it cannot be compiled."""
+        found, ends = self._lately.get(automaton) or (None, 0.0)
+        if found is not None and time.monotonic() < ends:
+            metrics.cache("hit")
+            return found
+        stored = await self._catalogue.compiled(automaton)
+        if stored is not None:
+            found = summary(automaton, stored, cached=True, compile_ms=0.0)
+            self._lately.put(automaton, (found, time.monotonic() + LATELY_S), _ENTRY_BYTES)
+            return found
+        failure = await self._catalogue.unmet(automaton, spec_json(spec))
+        if failure is not None:
+            raise JobFailed(failure.error, failure.detail, failure.fields)
+        return None
+
+    async def known(self, spec: Spec) -> Known:
+        """What a constraint is called here, and what is stored of it. Raises JobFailed as `_stored` does."""
+        automaton, names = await self._read(spec)
+        return Known(automaton, names, await self._stored(automaton, spec))
+
+    async def known_by_hash(self, automaton: str | None) -> Known:
+        """The same of a constraint given by hash alone, in the words of whoever wrote it first."""
+        assert automaton is not None
+        stored = await self.automaton(automaton)
+        require_text(stored.spec)
+        names = await asyncio.to_thread(caller_names, stored.spec, self._settings.limits)
+        return Known(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
+
+    async def _read(self, spec: Spec) -> tuple[str, Names]:
+        """What a constraint is called here, and what the caller calls things; known still of those asked for lately."""
+        known = self._read_before.get(spec)
+        if known is not None:
+            return known
+        read, size = await asyncio.to_thread(self._read_anew, spec)
+        self._read_before.put(spec, read, size)
+        return read
+
+    def _read_anew(self, spec: Spec) -> tuple[tuple[str, Names], int]:
+        limits = self._settings.limits
+        read = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
+        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_json(spec), read[1]]))
+
+    def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
+        deadline = time.time() + self._settings.deadline_s_max  # not this caller's: others may join
+        return CompileJob(automaton, spec_json(spec), deadline, owner=owner)
+
+    async def begin_compile(self, known: Known, spec: Spec, asking: Asking, within_s: float) -> str | None:
+        """The job that compiles a constraint, which all share who want the same; None where it is stored.
+
+        within_s  for how long who asks for it waits
+        """
+        if known.compiled is not None:
+            return None
+        job = self._compile_job(known.automaton, spec, asking.owner)
+        terms = self._desk.compilation(asking.owner, asking.detached, within_s)
+        return await self._desk.submit("compile", compile_job_key(known.automaton), job, terms)
+
+    def require_model(self, model: str | None) -> None:
+        if model is not None and model != self._settings.model_id:
+            raise UnknownModel(self._settings.model_id)
+
+
+def require_text(spec: Spec) -> None:
+    """Raise SpecUnsupported for a constraint over labels: a language model writes text."""
+    if isinstance(spec, LabelsSpec):
+        message = "a constraint over labels is not one on text, which is what the model writes"
+        raise SpecUnsupported(message, construct="labels", field="constraint.labels")

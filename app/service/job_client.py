@@ -1,0 +1,274 @@
+"""Where requests become jobs: admission, waiting, following, calling off. Knows no constraint and no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from app.broker import PLAIN, Broker, Event, JobState, Pool, Terms
+from app.errors import (
+    DeadlineExceeded,
+    Draining,
+    JobFailed,
+    JobUnknown,
+    MessageInvalid,
+    NotReady,
+    StorageDown,
+    UnknownJob,
+)
+from app.messages import (
+    CheckResult,
+    CompileResult,
+    ExplainResult,
+    Failure,
+    Job,
+    Priority,
+    Progress,
+    Result,
+    Step,
+    dump,
+    idempotent_job_key,
+    load,
+    request_id,
+)
+from app.settings import QUEUES, Settings
+
+R = TypeVar("R", CompileResult, ExplainResult, CheckResult)
+READY_S = 0.25  # for so long a queue that had a worker is not asked for one again: workers speak every few seconds
+_NO_JOB = "no job has this id; answers are kept for a time only"
+Observer = Callable[[Progress | Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks for a job of his own, and how.
+
+    route   what he asks for, as he calls it
+    key     his Idempotency-Key: the same one leads to the same job
+    digest  of the whole request: of another one the key is refused
+    alone   he does not wait for the answer
+    """
+
+    owner: str = ""
+    route: str = ""
+    key: str | None = None
+    digest: str = ""
+    alone: bool = False
+
+    @property
+    def detached(self) -> bool:
+        """Whether the job goes on when he is gone: he will come back."""
+        return self.alone or self.key is not None
+
+
+@contextlib.asynccontextmanager
+async def until(timeout_s: float, whole_s: float | None = None) -> AsyncIterator[None]:
+    """Raise DeadlineExceeded where the body takes longer, of so many seconds in the whole."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded(timeout_s if whole_s is None else whole_s) from None
+
+
+class Desk:
+    """Submits jobs to a broker and knows what became of them. One for each API process."""
+
+    def __init__(self, settings: Settings, broker: Broker) -> None:
+        self.settings = settings
+        self.observer: Observer | None = None  # told how far each job is, where someone follows
+        self.stopping = asyncio.Event()
+        self._broker = broker
+        self._ready_until: dict[str, float] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def outlives(self) -> bool:
+        """Whether jobs are still there when this process is gone."""
+        return self._broker.outlives
+
+    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+        """Why requests would not be served now; empty when they would."""
+        reasons = []
+        for queue in queues:
+            workers = await self._broker.workers(queue)
+            if not workers:
+                reasons.append(f"no {queue} worker is alive")
+            elif all(worker.reason for worker in workers):
+                reasons.append(f"{queue} worker: {workers[0].reason}")
+        return tuple(reasons)
+
+    async def require_worker(self, queue: str) -> None:
+        """Raise Draining, or NotReady, where a job of this queue would not be run."""
+        if self.stopping.is_set():
+            raise Draining
+        if time.monotonic() < self._ready_until.get(queue, 0.0):
+            return
+        reasons = await self.reasons_not_ready((queue,))
+        if reasons:
+            raise NotReady(reasons)
+        self._ready_until[queue] = time.monotonic() + READY_S
+
+    async def submit(self, queue: str, key: str, job: Job, terms: Terms = PLAIN) -> str:
+        """The job's id. Raises QueueFull and QueueSlow, which say when to come again, KeyReused, Draining, NotReady."""
+        await self.require_worker(queue)
+        submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
+        try:
+            return await asyncio.shield(submitted)
+        except asyncio.CancelledError:  # whoever asked is gone, and the job may be there nevertheless
+            if not terms.detached:
+                submitted.add_done_callback(self._disown)
+            raise
+
+    def _disown(self, submitted: asyncio.Future[str]) -> None:
+        if not submitted.cancelled() and submitted.exception() is None:
+            self._later(self.leave(submitted.result()))
+
+    def compilation(self, owner: str, detached: bool = False, within_s: float | None = None) -> Terms:
+        """The terms of a compilation, which all share who want the same; with none of those for whom it is too much.
+
+        within_s  for how long he waits who asks now; others, who join it, may have more time
+        """
+        settings = self.settings
+        pools = [Pool("compile", settings.compilations_max, "compilations_max")]
+        if owner and settings.key_compilations_max:
+            pools.append(Pool(f"compile:{owner}", settings.key_compilations_max, "key_compilations_max"))
+        return Terms(detached=detached, pools=tuple(pools), within_s=within_s)
+
+    async def submit_asked(
+        self, queue: str, job: Job, kind: str, asking: Asking, after: str | None, priority: Priority = "interactive",
+        weight: int = 0,
+    ) -> str:
+        """The id of a job of one caller's own."""
+        key = request_id() if asking.key is None else idempotent_job_key(asking.owner, asking.route, asking.key)
+        terms = Terms(
+            owner=asking.owner, kind=kind, digest=asking.digest, priority=priority, weight=weight, after=after,
+            detached=asking.detached,
+            remember_s=0.0 if asking.key is None else self.settings.idempotency_ttl_s,
+            within_s=max(0.0, job.deadline - time.time()),
+        )
+        return await self.submit(queue, key, job, terms)
+
+    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: Terms = PLAIN) -> R:
+        """Submit a job and wait. A job is called off when nobody is left who waits for it."""
+        job_id = await self.submit(queue, key, job, terms)
+        try:
+            async with self.observed(job_id):
+                result = await self.result(job_id)
+        except (JobFailed, StorageDown):
+            self.leave_soon(job_id)
+            raise
+        except BaseException:
+            await self.leave(job_id)
+            raise
+        self.leave_soon(job_id)
+        if not isinstance(result, wanted):
+            raise MessageInvalid(f"a {job.kind} job was answered by a {result.kind} message")
+        return result
+
+    async def result(self, job_id: str) -> Result:
+        """Waits for the result of a job that was submitted. Raises JobFailed where it is a failure, JobCancelled.
+
+        Where nobody knows the job any more the server has lost it, and whoever asked may ask again: StorageDown. One
+        that is killed while its disk is slow loses up to two seconds of what it has acknowledged.
+        """
+        try:
+            result = await self.outcome(job_id)
+        except JobUnknown:
+            raise StorageDown("has lost the job") from None
+        if isinstance(result, Failure):
+            raise JobFailed(result.error, result.detail, result.fields)
+        return result
+
+    async def outcome(self, job_id: str) -> Result:
+        """The same, a failure too."""
+        message = load(await self._broker.result(job_id))
+        if not isinstance(message, Result):
+            raise MessageInvalid(f"a job was answered by a {message.kind} message")
+        return message
+
+    @contextlib.asynccontextmanager
+    async def observed(self, *job_ids: str | None) -> AsyncIterator[None]:
+        """Tell the observer, where there is one, of these jobs; of what is done he is told to the end."""
+        observer = self.observer
+        followers = [
+            asyncio.create_task(self._observe(job_id, observer)) for job_id in job_ids if job_id and observer
+        ]
+        try:
+            yield
+            await asyncio.gather(*followers)
+        finally:
+            for follower in followers:
+                follower.cancel()
+
+    async def _observe(self, job_id: str, observer: Observer) -> None:
+        async for event in self._broker.events(job_id):
+            news = load(event.data)
+            if isinstance(news, Progress | Step):
+                observer(news)
+
+    def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+        """What is told of a job, by the broker's ids."""
+        return self._broker.events(job_id, after)
+
+    async def state(self, job_id: str, owner: str) -> JobState:
+        """Where a job of this caller's is. Raises UnknownJob, for other callers' jobs too."""
+        try:
+            state = await self._broker.state(job_id)
+        except JobUnknown:
+            raise UnknownJob(_NO_JOB) from None
+        if state.owner != owner or not state.kind:
+            raise UnknownJob(_NO_JOB)
+        return state
+
+    async def join(self, job_id: str) -> None:
+        """Have a share in a job that someone reads along with."""
+        with contextlib.suppress(JobUnknown):
+            await self._broker.join(job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Call a job off."""
+        await self._broker.cancel(job_id)
+
+    async def leave(self, *job_ids: str | None) -> None:
+        """Give up a share in each; the last to leave calls a job off. Where the server is away it runs to its end."""
+        for job_id in job_ids:
+            if job_id is not None:
+                with contextlib.suppress(StorageDown):
+                    await self._broker.leave(job_id)
+
+    def leave_soon(self, *job_ids: str | None) -> None:
+        """The same without a wait: an answer in hand is not to be kept back, or lost, for a server that is away."""
+        self._later(self.leave(*job_ids))
+
+    def leave_later(self, *job_ids: str | None) -> None:
+        """The same when `stream_grace_s` have passed, unless this process stops before: then others read on."""
+        self._later(self._leave_later(job_ids))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave_later(self, job_ids: tuple[str | None, ...]) -> None:
+        """The time counts from when the server answers: while it is away nobody can come back."""
+        for job_id in filter(None, job_ids):
+            while not self.stopping.is_set():
+                with contextlib.suppress(StorageDown):
+                    with contextlib.suppress(JobUnknown):
+                        await self._broker.state(job_id)
+                    break
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
+            return
+        await self.leave(*job_ids)
+
+    def close(self) -> None:
+        """Take nothing new, and wait for nobody who may come back."""
+        self.stopping.set()
+        for task in self._leaving:
+            task.cancel()

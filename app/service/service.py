@@ -1,0 +1,330 @@
+"""The story of each request, in jobs. Knows no HTTP, no handler and no implementation of a broker or store.
+
+A generation is a job from the first: where its constraint is not compiled yet, it waits in the broker for the
+compilation, and no process that dies meanwhile takes it along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+
+from app.broker import Broker, Event, JobState, Terms
+from app.errors import BudgetTooSmall, JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
+from app.matrix import DecodeOrder, check_order, check_paths
+from app.messages import (
+    CheckJob,
+    CheckResult,
+    CompileResult,
+    DecodeJob,
+    DescribeJob,
+    GenerateJob,
+    Result,
+    named_words,
+    request_id,
+    spec_json,
+)
+from app.models import ModelFiles
+from app.observability import metrics
+from app.requests import GenerateOrder, check_order_limits, require_chars, seeded
+from app.service.constraints import Constraints, Known, require_text
+from app.service.job_client import Asking, Desk, Observer, until
+from app.settings import QUEUES, Settings
+from app.store import Store
+from compiler.errors import SpecSyntaxError
+from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
+
+WAITED = Asking()  # for, by someone who goes when he goes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that one caller has asked for, in which he has a share.
+
+    compile_job  the compilation that it waits for, in which he has one too; None where there is none
+    max_tokens   the budget that the constraint must fit into, where that can be told once it is compiled
+    """
+
+    job_id: str
+    deadline: float
+    timeout_s: float
+    asking: Asking
+    compile_job: str | None = None
+    max_tokens: int | None = None
+
+
+class Service:
+    """Answers requests by way of a broker and a store. One for each API process."""
+
+    def __init__(self, settings: Settings, broker: Broker, store: Store, files: ModelFiles) -> None:
+        self.settings = settings
+        self.files = files
+        self.desk = Desk(settings, broker)
+        self.constraints = Constraints(settings, self.desk, store, files)
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who is told how far each job is."""
+        return self.desk.observer
+
+    @observer.setter
+    def observer(self, observer: Observer) -> None:
+        self.desk.observer = observer
+
+    @property
+    def most_tokens(self) -> int:
+        """The largest budget that a request may have."""
+        return min(self.settings.max_tokens_max, self.files.context_tokens or self.settings.max_tokens_max)
+
+    @property
+    def draining(self) -> bool:
+        """Whether this process takes no new requests any more."""
+        return self.desk.stopping.is_set()
+
+    def drain(self) -> None:
+        """Take no new requests; whoever reads a stream is sent to another process. Returns at once."""
+        self.desk.stopping.set()
+
+    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+        """Why requests would not be served now; empty when they would."""
+        return await self.desk.reasons_not_ready(queues)
+
+    async def begin_describe(self, spec: Spec, model: str | None, explain: bool, asking: Asking) -> Begun:
+        """Compile a constraint by a job of the caller's own, which he may come back to."""
+        self.constraints.require_model(model)
+        check_limits(spec, self.settings.limits)
+        await self.desk.require_worker("compile")
+        timeout_s, arrived = self.settings.deadline_s_default, time.time()
+        known = await self.constraints.known(spec)
+        compile_job = await self.constraints.begin_compile(known, spec, asking, timeout_s)
+        job = DescribeJob(
+            known.automaton, explain, arrived + timeout_s, arrived=arrived, names=known.names, spec=spec_json(spec),
+            compile_job=compile_job, owner=asking.owner,
+        )
+        async with self._or_leave(compile_job, asking):
+            job_id = await self.desk.submit_asked("compile", job, "compile", asking, compile_job)
+        return Begun(job_id, job.deadline, timeout_s, asking, compile_job)
+
+    async def begin_generate(self, order: GenerateOrder, asking: Asking = WAITED) -> Begun:
+        """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
+        options = order.options
+        self.constraints.require_model(order.model)
+        check_order_limits(order, self.settings, self.files)
+        if order.spec is not None:
+            require_text(order.spec)
+            check_limits(order.spec, self.settings.limits)
+        await self.desk.require_worker("generate")
+        timeout_s, arrived = self._timeout(order.timeout_s), time.time()
+        known = await self._known(order)
+        max_tokens = options.max_tokens if options.scope == "answer" else None
+        _require_budget(known.compiled, max_tokens)
+        compile_job = None
+        if order.spec is not None:
+            compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
+        job = GenerateJob(
+            request_id(), known.automaton, order.prompt, seeded(options), order.trace, arrived + timeout_s,
+            tell="steps" if order.stream else "progress" if self.observer else "nothing",
+            arrived=arrived, names=known.names, compile_job=compile_job,
+            spec=None if order.spec is None else spec_json(order.spec), owner=asking.owner, refusals=order.refusals,
+            templated=order.templated, fits=order.fits,
+        )
+        async with self._or_leave(compile_job, asking):
+            job_id = await self.desk.submit_asked(
+                "generate", job, "generate", asking, compile_job, order.priority, order.weight
+            )
+        return Begun(job_id, job.deadline, timeout_s, asking, compile_job, max_tokens)
+
+    async def begin_decode(self, order: DecodeOrder, asking: Asking = WAITED) -> Begun:
+        """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
+        check_order(order, self.settings)
+        check_limits(order.spec, self.settings.limits)
+        await self.desk.require_worker("generate")
+        timeout_s, arrived = self._timeout(order.timeout_s), time.time()
+        known = await self.constraints.known(order.spec)
+        if known.compiled is not None:
+            check_paths(len(order.log_probs), known.compiled.states, self.settings)
+        compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
+        job = DecodeJob(
+            known.automaton, order.log_probs, order.beams, order.alpha_min, order.gamma, arrived + timeout_s,
+            arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec), owner=asking.owner,
+        )
+        async with self._or_leave(compile_job, asking):
+            job_id = await self.desk.submit_asked(
+                "generate", job, "decode", asking, compile_job, order.priority, order.weight
+            )
+        return Begun(job_id, job.deadline, timeout_s, asking, compile_job)
+
+    async def answer(self, begun: Begun) -> Result:
+        """The result of a job that was begun; whoever stops waiting gives up his share in it at once.
+
+        Raises JobFailed, JobCancelled, BudgetTooSmall, DeadlineExceeded.
+        """
+        reader = self.reader(begun)
+        try:
+            async with self.until_deadline(begun):
+                await self.compiled(begun)
+                async with self.desk.observed(begun.job_id):
+                    result = await self.desk.result(begun.job_id)
+        except StorageDown:
+            reader.gone()  # there is no reaching it now; the job goes on, and the caller may ask again
+            raise
+        except JobFailed:
+            self._over(begun)
+            raise
+        except BaseException:
+            await reader.done()
+            raise
+        self._over(begun)
+        return result
+
+    def _over(self, begun: Begun) -> None:
+        """The job has been answered: nobody waits until that is known."""
+        if not begun.asking.detached:
+            self.desk.leave_soon(begun.compile_job, begun.job_id)
+
+    async def compiled(self, begun: Begun) -> None:
+        """Wait for the compilation that a job waits for.
+
+        Raises what it failed with, which the job will fail with too, and BudgetTooSmall, which is known now: no
+        reason to wait for a model.
+        """
+        if begun.compile_job is None:
+            return
+        with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job then finds out itself
+            async with self.desk.observed(begun.compile_job):
+                compiled = await self.desk.result(begun.compile_job)
+            if isinstance(compiled, CompileResult):
+                _require_budget(compiled, begun.max_tokens)
+
+    def until_deadline(self, begun: Begun) -> contextlib.AbstractAsyncContextManager[None]:
+        """Raise DeadlineExceeded where the body is not done when the job must be."""
+        if begun.deadline == math.inf:
+            return contextlib.nullcontext()
+        return until(max(0.0, begun.deadline - time.time()), begun.timeout_s)
+
+    async def give_up(self, begun: Begun) -> None:
+        """Want a job no longer; it goes on where the caller said that he would come back."""
+        if not begun.asking.detached:
+            await self.desk.leave(begun.compile_job, begun.job_id)
+
+    def reader(self, begun: Begun) -> Reader:
+        """Someone who reads along with a job that he has begun."""
+        return Reader(self, begun)
+
+    async def read_along(self, job_id: str) -> Reader:
+        """Someone who has come to read along; he has a share in the job while he does."""
+        await self.desk.join(job_id)
+        return Reader(self, Begun(job_id, math.inf, math.inf, WAITED))
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether whoever reads along is to be sent to another process, which can go on telling."""
+        return self.draining and self.desk.outlives
+
+    async def handing_over(self) -> None:
+        """Returns once that is so."""
+        await self.desk.stopping.wait()
+        if not self.desk.outlives:
+            await asyncio.Event().wait()  # nobody else could go on: let it be read to the end
+
+    async def result(self, job_id: str) -> Result:
+        """Waits for the result of a job. Raises JobFailed, JobCancelled."""
+        return await self.desk.result(job_id)
+
+    async def events(self, job_id: str, after: str = "") -> AsyncGenerator[Event, None]:
+        """What is told of a job."""
+        async for event in self.desk.events(job_id, after):
+            yield event
+
+    async def state(self, job_id: str, owner: str) -> tuple[JobState, Result | None]:
+        """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
+        state = await self.desk.state(job_id, owner)
+        try:
+            return state, await self.desk.outcome(job_id) if state.state == "done" else None
+        except JobUnknown as error:  # its time ran out just now
+            raise UnknownJob(str(error)) from None
+
+    async def cancel(self, job_id: str, owner: str) -> bool:
+        """Call a caller's job off; False where it was over already. Raises UnknownJob."""
+        state = await self.desk.state(job_id, owner)
+        if state.state in ("done", "cancelled"):
+            return False
+        await self.desk.cancel(job_id)
+        return True
+
+    async def check(self, spec: Spec, subject: str | tuple[str, ...], parts: bool = False) -> CheckResult:
+        """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
+        wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
+        if wanted != ("text" if isinstance(subject, str) else "labels"):
+            raise SpecSyntaxError(f"this constraint is one over {wanted}: give {wanted}", field=wanted, expected=wanted)
+        require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
+        check_limits(spec, self.settings.limits)
+        timeout_s = self.settings.deadline_s_default
+        async with until(timeout_s):
+            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, parts)
+            result = await self.desk.run("compile", request_id(), job, CheckResult, Terms(within_s=timeout_s))
+            names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
+        return dataclasses.replace(result, words=named_words(result.words, names))
+
+    async def _known(self, order: GenerateOrder) -> Known:
+        if order.spec is None:
+            return await self.constraints.known_by_hash(order.automaton)
+        return await self.constraints.known(order.spec)
+
+    @contextlib.asynccontextmanager
+    async def _or_leave(self, compile_job: str | None, asking: Asking) -> AsyncIterator[None]:
+        """Give up the share in a compilation where the body fails, and nobody is left to want it."""
+        try:
+            yield
+        except BaseException:
+            if not asking.detached:
+                await self.desk.leave(compile_job)
+            raise
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self.settings.deadline_s_default
+        if timeout_s > self.settings.deadline_s_max:
+            raise RequestOverLimit("timeout_s", "deadline_s_max", self.settings.deadline_s_max)
+        return timeout_s
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Someone who reads along with a job, and has a share in it."""
+
+    service: Service
+    job: Begun
+
+    async def begun(self) -> None:
+        """Until the job waits for nothing but its turn. Raises what `compiled` does."""
+        try:
+            async with self.until_deadline():
+                await self.service.compiled(self.job)
+        except BaseException:
+            await self.done()
+            raise
+
+    async def done(self) -> None:
+        """He has read to the end."""
+        await self.service.give_up(self.job)
+
+    def gone(self) -> None:
+        """His connection broke off; he may come back within `stream_grace_s`."""
+        if not self.job.asking.detached:
+            self.service.desk.leave_later(self.job.compile_job, self.job.job_id)
+
+    def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Raises DeadlineExceeded in the body when the job's time runs out."""
+        return self.service.until_deadline(self.job)
+
+
+def _require_budget(compiled: CompileResult | None, max_tokens: int | None) -> None:
+    """Raise BudgetTooSmall where a constraint that is compiled needs more than it may have."""
+    if compiled is not None and max_tokens is not None and compiled.min_tokens > max_tokens:
+        raise BudgetTooSmall(compiled.min_tokens, max_tokens)

@@ -1,0 +1,217 @@
+"""Compiles constraints for the served model, explains them, and checks texts. Knows no HTTP and no broker.
+
+What a caller's constraint can make large is done in the sandbox: every compilation, for a check as well, and every
+explanation. Here are only
+look-ups and steps through tables of bounded size.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from app.automaton_cache import automaton_secret, open_decoder, summary
+from app.errors import AutomatonMissing, JobFailed, MessageInvalid
+from app.messages import (
+    UNMET_TTL_S,
+    CheckedPart,
+    CheckJob,
+    CheckResult,
+    CompileJob,
+    CompileResult,
+    DescribeJob,
+    DescribeResult,
+    ExplainJob,
+    ExplainResult,
+    Failure,
+    Job,
+    Progress,
+    Result,
+    Word,
+    automaton_hash,
+    automaton_key,
+    dump,
+    explanation_key,
+    failure_of,
+    read_sealed,
+    seal,
+    spec_json,
+    unmet_key,
+)
+from app.models import open_model_files
+from app.settings import Settings
+from app.worker.handlers.base import Context, Handler, stuck
+from app.worker.sandbox.client import Sandbox
+from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
+from compiler.artifact import Compiled
+from compiler.codec import decode
+from compiler.diagnostics import Explanation, conjuncts, told_as
+from compiler.errors import ArtefactInvalid, LimitExceeded
+from compiler.limits import Meter
+from compiler.spec import Spec, spec_from_json, spec_to_json
+from compiler.text import TextAutomaton, TextCheck, check_labels, check_text
+from compiler.vocab import Vocabulary, byte_vocabulary
+
+PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check tells of
+log = logging.getLogger(__name__)
+
+
+def open_handler(settings: Settings) -> Handler:
+    """Read the model's vocabulary once and start the process that compiles; the handler then serves all its jobs."""
+    compiler = Compiler(settings, open_model_files(settings.model).vocabulary)
+
+    def handle(job: Job, context: Context) -> Result:
+        match job:
+            case CompileJob():
+                return compiler.compile(job, context)
+            case ExplainJob():
+                return compiler.explain(job, context)
+            case DescribeJob():
+                return compiler.describe(job, context)
+            case CheckJob():
+                return compiler.check(job, context)
+            case _:
+                raise MessageInvalid(f"the compile queue takes no job of kind {job.kind!r}")
+
+    def trouble() -> str:
+        return stuck("a compilation is past all its limits", compiler.sandbox.late_s, settings.stuck_s)
+
+    return Handler(handle, close=compiler.sandbox.close, trouble=trouble)
+
+
+class Compiler:
+    """Compiles for one vocabulary."""
+
+    def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
+        self._settings = settings
+        self._decode = open_decoder(settings, vocabulary.fingerprint)
+        self._over_bytes = byte_vocabulary().fingerprint
+        self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
+
+    def compile(self, job: CompileJob, context: Context) -> CompileResult:
+        """Compile and store, unless another worker has done so since the job was submitted, or has failed to."""
+        stored = self._stored(job.automaton, context)
+        if stored is not None:
+            return summary(job.automaton, stored, cached=True, compile_ms=0.0)
+        unmet = unmet_key(job.automaton, job.spec, self._settings.limits)
+        self._raise_unmet(unmet, context)
+        context.progress(Progress("compile"))
+        try:
+            result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
+        except JobFailed as failed:
+            self._keep_unmet(unmet, failed, context, job.owner)
+            raise
+        assert isinstance(result, CompileResult)
+        context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s, job.owner)
+        return result
+
+    def explain(self, job: ExplainJob, context: Context) -> ExplainResult:
+        """Explain and store. Raises AutomatonMissing where the store has dropped the automaton."""
+        stored = context.load(automaton_key(job.automaton))
+        if stored is None:
+            raise AutomatonMissing("the automaton to be explained is not in the store any more")
+        result, _ = self._run(ExplainRequest(job.automaton, stored), context)
+        assert isinstance(result, ExplainResult)
+        key = explanation_key(job.automaton)
+        context.save(key, seal(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s, job.owner)
+        return result
+
+    def describe(self, job: DescribeJob, context: Context) -> DescribeResult:
+        """Say what was compiled, which is stored by now as a rule, and explain it where that is possible."""
+        assert job.spec is not None  # whoever asks for a description has the constraint
+        found = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
+        explanation = self._explanation(job, context) if job.explain else None
+        return DescribeResult(context.compiling or found, explanation)
+
+    def _explanation(self, job: DescribeJob, context: Context) -> Explanation | None:
+        assert job.spec is not None
+        key = explanation_key(job.automaton)
+        stored = read_sealed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
+        try:
+            found = stored if isinstance(stored, ExplainResult) else self.explain(
+                ExplainJob(job.automaton, job.deadline, owner=job.owner), context
+            )
+        except AutomatonMissing:
+            return None
+        except JobFailed as failed:
+            if failed.error != LimitExceeded.__name__:
+                raise
+            return None
+        return told_as(found.explanation, spec_from_json(job.spec), job.names)
+
+    def _raise_unmet(self, key: str, context: Context) -> None:
+        """Raise what an earlier compilation under the same limits failed with."""
+        data = context.load(key)
+        if data is None:
+            return
+        failure = read_sealed(self._settings.secret, key, data)
+        if isinstance(failure, Failure):
+            raise JobFailed(failure.error, failure.detail, failure.fields)
+        context.discard(key, data)
+
+    def _keep_unmet(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
+        """Remember a failure that the next compilation would end in too."""
+        ttl_s = UNMET_TTL_S.get(failed.error)
+        if ttl_s is not None:
+            context.save(key, seal(self._settings.secret, key, dump(failure_of(failed))), ttl_s, owner)
+
+    def check(self, job: CheckJob, context: Context) -> CheckResult:
+        """Check a text or labels, and each conjunct of the constraint if that is wanted."""
+        spec = spec_from_json(job.spec)
+        check = self._check(spec, job.text, context)
+        parts = tuple(self._parts(spec, job.text, context)) if job.parts else None
+        return CheckResult(check.satisfied, word_trace(check), check.violated_at, parts)
+
+    def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
+        """By the constraint as kept from the last check, or compiled now for single bytes."""
+        automaton = automaton_hash(spec, self._over_bytes, self._settings.limits)
+        known = self._decode.text(automaton)
+        if known is None:
+            _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
+            known = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
+            self._decode.keep_text(automaton, known)
+        return check_text(known, text) if isinstance(text, str) else check_labels(known, text)
+
+    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedPart]:
+        """The first conjuncts. One that is by itself over a limit, as the whole was not, is left out."""
+        for part in conjuncts(spec, Meter(self._settings.limits))[:PARTS_CHECKED_MAX]:
+            try:
+                check = self._check(part.spec, text, context)
+            except JobFailed as failed:
+                if failed.error != LimitExceeded.__name__:
+                    raise
+                continue
+            yield CheckedPart(part.path, part.title, spec_json(part.spec), check.satisfied, check.violated_at)
+
+    def _run(
+        self, request: Request | ExplainRequest, context: Context
+    ) -> tuple[CompileResult | ExplainResult, bytes]:
+        """Compile or explain in the sandbox. Raises what it raises, and JobFailed for what went wrong inside."""
+        result, data = read_answer(self.sandbox.run(request.pack(), context.cancelled))
+        if isinstance(result, Failure):
+            if data:
+                log.error("a job in the sandbox failed: %s", data.decode())
+            raise JobFailed(result.error, result.detail, result.fields)
+        return result, data
+
+    def _stored(self, automaton: str, context: Context) -> Compiled | None:
+        key = automaton_key(automaton)
+        data = context.load(key, self._settings.automaton_ttl_s)
+        if data is None:
+            return None
+        try:
+            return self._decode(automaton, data)
+        except ArtefactInvalid:
+            context.discard(key, data)
+            return None
+
+
+def _text(compiled: Compiled) -> TextAutomaton:
+    """The automaton over texts of a constraint compiled for single bytes: where texts break is known already."""
+    vars(compiled.text)["byte_automaton"] = compiled.tokens  # what the property of that name would make anew
+    return compiled.text
+
+
+def word_trace(check: TextCheck) -> tuple[Word, ...]:
+    """The word trace of a checked text, ready to send."""
+    return tuple(Word(step.text, step.letters, step.state) for step in check.words)

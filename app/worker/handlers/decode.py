@@ -1,0 +1,76 @@
+"""Decodes a matrix of log-probs over labels, and checks what came out. The search itself is handed in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import InternalError
+from app.messages import Asked, CompileResult, DecodeJob, DecodeResult, LabelStep
+from compiler.artifact import Compiled
+from compiler.lifting import TokenAutomaton
+from compiler.text import check_labels
+
+_ROUNDING = 1e-6  # by how much two orders of adding up may differ, a label
+
+
+class Path(Protocol):
+    """What a search finds: labels by number, each with the log-prob that was counted, and the sums."""
+
+    @property
+    def labels(self) -> tuple[int, ...]: ...
+
+    @property
+    def log_probs(self) -> tuple[float, ...]: ...
+
+    @property
+    def log_prob(self) -> float: ...
+
+    @property
+    def score(self) -> float: ...
+
+
+Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
+
+
+def decode_matrix(
+    job: DecodeJob, compiled: Compiled, search: Search, sizes: CompileResult, queue_ms: float
+) -> DecodeResult:
+    """The job's answer, with its trace. Log-probs a little above 0 are rounding, and count as 0.
+
+    Raises what the search raises, and InternalError where its answer does not stand: our bug.
+    """
+    started = time.perf_counter()
+    matrix = np.array(job.log_probs, dtype=np.float64)  # None becomes NaN
+    path = search(np.where(np.isnan(matrix), -np.inf, np.minimum(matrix, 0.0)), compiled.tokens)
+    labels = tuple(compiled.text.symbol_names[number] for number in path.labels)
+    check = check_labels(compiled.text, labels)
+    if not check.satisfied or len(labels) != len(matrix):
+        raise InternalError("the decoded labels do not satisfy their constraint")
+    if abs(sum(path.log_probs) - path.log_prob) > _ROUNDING * len(labels):
+        raise InternalError("the log-probs of the decoded labels do not add up")
+    trace = tuple(
+        LabelStep(step.text, step.state, _to_go(compiled, step.state), step.letters, log_prob)
+        for step, log_prob in zip(check.words, path.log_probs, strict=True)
+    )
+    decode_ms = (time.perf_counter() - started) * 1000
+    return DecodeResult(
+        labels, path.log_prob, path.score, check.satisfied, trace, sizes, queue_ms, decode_ms, total_ms=since(job)
+    )
+
+
+def since(job: Asked) -> float:
+    """How many ms ago the request of a job came."""
+    return max(0.0, time.time() - job.arrived) * 1000
+
+
+def _to_go(compiled: Compiled, state: int) -> int:
+    """Fewest further labels to acceptance: a stored distance counts the end too, which is no label."""
+    distance = compiled.state_distances[state]
+    if distance is None:
+        raise InternalError("the decoded labels lead through the dead state")
+    return distance - 1

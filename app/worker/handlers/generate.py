@@ -1,0 +1,376 @@
+"""Generates: prompt into ids, search or sampling, replayed trace, final check. The only module that names decoding."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.automaton_cache import Kept, array_bytes, open_decoder, summary
+from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
+from app.matrix import check_paths
+from app.messages import (
+    FORMAT,
+    Choice,
+    CompileResult,
+    DecodeJob,
+    DecodeResult,
+    GenerateJob,
+    GenerateOptions,
+    GenerateResult,
+    Job,
+    Progress,
+    Result,
+    TokenStep,
+    automaton_key,
+    named_decoding,
+    named_generation,
+)
+from app.models import ModelFiles, checked_model, open_model_files
+from app.models.tokenizer import Speller, open_tokenizer
+from app.observability import metrics, tracing
+from app.requests import budget_beside
+from app.settings import MEASURED, Settings
+from app.worker.handlers.base import Context, Handler, stuck
+from app.worker.handlers.compile import word_trace
+from app.worker.handlers.decode import decode_matrix, since
+from app.worker.handlers.step_events import Teller
+from compiler.artifact import Compiled
+from compiler.errors import ArtefactInvalid
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.text import answer_text, check_text, replay, states_along
+from decoding import replay as trace
+from decoding.engine import Engine, Noted
+from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
+from decoding.forced_tokens import Pieces
+from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.heuristic import find_endings, unigram_prior
+from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
+from decoding.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
+from decoding.model import HuggingFaceModel, LanguageModel
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import Constraint
+from decoding.replay import TraceStep
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import rows_of, search_of
+
+_OPENINGS = 16  # constraints that are prepared side by side, at most
+FREE_SHARE = 4  # one part in so many of what is free is for generations
+log = logging.getLogger(__name__)
+
+
+def open_handler(settings: Settings) -> Handler:
+    """Load the model and its tokenizer; the handler then serves many jobs at once."""
+    folder = checked_model(settings)
+    files = open_model_files(folder)
+    model = HuggingFaceModel.load(folder, device=settings.device, dtype=settings.dtype)
+    generator = Generator(model, files, settings)
+    metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
+    metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
+
+    def handle(job: Job, context: Context) -> Result:
+        match job:
+            case GenerateJob():
+                return generator.run(job, context)
+            case DecodeJob():
+                return generator.decode(job, context)
+            case _:
+                raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
+
+    return Handler(handle, settings.requests_at_once_max, generator.close, generator.trouble)
+
+
+def device_of(settings: Settings) -> str:
+    """What a model would be loaded on, in words. Raises RuntimeError where there is no such device."""
+    return describe_device(settings.device)
+
+
+class _Watch(metrics.EngineWatch):
+    """Tells the metrics how the engine gets on, and the log where memory runs out."""
+
+    def ran_out(self, then: str) -> None:
+        super().ran_out(then)
+        log.warning("the memory of the model's device ran out: %s", then.replace("_", " "))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A job with what belongs to it. `start` is the automaton's state before the answer's first token."""
+
+    job: GenerateJob
+    compiled: Compiled
+    constraint: Constraint
+    prompt_ids: list[int]
+    start: int
+
+    @property
+    def options(self) -> GenerateOptions:
+        return self.job.options
+
+    @property
+    def before(self) -> str | None:
+        """What the text that must satisfy begins with before the answer; None where the answer is all of it."""
+        return self.job.prompt if self.options.scope == "full" else None
+
+
+
+class Generator:
+    """One model with its tokenizer. Any number of threads may call `run` at once."""
+
+    def __init__(self, model: LanguageModel[Any], files: ModelFiles, settings: Settings) -> None:
+        if model.vocab_size != files.vocabulary.size:
+            raise VocabularyMismatch(files.vocabulary.size, model.vocab_size)
+        self._model = model
+        self._files = files
+        self._settings = settings
+        self._tokens = files.vocabulary.tokens
+        self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
+        self._decode = open_decoder(settings, files.vocabulary.fingerprint)
+        self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
+        self._opened: Kept[str, tuple[Compiled, Constraint]] = Kept(settings.tables_bytes_max)
+        self._opening = [threading.Lock() for _ in range(_OPENINGS)]
+        self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
+        self._endings = find_endings(model, self._prior)
+        self._engine = Engine(model, _memory_bytes(model, settings), _Watch())
+
+    def close(self) -> None:
+        """End the thread that asks the model."""
+        self._engine.close()
+
+    def trouble(self) -> str:
+        """What keeps the engine from working, empty for nothing."""
+        return stuck("the model takes no step", self._engine.stalled_s, self._settings.stuck_s)
+
+    def run(self, job: GenerateJob, context: Context) -> GenerateResult:
+        """Answer a job.
+
+        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint, PromptViolates where
+        no continuation of the prompt satisfies.
+        """
+        try:
+            return self._answered(job, context)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            log.error("memory ran out over a request: %s", without_message(error))
+        release_memory(self._model.device)  # not before: the error held what was made with it
+        needed = self._model.bytes_for(len(job.prompt) + 1, _rows(job.options), job.options.max_tokens)
+        raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
+
+    def _answered(self, job: GenerateJob, context: Context) -> GenerateResult:
+        compiled, constraint = self._constraint(job.automaton, context)
+        sizes = _sizes(job.automaton, compiled, context)
+        if job.tell == "steps":
+            context.tell(sizes)
+        prompt_ids = self._prompt_ids(job)
+        job = _fitted(job, len(prompt_ids), self._model.context_length)
+        task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
+        constraint.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
+        rows, max_tokens = _rows(task.options), task.options.max_tokens
+        started = time.perf_counter()
+        with tracing.span("decode", rows=rows, max_tokens=max_tokens):
+            hypotheses = self._engine.generate(
+                lambda: self._run_of(task), prompt_ids, rows, max_tokens,
+                on_step=self._listener(task, context), cancelled=context.cancelled,
+            )
+        choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
+        decode_ms = (time.perf_counter() - started) * 1000
+        result = GenerateResult(
+            choices, len(prompt_ids), sizes, task.options.seed, task.options.rows, context.waited_s * 1000, decode_ms,
+            total_ms=since(job),
+        )
+        return named_generation(result, job.names)
+
+    def decode(self, job: DecodeJob, context: Context) -> DecodeResult:
+        """Answer a job that brings the model's log-probs along.
+
+        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
+        """
+        compiled = self._compiled(job.automaton, context)
+        check_paths(len(job.log_probs), compiled.text.dfa.states, self._settings)
+        search = functools.partial(_label_path, job, context.cancelled)
+        sizes = _sizes(job.automaton, compiled, context)
+        return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s * 1000), job.names)
+
+    def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, Constraint]:
+        """A constraint with its tables on the device, kept for the next request that names it."""
+        with self._opening[int(automaton, 16) % len(self._opening)]:  # whoever wants the same waits for it
+            opened = self._opened.get(automaton)
+            if opened is None:
+                compiled = self._compiled(automaton, context)
+                constraint = Constraint.prepare(
+                    compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
+                    endings=self._endings,
+                )
+                opened = compiled, constraint
+                size = sum(map(array_bytes, (compiled.tokens, constraint, constraint.tables)))
+                self._opened.put(automaton, opened, size)
+            return opened
+
+    def _compiled(self, automaton: str, context: Context) -> Compiled:
+        key = automaton_key(automaton)
+        data = context.load(key, self._settings.automaton_ttl_s)
+        if data is None:
+            raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
+        try:
+            return self._decode(automaton, data)
+        except ArtefactInvalid as error:
+            context.discard(key, data)
+            raise AutomatonMissing("the stored automaton was damaged and is gone; send the constraint again") from error
+
+    def _prompt_ids(self, job: GenerateJob) -> list[int]:
+        """The prompt's ids, with whatever the tokenizer puts first.
+
+        Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
+        """
+        ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.templated).ids)
+        if ids:
+            if max(ids) >= self._model.vocab_size:
+                raise OptionsInvalid("prompt", "a text of tokens that the model has a place for")
+            return ids
+        if self._files.bos_id is None:
+            raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
+        return [self._files.bos_id]
+
+    def _run_of(self, task: _Task) -> Run:
+        """The state machine of the algorithm that was asked for."""
+        options = _decoding_options(task.options)
+        run: Run
+        if isinstance(options, SamplingOptions):
+            run = Sampling(task.constraint, options, start=task.start)
+        else:
+            run = search_of(task.constraint, options, start=task.start, text_of=self._answers(task))
+        return Noted(run, task.job.refusals) if task.job.refusals else run
+
+    def _bytes(self, tokens: Sequence[int]) -> bytes:
+        return b"".join(self._tokens[token] or b"" for token in tokens)
+
+    def _answer(self, tokens: Sequence[int], task: _Task) -> str:
+        """What ids say as an answer; at the beginning of a text without the space that is no part of it."""
+        raw = self._bytes(tokens).decode()
+        return raw if task.before is not None else answer_text(task.compiled.text, raw)
+
+    def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
+        """What a row's ids say as an answer: rows that differ only in an optional leading space are one answer."""
+
+        @functools.cache  # the search asks again for every finished row at every step
+        def answer(tokens: tuple[int, ...]) -> bytes:
+            return self._answer(tokens, task).encode()
+
+        return answer
+
+    def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> Choice:
+        """An answer with its evidence. Raises ReplayRejected where the finished text does not satisfy: our bug."""
+        steps = self._replay(hypothesis, task, cancelled)
+        text = self._answer(hypothesis.tokens, task)
+        check = check_text(task.compiled.text, (task.before or "") + text)
+        if not check.satisfied:
+            raise ReplayRejected("the finished text does not satisfy its constraint")
+        return Choice(
+            text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
+            satisfied=check.satisfied, words=word_trace(check), tokens=len(hypothesis.tokens),
+            proven_gap=hypothesis.proven_gap,
+            trace=self._trace(steps, task) if task.job.trace else None,
+        )
+
+    def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
+        """The search's claims, checked against a fresh pass of the model."""
+        rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
+        tokens, options = task.compiled.tokens, _decoding_options(task.options)
+        return trace.replay(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
+
+    def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStep, ...]:
+        pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
+        shown = replay(task.compiled.text, pieces, task.before)
+        return tuple(
+            TokenStep(
+                token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=seen.state,
+                distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
+                letters=seen.letters,
+            )
+            for step, seen in zip(steps, shown, strict=True)
+        )
+
+    def _listener(self, task: _Task, context: Context) -> Callable[[StepEvent], None] | None:
+        """What is to be told of each step; None where nobody asked for it, and nothing is prepared."""
+        match task.job.tell:
+            case "steps":
+                return Teller(self._tokens, task.compiled, task.start, context)
+            case "progress":
+                return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
+            case _:
+                return None
+
+
+def _start(job: GenerateJob, compiled: Compiled) -> int:
+    """The state before the answer. Raises PromptViolates where the prompt counts and cannot be continued.
+
+    What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
+    ids would come out as other bytes (an unknown character, a space put in front) is no different.
+    """
+    tokens = compiled.tokens
+    if job.options.scope == "answer":
+        return tokens.start
+    states = states_along(compiled.text, job.prompt)
+    alive = [offset for offset, state in enumerate(states) if tokens.distance[state] != UNREACHABLE]
+    if job.prompt and (not alive or alive[-1] != len(job.prompt)):
+        raise PromptViolates(alive[-1] if alive else 0)
+    return states[-1]
+
+
+def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
+    """The job with the budget for which the context has room, where it is to be made to fit."""
+    if not job.fits:
+        return job
+    budget = budget_beside(job.options.max_tokens, prompt_tokens, context_tokens)
+    return replace(job, options=replace(job.options, max_tokens=budget))
+
+
+def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileResult:
+    """The constraint's sizes, and what the compilation took where the job waited for one."""
+    told = context.compiling
+    return summary(automaton, compiled, told is None or told.cached, 0.0 if told is None else told.compile_ms)
+
+
+def _rows(options: GenerateOptions) -> int:
+    """The most rows that the model reads side by side."""
+    decoding_options = _decoding_options(options)
+    return options.n if isinstance(decoding_options, SamplingOptions) else rows_of(decoding_options)
+
+
+def _decoding_options(options: GenerateOptions) -> SearchOptions | SamplingOptions:
+    """Raises OptionsInvalid; the API refuses the same before, by the names of its fields."""
+    if options.algorithm == "sample":
+        assert options.seed is not None
+        return SamplingOptions(
+            max_tokens=options.max_tokens, n=options.n, temperature=options.temperature, top_p=options.top_p,
+            seed=options.seed,
+        )
+    return SearchOptions(
+        max_tokens=options.max_tokens, beams=options.beams, algorithm=options.algorithm, alpha_min=options.alpha_min,
+        gamma=options.gamma, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
+    )
+
+
+def _label_path(
+    job: DecodeJob, cancelled: Callable[[], bool], log_probs: NDArray[np.float64], automaton: TokenAutomaton
+) -> LabelPath:
+    if job.beams == "exact":
+        return best_labels(log_probs, automaton, cancelled)
+    return beam_labels(log_probs, automaton, BeamOptions(job.beams, job.alpha_min, job.gamma), cancelled)
+
+
+def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
+    """What all generations together may hold."""
+    if settings.decode_memory_bytes != MEASURED:
+        return settings.decode_memory_bytes
+    share = free_bytes(model.device) // FREE_SHARE
+    log.info("generations may hold %d MiB on %s; ABS_DECODE_MEMORY_BYTES sets it", share >> 20, model.device)
+    return share

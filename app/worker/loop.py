@@ -1,0 +1,198 @@
+"""The one worker loop: take a job, run its handler in a thread, give back the result. Knows no handler by name.
+
+A worker takes as many jobs at once as its handler has slots, and leaves all others to the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+from app.broker import PRESENCE_TTL_S, Broker, Delivery, Presence
+from app.messages import DRAINING, LOADING, is_own
+from app.observability import metrics
+from app.settings import Settings
+from app.store import Store
+from app.worker.handlers.base import Handler, OpenHandler
+from app.worker.job_run import Attempt, Bench
+from app.worker.opening import Opening
+
+BEAT_S = PRESENCE_TTL_S / 3
+SIGN_S = 1.0  # between two signs that the event loop goes on
+TELL_S_MAX = 1.0  # for how long what a worker does waits for its being told
+log = logging.getLogger(__name__)
+
+
+async def serve(
+    queue: str, open_handler: OpenHandler, broker: Broker, store: Store, settings: Settings,
+    stopping: asyncio.Event | None = None,
+) -> None:
+    """Serve a queue until told to stop, or cancelled.
+
+    stopping  once it is set the worker takes no further job, and has `drain_s` for those that it runs; a handler that
+              is still being opened is not waited for
+
+    What is not done then, or when the worker is cancelled, is given back; its threads are waited for. A handler that
+    cannot be opened is the operator's trouble: the worker stays, and says so to who asks whether the service is ready.
+    """
+    stop = stopping or asyncio.Event()
+    beat = _Beat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
+    try:
+        async with _beating(beat):
+            handler = await _opened(queue, Opening(queue, open_handler, settings), beat, stop)
+            if handler is None:
+                await stop.wait()
+                return
+            await beat.now(handler)
+            async with _threads(queue, handler) as threads:
+                bench = Bench(
+                    handler, threads, broker, store, queue, beat.worker, settings.storage_wait_s,
+                    settings.answer_bytes_max,
+                )
+                await _Worker(bench, beat, settings).run(stop)
+    finally:
+        metrics.BEATS.drop(beat.worker)
+
+
+class _Beat:
+    """What a worker says of itself, over and over."""
+
+    def __init__(self, queue: str, worker: str, broker: Broker) -> None:
+        self.worker, self.reason = worker, LOADING
+        self._queue, self._broker = queue, broker
+        self._handler: Handler | None = None
+        self._draining = False
+
+    async def now(self, handler: Handler) -> None:
+        """Say from now on what the handler says."""
+        self._handler = handler
+        await self.tell()
+
+    async def fail(self, reason: str) -> None:
+        """Say from now on that the worker cannot start."""
+        self.reason = reason
+        await self.tell()
+
+    async def drain(self) -> None:
+        """Say from now on that the worker is about to stop."""
+        self._draining = True
+        await self.tell()
+
+    async def tell(self) -> None:
+        """Tell it now, unless the server is away: nothing that the worker does waits for that."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TELL_S_MAX):
+                await self._tell()
+
+    async def _tell(self) -> None:
+        if self._handler is not None:
+            self.reason = DRAINING if self._draining else self._handler.trouble()
+        metrics.BEATS.put(self.worker, self.reason)
+        await self._broker.announce(self._queue, Presence(self.worker, self.reason))
+
+    async def forever(self) -> None:
+        """Tell it over and over; a server that is away is waited for."""
+        while True:
+            await self._tell()
+            await asyncio.sleep(BEAT_S)
+
+    async def live(self) -> None:
+        """Show over and over that the event loop goes on, wherever the server is."""
+        while True:
+            metrics.BEATS.sign(self.worker, self._handler.trouble() if self._handler else "")
+            await asyncio.sleep(SIGN_S)
+
+
+@contextlib.asynccontextmanager
+async def _beating(beat: _Beat) -> AsyncIterator[None]:
+    await beat.tell()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in (beat.forever(), beat.live())]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+async def _opened(queue: str, opening: Opening, beat: _Beat, stop: asyncio.Event) -> Handler | None:
+    """The handler; None where it cannot be opened, which is said, or the worker is told to stop before it is."""
+    try:
+        return await opening.handler(stop)
+    except Exception as error:
+        log.exception("the %s worker cannot start", queue)
+        await beat.fail(str(error) if is_own(error) else f"cannot start ({type(error).__name__})")
+        return None
+
+
+@contextlib.asynccontextmanager
+async def _threads(queue: str, handler: Handler) -> AsyncIterator[ThreadPoolExecutor]:
+    """A thread for each slot: those that the event loop has for everybody are few. Waited for at the end."""
+    threads = ThreadPoolExecutor(handler.slots, thread_name_prefix=queue)
+    try:
+        yield threads
+    finally:
+        await asyncio.to_thread(_end, threads, handler)
+
+
+def _end(threads: ThreadPoolExecutor, handler: Handler) -> None:
+    threads.shutdown()
+    handler.close()
+
+
+@dataclasses.dataclass
+class _Worker:
+    """Takes jobs while it may, and sees those that it took to their end."""
+
+    bench: Bench
+    beat: _Beat
+    settings: Settings
+
+    async def run(self, stop: asyncio.Event) -> None:
+        stopped = asyncio.create_task(stop.wait())
+        running: set[asyncio.Task[None]] = set()
+        try:
+            await self._take_until(stopped, running)
+            await self.beat.drain()
+            if running:
+                await asyncio.wait(running, timeout=self.settings.drain_s)
+        finally:
+            stopped.cancel()
+            for task in running:
+                task.cancel()  # it gives its job back
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _take_until(self, stopped: asyncio.Task[bool], running: set[asyncio.Task[None]]) -> None:
+        """Take a job whenever a slot is free, until the worker is told to stop."""
+        while not stopped.done():
+            if len(running) == self.bench.handler.slots:
+                await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
+            elif self.beat.reason:  # in trouble: others shall have the jobs
+                await asyncio.wait({stopped}, timeout=BEAT_S)
+            else:
+                delivery = await self._taken(stopped)
+                if delivery is not None:
+                    running.add(asyncio.create_task(Attempt(self.bench, delivery).run()))
+            for task in [task for task in running if task.done()]:
+                running.discard(task)
+                task.result()
+
+    async def _taken(self, stopped: asyncio.Task[bool]) -> Delivery | None:
+        """The next job, None where the worker is told to stop before there is one."""
+        broker = self.bench.broker
+        taking = asyncio.create_task(broker.take(self.bench.queue, self.bench.handler.slots))
+        try:
+            await asyncio.wait({stopped, taking}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            taking.cancel()
+            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                async with asyncio.timeout(self.bench.give_back_s):
+                    await broker.give_back((await taking).job_id)  # it came at the last moment
+            raise
+        taking.cancel()  # of one that is done this does nothing
+        with contextlib.suppress(asyncio.CancelledError):
+            return await taking
+        return None

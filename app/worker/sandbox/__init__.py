@@ -1,0 +1,1 @@
+"""Compilations in child processes, with limits on memory and time."""
