@@ -1,4 +1,8 @@
-"""The served model's files: vocabulary, tokenizer, digest. The built-in model lies beside them.
+"""The served model's files.
+
+`files` finds a model in a folder or by its name and reads its vocabulary. `digest` names a model by the contents of its
+files, so that no other is served under a pinned digest. `tokenizer` spells texts. The built-in model lies in
+`captions`.
 """
 
 from __future__ import annotations
