@@ -20,7 +20,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class ByteBoundedLru(Generic[K, V]):
     """The last used values, within a number of bytes. May be used from several threads."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -62,7 +62,7 @@ class Decoder:
     def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
-        self._kept: Kept[tuple[str, bytes] | str, Compiled | TextAutomaton] = Kept(bytes_max)
+        self._kept: ByteBoundedLru[tuple[str, bytes] | str, Compiled | TextAutomaton] = ByteBoundedLru(bytes_max)
         self._lock = threading.Lock()
 
     def __call__(self, automaton: str, data: bytes) -> Compiled:

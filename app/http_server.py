@@ -54,17 +54,17 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
     """
     _allow_files(settings.connections_max + FILES_BESIDE)
     config = uvicorn.Config(
-        app, http=functools.partial(Guarded, settings), ws="none", loop="asyncio", lifespan="on",  # type: ignore[arg-type]
+        app, http=functools.partial(TimeoutProtocol, settings), ws="none", loop="asyncio", lifespan="on",  # type: ignore[arg-type]
         log_config=None, log_level=settings.log_level, access_log=False, server_header=False, proxy_headers=False,
         timeout_keep_alive=settings.idle_s_max, timeout_graceful_shutdown=settings.drain_s,  # type: ignore[arg-type]
         h11_max_incomplete_event_size=settings.header_bytes_max,
     )
-    server = Draining(config)
+    server = GracefulServer(config)
     server.run(sockets=[listener])
     return server.started
 
 
-class Draining(uvicorn.Server):
+class GracefulServer(uvicorn.Server):
     """A server that has the application drain before it waits for it, and that ends by itself, not by the signal."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -122,7 +122,7 @@ class Timer:
         call()
 
 
-class Gathering:
+class CoalescingTransport:
     """A transport that sends together what is written within one turn of the event loop, a header and its body say.
 
     Else each would be a packet, and would wake its reader, by itself.
@@ -166,7 +166,7 @@ class Gathering:
         return self._bytes + self._transport.get_write_buffer_size()
 
 
-class Guarded(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """A connection on which a client who owes us a header, or does not take his answer, has only so long.
 
     While a request is answered he owes nothing here: its body is timed where it is read.
@@ -181,7 +181,7 @@ class Guarded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         transport.set_write_buffer_limits(high=0)  # so that we are told whenever a reader lags at all
-        super().connection_made(cast(asyncio.Transport, Gathering(transport, self.loop)))
+        super().connection_made(cast(asyncio.Transport, CoalescingTransport(transport, self.loop)))
         if len(self.connections) > self._settings.connections_max:
             self._refuse(TooManyConnections(self._settings.connections_max))
         self._watch()

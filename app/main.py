@@ -20,8 +20,8 @@ from app.api.errors import PROBLEM_TYPE
 from app.api.generate_schemas import CompiledEvent, RestartEvent, StepEvent
 from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
-from app.api.middleware.security import Walls
-from app.api.operations import Eyes, Readings
+from app.api.middleware.security import SecurityMiddleware
+from app.api.operations import RequestLogMiddleware, StorageProbe
 from app.api.operations import router as eyes
 from app.api.playground import router as page
 from app.api.refusals import refusal
@@ -59,8 +59,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_s_max=chosen.body_s_max)
     ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
     app.state.limiter = open_limiter(chosen) if ring else None
-    app.add_middleware(Walls, settings=chosen, ring=ring, limiter=app.state.limiter)
-    app.add_middleware(Eyes)
+    app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=app.state.limiter)
+    app.add_middleware(RequestLogMiddleware)
     app.add_middleware(OpenAIErrors)  # the last to be added is the first to see a request
     for kind in (RequestValidationError, HTTPException, AppError, CompileError, Exception):
         app.add_exception_handler(kind, _answer_error)
@@ -89,7 +89,7 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
             for queue in settings.embedded_workers
         ]
         app.state.service = Service(settings, broker, store, files)
-        app.state.readings = Readings(broker, store)
+        app.state.readings = StorageProbe(broker, store)
         metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
         yield
         app.state.service.desk.close()

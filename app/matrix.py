@@ -12,7 +12,7 @@ from compiler.spec import LabelsSpec
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeOrder:
+class DecodeParams:
     """A matrix with one column for each of the constraint's labels; None is -inf. For beams see `DecodeJob`."""
 
     spec: LabelsSpec
@@ -29,7 +29,7 @@ class DecodeOrder:
         return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
 
 
-def check_order(order: DecodeOrder, settings: Settings) -> None:
+def check_order(order: DecodeParams, settings: Settings) -> None:
     """Raise RequestOverLimit where a matrix is too large to be taken at all, or the beams are too many."""
     if len(order.log_probs) > settings.decode_rows_max:
         raise RequestOverLimit("log_probs", "decode_rows_max", settings.decode_rows_max)

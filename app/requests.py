@@ -16,7 +16,7 @@ _SEEDS = 2**53  # whole numbers below it survive every reader of JSON
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateOrder:
+class GenerateParams:
     """What a caller of generate wants. Exactly one of `spec` and `automaton` is given.
 
     stream    whether someone reads along, step by step
@@ -58,7 +58,7 @@ def seeded(options: GenerateOptions) -> GenerateOptions:
     return dataclasses.replace(options, seed=secrets.randbelow(_SEEDS))
 
 
-def check_order_limits(order: GenerateOrder, settings: Settings, files: ModelFiles) -> None:
+def check_order_limits(order: GenerateParams, settings: Settings, files: ModelFiles) -> None:
     """Raise RequestOverLimit for what no service with these settings, or no request to this model, may ask for."""
     options = order.options
     require_chars("prompt", order.prompt, "prompt_chars_max", settings.prompt_chars_max)

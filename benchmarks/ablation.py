@@ -29,12 +29,12 @@ from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report_ablation import write_experiments
 from benchmarks.rival_search import RIVALS, CostToGo, DenseSearch, Estimates
-from benchmarks.search_quality import Bench
-from decoding.forced_tokens import Pieces
-from decoding.generation import Run
-from decoding.model import Feed, Scores
+from benchmarks.search_quality import QualityBench
+from decoding.forced_tokens import TokenBytes
+from decoding.generation import Generation
+from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, search_of
 
 FOLDER = RESULTS_DIRECTORY / "ablation"
@@ -84,7 +84,7 @@ class CountingModel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def step(self, feeds: Sequence[Feed[Any]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[Any]]) -> list[Scores]:
         rows = sum(len(feed.parents) for feed in feeds)
         self.rows, self.peak = self.rows + rows, max(self.peak, rows)
         self.tokens += sum(feed.tokens.numel() for feed in feeds)
@@ -96,10 +96,10 @@ class Ablation:
     """The cases of one model, and what has been measured of them."""
 
     def __init__(self, name: str, shared: Path, folder: Path = FOLDER) -> None:
-        self._bench = Bench(name, shared)
+        self._bench = QualityBench(name, shared)
         vocabulary = self._bench.files.vocabulary
         speller = Speller(self._bench.tokenizer, vocabulary.tokens)
-        self._bench.pieces = Pieces(vocabulary.tokens, self._bench.model.eos_ids, speller)
+        self._bench.pieces = TokenBytes(vocabulary.tokens, self._bench.model.eos_ids, speller)
         self._estimates = Estimates(self._bench.model)
         self._cost_to_go = functools.lru_cache(maxsize=len(RIVALS))(self._new_cost_to_go)
         self.every = [
@@ -119,7 +119,7 @@ class Ablation:
             model.rows, model.tokens, model.peak, round(seconds, 5), round(baseline_seconds or seconds, 5),
         )
 
-    def _search(self, task: Task, name: str) -> Callable[[int], Run]:
+    def _search(self, task: Task, name: str) -> Callable[[int], Generation]:
         """A variant or rival, prepared for a case; it takes k. `Measured.seconds` leaves the preparation out."""
         constraint = self._bench.constraint(task.case)
         if name in RIVALS:
@@ -127,13 +127,13 @@ class Ablation:
             return lambda k: DenseSearch(constraint, task.max_tokens, k, cost)
         variant = VARIANTS[name]
 
-        def search(k: int) -> Run:
+        def search(k: int) -> Generation:
             options = SearchOptions(task.max_tokens, k * variant.beams_factor, variant.algorithm, length_penalty=0.0)
             return search_of(constraint, options, heuristics=variant.heuristics)
 
         return search
 
-    def _new_cost_to_go(self, name: str, constraint: Constraint, max_tokens: int) -> CostToGo:
+    def _new_cost_to_go(self, name: str, constraint: PreparedConstraint, max_tokens: int) -> CostToGo:
         return RIVALS[name](self._estimates, constraint, max_tokens)
 
     def run(self, chosen: list[Task], beams: tuple[int, ...], names: list[str]) -> Iterator[Measured]:

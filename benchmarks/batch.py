@@ -30,12 +30,12 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from decoding.engine import Engine
-from decoding.forced_tokens import Pieces
+from decoding.forced_tokens import TokenBytes
 from decoding.generation import Hypothesis
 from decoding.heuristic import unigram_prior
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import rows_of, search_of
 
 MEMORY_BYTES = 2**32
@@ -61,45 +61,45 @@ SLACK = (8, 14, 24)  # tokens over the least that the constraint needs
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class BatchOrder:
     prompt_ids: tuple[int, ...]
-    constraint: Constraint
+    constraint: PreparedConstraint
     options: SearchOptions
 
 
-def orders(model: HuggingFaceModel, count: int) -> list[Order]:
+def orders(model: HuggingFaceModel, count: int) -> list[BatchOrder]:
     """So many requests, no two alike in everything."""
     files = open_model_files(BUILT_IN_MODEL)
     vocabulary = files.vocabulary
     tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
     prior = unigram_prior(model)
-    pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
+    pieces = TokenBytes(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
     compiled = [compile_spec(spec_from_json(one), vocabulary, Limits()).tokens for one in CONSTRAINTS]
-    constraints = [Constraint.prepare(one, model.device, prior=prior, pieces=pieces) for one in compiled]
+    constraints = [PreparedConstraint.prepare(one, model.device, prior=prior, pieces=pieces) for one in compiled]
     found = []
     for number in range(count):
         constraint = constraints[number % len(constraints)]
         beams = BEAMS[number // len(constraints) % len(BEAMS)]
         budget = constraint.automaton.min_tokens + SLACK[number % len(SLACK)]
         prompt = tuple(tokenizer.encode(PROMPTS[number % len(PROMPTS)]).ids)
-        found.append(Order(prompt, constraint, SearchOptions(max_tokens=budget, beams=beams)))
+        found.append(BatchOrder(prompt, constraint, SearchOptions(max_tokens=budget, beams=beams)))
     return found
 
 
-def ask(engine: Engine, order: Order) -> tuple[Hypothesis, ...]:
+def ask(engine: Engine, order: BatchOrder) -> tuple[Hypothesis, ...]:
     return engine.generate(
         lambda: search_of(order.constraint, order.options), order.prompt_ids, rows_of(order.options),
         order.options.max_tokens,
     )
 
 
-def one_after_another(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:
+def one_after_another(engine: Engine, wanted: Sequence[BatchOrder]) -> tuple[float, list[tuple[Hypothesis, ...]]]:
     started = time.perf_counter()
     found = [ask(engine, order) for order in wanted]
     return time.perf_counter() - started, found
 
 
-def at_once(engine: Engine, wanted: Sequence[Order]) -> tuple[float, list[tuple[Hypothesis, ...]]]:
+def at_once(engine: Engine, wanted: Sequence[BatchOrder]) -> tuple[float, list[tuple[Hypothesis, ...]]]:
     with ThreadPoolExecutor(len(wanted)) as callers:
         started = time.perf_counter()
         found = list(callers.map(lambda order: ask(engine, order), wanted))

@@ -27,7 +27,7 @@ from benchmarks.ablation import CountingModel
 from benchmarks.compile import DEFAULT_SHARED, machine
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from benchmarks.search_quality import MAX_TOKENS, Bench
+from benchmarks.search_quality import MAX_TOKENS, QualityBench
 from benchmarks.search_quality_cases import Case, families
 from decoding.options import SearchOptions
 from decoding.search import generate
@@ -37,7 +37,7 @@ SEARCHES = ("banked", "abs", "unconstrained")
 Row = dict[str, Any]
 
 
-def constrained(bench: Bench, case: Case, algorithm: str, beams: int) -> dict[str, float]:
+def constrained(bench: QualityBench, case: Case, algorithm: str, beams: int) -> dict[str, float]:
     """Ours: seconds, log-prob, and the rows that the model read."""
     model = CountingModel(bench.model)
     options = SearchOptions(MAX_TOKENS, beams, algorithm, length_penalty=0.0)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def unconstrained(model: Any, prompt: list[int], beams: int) -> dict[str, float]
 
 
 def measure(cases: int, shared: Path) -> list[Row]:
-    bench = Bench("captions", shared)
+    bench = QualityBench("captions", shared)
     model = AutoModelForCausalLM.from_pretrained(BUILT_IN_MODEL, dtype=torch.float32).eval()
     every = families("captions", shared / "data" / "commongen" / "dev.jsonl", cases)["unordered"]
     found = []

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from compiler.lifting import TokenAutomaton
 from decoding.heuristic import cost_to_go
-from decoding.model import Feed, Rescored, Scores
+from decoding.model import ScoredSequence, Scores, StepInput
 
 _BACK_OFF = 4.0  # a context seen so often is believed as much as the unigrams are
 _UNSEEN = 0.01  # occurrences given to every id
@@ -66,10 +66,10 @@ class BigramModel:
         last = prompt_ids[-1] if prompt_ids else self.eos_ids[0]  # what ends a text also begins one
         return BigramSession(torch.tensor([last])), self.log_probs[last]
 
-    def step(self, feeds: Sequence[Feed[BigramSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[BigramSession]]) -> list[Scores]:
         return [self._extend(feed) for feed in feeds]
 
-    def _extend(self, feed: Feed[BigramSession]) -> Scores:
+    def _extend(self, feed: StepInput[BigramSession]) -> Scores:
         feed.session.last = feed.tokens[:, -1]
         own = self.log_probs[feed.tokens[:, :-1], feed.tokens[:, 1:]]
         return Scores(self.log_probs[feed.session.last], own, self.log_probs[feed.tokens[:, :-1]].amax(dim=2))
@@ -77,11 +77,11 @@ class BigramModel:
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
         return 8 * rows + 4 * rows * self.vocab_size
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         before = [prompt_ids[-1] if prompt_ids else self.eos_ids[0], *tokens[:-1]]
         rows = self.log_probs[torch.tensor(before)]
         own = rows.gather(1, torch.tensor(tokens)[:, None])[:, 0]
-        return Rescored(tuple(own.tolist()), tuple(rows.amax(dim=1).tolist()))
+        return ScoredSequence(tuple(own.tolist()), tuple(rows.amax(dim=1).tolist()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from benchmarks.commongen_cases import FAMILIES, OTHER_PROMPT, PROMPTS, Case, ca
 from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from benchmarks.rows import Asking, Row, Rows, bars, timings
+from benchmarks.rows import PeerQuestions, Row, Rows, bars, timings
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.running import Answer
 from benchmarks.text_metrics import bleu_4, cider, covered, covered_in_order, rouge_l
@@ -122,7 +122,7 @@ def place(row: Row) -> tuple[int, str, str, int]:
     return at, model, row["family"], list(SYSTEMS).index(row["system"])
 
 
-def run(args: argparse.Namespace, asking: Asking) -> None:
+def run(args: argparse.Namespace, asking: PeerQuestions) -> None:
     rows = Rows(RESULT, COMMAND, place)
     for model in args.models:
         folder, prompt = folder_of(model, args.shared), args.prompt or PROMPTS.get(model, OTHER_PROMPT)
@@ -156,7 +156,7 @@ def main() -> None:
     if OTHER in args.models and not os.environ.get("ABS_MODEL"):
         parser.error(f"--models {OTHER} is the model that ABS_MODEL names: it names none")
     with bars() as progress:
-        run(args, Asking(args.threads, SECONDS_MAX, progress))
+        run(args, PeerQuestions(args.threads, SECONDS_MAX, progress))
     write_report()
 
 

@@ -30,7 +30,7 @@ from benchmarks.measure import PeakMemory, resident_bytes
 from benchmarks.our_decoder import OurDecoder
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from decoding.model import Feed, HuggingFaceModel, Scores
+from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import SearchOptions
 from decoding.search import generate
 
@@ -73,7 +73,7 @@ class _Restless(HuggingFaceModel):
         log_probs[list(self.eos_ids)] -= _EOS_PENALTY
         return session, log_probs
 
-    def step(self, feeds: Sequence[Feed[Any]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[Any]]) -> list[Scores]:
         self.steps += 1
         self.rows_read += sum(feed.tokens.numel() for feed in feeds)
         found = super().step(feeds)

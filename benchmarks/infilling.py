@@ -24,7 +24,7 @@ from benchmarks.compile import DEFAULT_SHARED
 from benchmarks.infilling_cases import Story, stories
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from benchmarks.rows import Asking, Row, Rows, bars, timings
+from benchmarks.rows import PeerQuestions, Row, Rows, bars, timings
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.running import Answer
@@ -65,7 +65,7 @@ def place(row: Row) -> tuple[int, float, int]:
     return MODELS.index(row["model"]), row["share"], list(SYSTEMS).index(row["system"])
 
 
-def measure(args: argparse.Namespace, asking: Asking) -> None:
+def measure(args: argparse.Namespace, asking: PeerQuestions) -> None:
     rows = Rows(RESULT, COMMAND, place)
     path = args.shared / "data" / "stories" / "tinystories_1000.jsonl"
     for model in args.models:
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("ABS_SHARED", DEFAULT_SHARED)))
     args = parser.parse_args()
     with bars() as progress:
-        measure(args, Asking(args.threads, SECONDS_MAX, progress))
+        measure(args, PeerQuestions(args.threads, SECONDS_MAX, progress))
     write_report()
 
 

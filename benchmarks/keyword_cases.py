@@ -21,7 +21,7 @@ SMALL, LARGE = 3, 5  # sets of more concepts than CommonGen has are a set of LAR
 
 
 @dataclass(frozen=True, slots=True)
-class Alphabet:
+class KeywordAlphabet:
     """What a pattern takes for a word character: inside a class, and what it takes for one letter in either case."""
 
     word: str
@@ -29,8 +29,8 @@ class Alphabet:
     ignore_case: re.RegexFlag
 
 
-UNICODE = Alphabet(r"\w", r"\W", re.IGNORECASE)
-ASCII = Alphabet("[0-9A-Za-z_]", "[^0-9A-Za-z_]", re.IGNORECASE | re.ASCII)
+UNICODE = KeywordAlphabet(r"\w", r"\W", re.IGNORECASE)
+ASCII = KeywordAlphabet("[0-9A-Za-z_]", "[^0-9A-Za-z_]", re.IGNORECASE | re.ASCII)
 Concepts = tuple[tuple[str, ...], ...]  # each concept's forms: lower-case ASCII words, none of them in two concepts
 
 
@@ -72,7 +72,7 @@ def first_concepts(dev: Path, count: int) -> Concepts:
 
 
 @functools.cache
-def _either_case(letter: str, alphabet: Alphabet) -> str:
+def _either_case(letter: str, alphabet: KeywordAlphabet) -> str:
     """Every character that stands for `letter`, as a class: without ASCII, k is k, K and the Kelvin sign."""
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
     return "".join(re.findall(letter, everything, alphabet.ignore_case))
@@ -81,7 +81,7 @@ def _either_case(letter: str, alphabet: Alphabet) -> str:
 class Pattern:
     """Writes the regexes of keyword constraints over one alphabet."""
 
-    def __init__(self, alphabet: Alphabet) -> None:
+    def __init__(self, alphabet: KeywordAlphabet) -> None:
         self.alphabet = alphabet
         self.tail = rf"(?:{alphabet.not_word}{ANYTHING})?"
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.compile import machine
 from benchmarks.load_client import Connection, Reply
-from benchmarks.load_requests import Order, cold, common, keywords
+from benchmarks.load_requests import LoadRequest, cold, common, keywords
 from benchmarks.load_service import Service, running
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
@@ -64,7 +64,7 @@ class Tally:
     cold: int = 0
     ids: set[str] = field(default_factory=set)
 
-    def add(self, asked: Order, reply: Reply) -> None:
+    def add(self, asked: LoadRequest, reply: Reply) -> None:
         self.statuses[reply.status] += 1
         if reply.status != 200:
             return

@@ -20,7 +20,7 @@ PROMPTS = ("sentence:", "A photo of", "concepts: dog, ball\nsentence:")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LoadRequest:
     """A request's body, and what says of a text whether it satisfies."""
 
     body: bytes
@@ -42,7 +42,7 @@ def pattern(source: str) -> tuple[dict[str, Any], Callable[[str], bool]]:
     return {"regex": source}, lambda text: re.fullmatch(source, text) is not None
 
 
-def common(count: int, dice: random.Random) -> list[Order]:
+def common(count: int, dice: random.Random) -> list[LoadRequest]:
     """Small requests, half of them with keywords, as many callers ask them again and again."""
     found = []
     for number in range(count):
@@ -53,14 +53,14 @@ def common(count: int, dice: random.Random) -> list[Order]:
     return found
 
 
-def cold(dice: random.Random) -> Order:
+def cold(dice: random.Random) -> LoadRequest:
     """One whose constraint hardly anyone asked for before."""
     return _order(*pattern(rf"[A-Z][a-z]+( [a-z]+){{2,5}}, number {dice.randrange(10**6)}\."), dice)
 
 
-def _order(given: dict[str, Any], holds: Callable[[str], bool], dice: random.Random) -> Order:
+def _order(given: dict[str, Any], holds: Callable[[str], bool], dice: random.Random) -> LoadRequest:
     body = {
         "prompt": dice.choice(PROMPTS), "constraint": given, "max_tokens": dice.choice((24, 28, 32)),
         "beams": dice.choice((2, 4, 8)),
     }  # fmt: skip
-    return Order(json.dumps(body).encode(), holds)
+    return LoadRequest(json.dumps(body).encode(), holds)

@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.measure import pin_to_one_core
 from benchmarks.places import RESULTS_DIRECTORY
 from compiler.automata import Dfa
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
 from compiler.ltlf.mona_program import ltlf2dfa_program
 from tests.formula_suite import Case, larger, suite
@@ -82,18 +82,18 @@ def timing(case: Case, binary: str, directory: Path, repeats: int) -> Timing:
     """Raises ValueError where the two automata differ: a measurement of a wrong answer is none."""
 
     def native() -> Dfa:
-        return formula_to_dfa(parse_formula(case.source, Meter(ROOMY)), case.letters, Meter(ROOMY))
+        return formula_to_dfa(parse_formula(case.source, ResourceGuard(ROOMY)), case.letters, ResourceGuard(ROOMY))
 
     def engine() -> Dfa:
-        formula = parse_formula(case.source, Meter(ROOMY))
-        return formula_to_dfa_mona(formula, case.letters, Meter(ROOMY), binary=binary)
+        formula = parse_formula(case.source, ResourceGuard(ROOMY))
+        return formula_to_dfa_mona(formula, case.letters, ResourceGuard(ROOMY), binary=binary)
 
     def process() -> None:
         with answer.open("wb") as sink:
             subprocess.run([binary, "-q", "-u", "-w", str(source)], stdout=sink, cwd=directory, check=True)
 
     source, answer = directory / "formula.mona", directory / "answer"
-    source.write_text(ltlf2dfa_program(parse_formula(case.source, Meter(ROOMY))), encoding="ascii")
+    source.write_text(ltlf2dfa_program(parse_formula(case.source, ResourceGuard(ROOMY))), encoding="ascii")
     ours, theirs = native(), engine()
     for one, other in ((ours.next_state, theirs.next_state), (ours.accepting, theirs.accepting)):
         if not np.array_equal(one, other):

@@ -7,10 +7,10 @@ from tokenizers import Tokenizer
 from app.models.tokenizer import Speller
 from compiler.lifting import TokenAutomaton
 from compiler.vocab import Vocabulary
-from decoding.forced_tokens import Pieces
+from decoding.forced_tokens import TokenBytes
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 
 
 class OurDecoder:
@@ -19,11 +19,11 @@ class OurDecoder:
     def __init__(self, model: HuggingFaceModel, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
         self.model = model
         self.vocabulary = vocabulary
-        self._pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
+        self._pieces = TokenBytes(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
         self._prior = unigram_prior(model)
         self._endings = find_endings(model, self._prior)
 
-    def constraint(self, automaton: TokenAutomaton) -> Constraint:
-        return Constraint.prepare(
+    def constraint(self, automaton: TokenAutomaton) -> PreparedConstraint:
+        return PreparedConstraint.prepare(
             automaton, self.model.device, prior=self._prior, pieces=self._pieces, endings=self._endings
         )

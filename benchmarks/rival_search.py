@@ -19,17 +19,17 @@ from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.lifting.token_automaton import DEAD_EDGE
-from decoding.forced_tokens import FREE
+from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.generation import Hypothesis, Snapshot
 from decoding.heuristic import unigram_prior
-from decoding.model import Feed, LanguageModel, Scores, begin_text
+from decoding.model import LanguageModel, Scores, StepInput, begin_text
 from decoding.options import DEFAULT, NATS_PER_TOKEN
-from decoding.prepared_constraint import Constraint
-from decoding.tensors import LEAST_LOG_PROB, place_in_group
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.tensors import LOG_PROB_FLOOR, place_in_group
 
 _TEXTS, _TOKENS, _SEED = 256, 24, 7  # the sample that the bigram is estimated from
 _UNIGRAM_WEIGHT = 1.0  # occurrences of a last token that count as much as the unigram
-_LEAST_PROB = 1e-9  # floor under the bigram's probabilities, as LEAST_PRIOR under the unigram's
+_LEAST_PROB = 1e-9  # floor under the bigram's probabilities, as PRIOR_FLOOR under the unigram's
 _OF_EACH_CLASS, _OF_ALL = 2, 200  # the most probable tokens, which paths under the bigram may take
 
 Reals = NDArray[np.float64]
@@ -68,7 +68,7 @@ def _sampled_bigram(model: LanguageModel[Any], unigram: Tensor) -> Tensor:
         live = (~torch.isin(drawn, ends)).nonzero()[:, 0]
         if not len(live):
             break
-        (scores,) = model.step([Feed(session, parents[live], drawn[live, None])])
+        (scores,) = model.step([StepInput(session, parents[live], drawn[live, None])])
         probs = scores.log_probs.exp()
         total.index_add_(0, drawn[live], probs)
         count.index_add_(0, drawn[live], torch.ones(len(live), 1))
@@ -84,7 +84,7 @@ class CostToGo(Protocol):
         """The cost after the last token int64 [N] in the state int64 [N], with so many tokens left: float64 [N]."""
 
 
-def unigram_viterbi(constraint: Constraint) -> Reals:
+def unigram_viterbi(constraint: PreparedConstraint) -> Reals:
     """The default's cost to go, without its weight: float64 [S]."""
     if constraint.cost_to_go is None:
         return np.asarray(NATS_PER_TOKEN * constraint.automaton.distance.astype(np.float64))
@@ -94,7 +94,7 @@ def unigram_viterbi(constraint: Constraint) -> Reals:
 class UnigramViterbi:
     """The default's cost to go: the cheapest path under the unigram."""
 
-    def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
+    def __init__(self, estimates: Estimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         self._cost = DEFAULT.cost_weight * unigram_viterbi(constraint)
 
     def __call__(self, state: Wholes, token: Wholes, budget_after: int) -> Reals:
@@ -110,7 +110,7 @@ class UnigramLookahead:
 
     _WEIGHT: ClassVar[float] = 1.0
 
-    def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
+    def __init__(self, estimates: Estimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         automaton = constraint.automaton
         source, edge, log_prob = _merged_edges(automaton, estimates.unigram)
         target, after = automaton.edge_target[edge], automaton.function[automaton.edge_function[edge]]
@@ -154,7 +154,7 @@ class BigramViterbi:
 
     _WEIGHT: ClassVar[float] = 0.8
 
-    def __init__(self, estimates: Estimates, constraint: Constraint, max_tokens: int) -> None:
+    def __init__(self, estimates: Estimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         automaton, nats = constraint.automaton, estimates.bigram
         self._unigram = self._WEIGHT * unigram_viterbi(constraint)
         between = len(automaton.edge_outer) * automaton.letter_states
@@ -223,7 +223,7 @@ def _cheapest(nats: NDArray[np.float32], ahead: NDArray[np.float32]) -> NDArray[
     return least
 
 
-RIVALS: Mapping[str, Callable[[Estimates, Constraint, int], CostToGo]] = {
+RIVALS: Mapping[str, Callable[[Estimates, PreparedConstraint, int], CostToGo]] = {
     "rival: unigram, dense": UnigramViterbi,
     "rival: unigram lookahead": UnigramLookahead,
     "rival: bigram": BigramViterbi,
@@ -231,12 +231,12 @@ RIVALS: Mapping[str, Callable[[Estimates, Constraint, int], CostToGo]] = {
 
 
 class DenseSearch:
-    """The ranking of `decoding.search.banked_search` with any cost to go; obeys `Run`.
+    """The ranking of `decoding.search.banked_search` with any cost to go; obeys `Generation`.
 
     The pool is the best by log-prob minus cost; in it the r-th candidate of a distance falls back by group_cost * ln r.
     """
 
-    def __init__(self, constraint: Constraint, max_tokens: int, beams: int, cost: CostToGo) -> None:
+    def __init__(self, constraint: PreparedConstraint, max_tokens: int, beams: int, cost: CostToGo) -> None:
         self._tables, self._forced = constraint.tables.for_search(), constraint.forced
         self._rows, self._cost, self._budget_after = DEFAULT.rows(beams), cost, max_tokens
         self._tokens: list[tuple[int, ...]] = [()]
@@ -251,7 +251,7 @@ class DenseSearch:
 
     def advance(self, scores: Scores) -> list[Snapshot]:
         self._budget_after -= 1
-        own = np.maximum(scores.log_probs.numpy(), LEAST_LOG_PROB).astype(np.float64)  # [R, V]
+        own = np.maximum(scores.log_probs.numpy(), LOG_PROB_FLOOR).astype(np.float64)  # [R, V]
         log_prob = self._log_prob[:, None] + own
         state = self._tables.successors(self._state)[:, self._tables.token_class]  # [R, V]
         distance = self._tables.distance[state]
@@ -276,7 +276,7 @@ class DenseSearch:
         free = np.ones((len(self._state), vocabulary_size), dtype=bool)
         if self._forced is not None:
             forced = self._forced.tokens(self._state, self._budget_after)
-            lines = np.flatnonzero(forced != FREE)
+            lines = np.flatnonzero(forced != NO_FORCED_TOKEN)
             free[lines] = False
             free[lines, forced[lines]] = True
         return free

@@ -65,7 +65,7 @@ Question = tuple[Wanted, str, int]  # with the prompt, and the budget in tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PeerQuestions:
     """How systems are asked, and where it is shown."""
 
     threads: int

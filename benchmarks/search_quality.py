@@ -39,11 +39,11 @@ from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
-from decoding.forced_tokens import Pieces
+from decoding.forced_tokens import TokenBytes
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import generate
 
 RESULT = RESULTS_DIRECTORY / "search_quality.json"
@@ -76,7 +76,7 @@ class Found:
     seconds: float
 
 
-class Bench:
+class QualityBench:
     """One model with what is made once for it. `shared` is the folder of data and models."""
 
     def __init__(self, name: str, shared: Path) -> None:
@@ -88,7 +88,7 @@ class Bench:
         )
         self._prior = unigram_prior(self.model)
         self._endings = find_endings(self.model, self._prior)
-        self.pieces: Pieces | None = None
+        self.pieces: TokenBytes | None = None
         self._compiled = functools.cache(self._compile)
 
     def _bigrams(self, shared: Path, name: str) -> BigramModel:
@@ -101,14 +101,14 @@ class Bench:
             [[*one.ids, eos_ids[0]] for one in encoded], len(self.files.vocabulary.tokens), eos_ids
         )
 
-    def _compile(self, written: str) -> tuple[Any, Constraint]:
+    def _compile(self, written: str) -> tuple[Any, PreparedConstraint]:
         compiled = compile_spec(spec_from_json(json.loads(written)), self.files.vocabulary, Limits(compile_s_max=600.0))
         device = self.model.device
-        return compiled.text, Constraint.prepare(
+        return compiled.text, PreparedConstraint.prepare(
             compiled.tokens, device, prior=self._prior, pieces=self.pieces, endings=self._endings
         )
 
-    def constraint(self, case: Case) -> Constraint:
+    def constraint(self, case: Case) -> PreparedConstraint:
         """The case's constraint, compiled once."""
         return self._compiled(json.dumps(case.constraint))[1]
 
@@ -136,7 +136,7 @@ class Bench:
         return Found(answer_text(text, spelled.decode()), log_prob, len(tokens), seconds)
 
 
-def measured(bench: Bench, setting: Setting, cases: Sequence[Case], known: dict[str, float]) -> Row:
+def measured(bench: QualityBench, setting: Setting, cases: Sequence[Case], known: dict[str, float]) -> Row:
     """A row: means over the cases, and each case's log-prob."""
     found = [bench.answer(case, setting, known.get(case.name, float("-inf"))) for case in cases]
     texts = [one.text for one in found]
@@ -204,7 +204,7 @@ def place(row: Row) -> tuple[int, str, str, int]:
 def run(args: argparse.Namespace) -> None:
     rows = Rows(RESULT, COMMAND, place)
     for name in args.models:
-        bench = Bench(name, args.shared)
+        bench = QualityBench(name, args.shared)
         dev = args.shared / "data" / "commongen" / "dev.jsonl"
         every = families(name, dev, args.sets) if args.draw is None else drawn(name, dev, args.sets, args.draw)
         for family, cases in every.items():
@@ -219,7 +219,7 @@ def run(args: argparse.Namespace) -> None:
                 print(f"{name:17} {family:34} {about} {row['log_prob']:9.2f}  {row['seconds']:.3f} s", flush=True)
 
 
-def carried_on(bench: Bench, rows: Rows, setting: Setting, cases: Sequence[Case], again: bool) -> Row | None:
+def carried_on(bench: QualityBench, rows: Rows, setting: Setting, cases: Sequence[Case], again: bool) -> Row | None:
     """The row of a setting over all these cases, with what is stored of it; None where that is all of it."""
     old = None if again else rows.find(asdict(setting))
     lacking = [case for case in cases if old is None or case.name not in old["log_probs"]]

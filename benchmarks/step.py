@@ -29,9 +29,9 @@ from benchmarks.report import write_report
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from decoding.heuristic import unigram_prior
-from decoding.model import Feed, HuggingFaceModel, Scores
+from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import Algorithm, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import search_of
 
 ALGORITHMS: tuple[Algorithm, ...] = ("abs", "banked")
@@ -42,7 +42,7 @@ _SEED = 0
 
 
 def steps(
-    model: HuggingFaceModel, constraint: Constraint, prompt: list[int], options: SearchOptions
+    model: HuggingFaceModel, constraint: PreparedConstraint, prompt: list[int], options: SearchOptions
 ) -> Iterator[dict[str, float]]:
     """The milliseconds of the forward pass and of the search, for each step with as many rows alive as beams."""
     run = search_of(constraint, options)
@@ -52,7 +52,7 @@ def steps(
     while not run.done:
         parents, tokens = run.feed()
         begun = time.perf_counter()
-        (scores,) = model.step([Feed(session, parents, tokens)])
+        (scores,) = model.step([StepInput(session, parents, tokens)])
         read = time.perf_counter()
         scores.log_probs[:, list(model.eos_ids)] -= _EOS_PENALTY
         ready = time.perf_counter()
@@ -84,7 +84,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     model = HuggingFaceModel(GPT2LMHeadModel(GPT2Config()))
     vocabulary = read_vocabulary(tokenizer_path(args.shared, "gpt2"))
     automaton = compile_spec(spec_from_json(constraint_json(args.shared)), vocabulary).tokens
-    constraint = Constraint.prepare(automaton, model.device, prior=unigram_prior(model))
+    constraint = PreparedConstraint.prepare(automaton, model.device, prior=unigram_prior(model))
     prompt = torch.randint(0, model.eos_ids[0], (PROMPT_TOKENS,)).tolist()
     found = []
     for beams in BEAMS:

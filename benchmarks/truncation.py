@@ -15,7 +15,7 @@ from app.settings import BUILT_IN_MODEL
 from benchmarks.decode_peers import PEERS, PROMPT, least_tokens, satisfies
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from benchmarks.rows import Asking, Row, Rows, bars
+from benchmarks.rows import PeerQuestions, Row, Rows, bars
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.truncation_patterns import patterns
@@ -29,7 +29,7 @@ ASKED = (
 )  # fmt: skip
 
 
-def measured(system: str, least: dict[str, int], asking: Asking) -> Row | None:
+def measured(system: str, least: dict[str, int], asking: PeerQuestions) -> Row | None:
     """One decoder's row: by how many times the least budget, how many satisfied, failed, and took how long."""
     asked = [(pattern, max(tokens, int(tokens * times))) for times in TIMES for pattern, tokens in least.items()]
     questions = [(Wanted(pattern), PROMPT, budget) for pattern, budget in asked]
@@ -54,7 +54,7 @@ def measured(system: str, least: dict[str, int], asking: Asking) -> Row | None:
     return {"system": system, "patterns": len(least), "by_times": by_times, "missed": missed[:3]}
 
 
-def run(args: argparse.Namespace, asking: Asking) -> None:
+def run(args: argparse.Namespace, asking: PeerQuestions) -> None:
     rows = Rows(RESULT, COMMAND, lambda row: (list(SYSTEMS).index(row["system"]),))
     least = least_tokens(patterns()[:: max(1, 100 // args.patterns)])
     for system in args.systems:
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure rows anew")
     args = parser.parse_args()
     with bars() as progress:
-        run(args, Asking(args.threads, SECONDS_MAX, progress))
+        run(args, PeerQuestions(args.threads, SECONDS_MAX, progress))
     write_report()
 
 

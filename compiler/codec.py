@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from compiler.artifact import Compiled
-from compiler.automata import Dfa, Labeller
+from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.spec import spec_from_json, spec_to_json
@@ -128,7 +128,7 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
     def take(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: arrays[f"{prefix}.{name}"] for name in names}
 
-    labeller = Labeller(
+    labeller = ByteTransducer(
         **take("labeller", _LABELLER),
         boundary=document["boundary"],
         strings=tuple(tuple(string) for string in document["strings"]),

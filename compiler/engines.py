@@ -14,12 +14,12 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from compiler.automata import Dfa, Minterms
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.ltlf import Formula, formula_to_dfa
 from compiler.regex import Node, determinize, node_nfa
 
-FormulaEngine: TypeAlias = Callable[[Formula, Sequence[frozenset[str]], Meter], Dfa]
-NodeEngine: TypeAlias = Callable[[Node, Meter], tuple[Dfa, Minterms]]
+FormulaEngine: TypeAlias = Callable[[Formula, Sequence[frozenset[str]], ResourceGuard], Dfa]
+NodeEngine: TypeAlias = Callable[[Node, ResourceGuard], tuple[Dfa, Minterms]]
 _Engine = TypeVar("_Engine")
 
 
@@ -35,7 +35,7 @@ class Engines:
     node: NodeEngine
 
 
-def node_to_dfa(node: Node, meter: Meter) -> tuple[Dfa, Minterms]:
+def node_to_dfa(node: Node, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
     """Our own engine for patterns; raises LimitExceeded as `node_nfa` and `determinize` do."""
     return determinize(node_nfa(node, meter), meter)
 

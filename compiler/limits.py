@@ -35,7 +35,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class Meter:
+class ResourceGuard:
     """Watches one compilation: each stage reports what it has grown to, and the first to outgrow its cap stops."""
 
     def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None = None) -> None:
@@ -43,13 +43,13 @@ class Meter:
         self._cancelled = cancelled
         self._started = time.monotonic()
 
-    def charge(self, limit: str, value: int) -> None:
+    def check(self, limit: str, value: int) -> None:
         """Raise LimitExceeded when `value` is over the cap of the limit named `limit`."""
         cap = getattr(self.limits, limit)
         if value > cap:
             raise LimitExceeded(limit, cap, value)
 
-    def tick(self) -> None:
+    def check_time(self) -> None:
         """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled when called off."""
         if self._cancelled is not None and self._cancelled():
             raise CompileCancelled("the compilation was called off")

@@ -13,7 +13,7 @@ from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
 from compiler.forms import part_of
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
-from compiler.limits import DEFAULT_LIMITS, Limits, Meter
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import (
     CLOSER,
     EOS,
@@ -28,7 +28,7 @@ from compiler.spec import (
     meaning_name,
     trimmed,
 )
-from compiler.text import Combined, Letters, Outcome, TextAutomaton, combine, label_automata
+from compiler.text import Combined, LetterAlphabet, Outcome, TextAutomaton, combine, label_automata
 from compiler.vocab import Vocabulary
 
 _OURS = {  # the names of our own propositions, as people read them
@@ -49,7 +49,7 @@ def compile_text(
     Raises SpecSyntaxError or SpecUnsupported where it cannot be read, SpecUnsatisfiable where no text satisfies it,
     LimitExceeded where it outgrows a limit.
     """
-    meter = Meter(limits, cancelled)
+    meter = ResourceGuard(limits, cancelled)
     with naming_conflicts(spec, engines, meter):
         read = _read(spec, meter)
         if isinstance(read, LabelsSpec):
@@ -72,7 +72,7 @@ def compile_spec(
     cancelled  asked again and again; CompileCancelled once it says so
     Raises what compile_text raises, and SpecUnspellable where texts satisfy it but no tokens spell one.
     """
-    meter = Meter(limits, cancelled)
+    meter = ResourceGuard(limits, cancelled)
     with naming_conflicts(spec, engines, meter):
         read = _read(spec, meter)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
@@ -85,13 +85,13 @@ def compile_spec(
         return Compiled(read, text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
 
 
-def _read(spec: Spec, meter: Meter) -> Spec:
+def _read(spec: Spec, meter: ResourceGuard) -> Spec:
     """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
     check_limits(spec, meter.limits)
     return trimmed(spec, meter)
 
 
-def _compile_labels(spec: LabelsSpec, engines: Engines, meter: Meter) -> tuple[TextAutomaton, TokenAutomaton]:
+def _compile_labels(spec: LabelsSpec, engines: Engines, meter: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:
     if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
         raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
     text, tokens = label_automata(part_of(spec.part, engines, meter), spec.labels, meter)
@@ -106,7 +106,7 @@ def _label_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int |
     return tuple(None if distance == UNREACHABLE else int(distance) for distance in found)
 
 
-def _compile_text(spec: Spec, engines: Engines, meter: Meter) -> TextAutomaton:
+def _compile_text(spec: Spec, engines: Engines, meter: ResourceGuard) -> TextAutomaton:
     combined = combine(part_of(spec, engines, meter), meter)
     joint, letters = combined.joint, combined.letters
     labeller = to_labeller(joint.transducer, joint.start, meter)
@@ -149,7 +149,7 @@ def _spelled_names(minterms: Minterms, letters: Dfa) -> tuple[str, ...]:
     return (*_minterm_names(minterms), "(a leading space)")[: letters.symbols]
 
 
-def _letter_names(letters: Letters, combined: Combined) -> tuple[tuple[str, ...] | None, ...]:
+def _letter_names(letters: LetterAlphabet, combined: Combined) -> tuple[tuple[str, ...] | None, ...]:
     """The propositions of each letter as people see them; None for one that is no step of the word trace."""
     silent = combined.hidden if combined.with_nomatch else {*combined.hidden, NOMATCH}
     shown = [letter - silent for letter in letters.units]
@@ -165,7 +165,7 @@ def _shown_outcome(outcome: Outcome) -> str:
     return told[0] if len(told) == 1 else f"{told[0]}; without its first space {told[1]}"
 
 
-def _symbol_names(letters: Letters, letter_names: tuple[tuple[str, ...] | None, ...]) -> tuple[str, ...]:
+def _symbol_names(letters: LetterAlphabet, letter_names: tuple[tuple[str, ...] | None, ...]) -> tuple[str, ...]:
     kinds = (sorted(_OURS[name] for name in letter & _OURS.keys()) for letter in letters.units)
     units = zip((letter for letter in letter_names if letter is not None), kinds, strict=True)
     names = [", ".join((*held, *kind)) or "other" for held, kind in units]
@@ -206,7 +206,7 @@ def _constrained(text: TextAutomaton) -> bool:
     return bool((ends == NO_END).any()) or not text.traced or None in text.letter_names
 
 
-def _impossible(text: TextAutomaton, vocabulary: Vocabulary, meter: Meter) -> SpecError:
+def _impossible(text: TextAutomaton, vocabulary: Vocabulary, meter: ResourceGuard) -> SpecError:
     """Why no tokens satisfy the constraint: no text does, or the vocabulary cannot spell those that do."""
     if text.byte_automaton.min_tokens == UNREACHABLE:
         return SpecUnsatisfiable("no text satisfies the constraint")

@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 
-FREE = -1  # no token is forced here
+NO_FORCED_TOKEN = -1  # no token is forced here
 _NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
 _UNKNOWN = -2  # not computed yet
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
-_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # what follows a state, see `Forced._walk`; 0 where that is not computed yet
+_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # what follows a state, see `ForcedTokens._walk`; 0 where that is not computed yet
 
-Spell = Callable[[bytes, bool], Sequence[int]]
+Retokenize = Callable[[bytes, bool], Sequence[int]]
 """The tokenizer's ids of a text: all of them where the text ends there (True), else those that no continuation of the
 text can change. Empty where the bytes are no text, or the ids stand for other bytes."""
 
 
-class Pieces:
+class TokenBytes:
     """What forced stretches need of a vocabulary. `tokens`: the bytes of each id, None or empty where it has none."""
 
-    def __init__(self, tokens: Sequence[bytes | None], eos_ids: Sequence[int], spell: Spell) -> None:
+    def __init__(self, tokens: Sequence[bytes | None], eos_ids: Sequence[int], spell: Retokenize) -> None:
         self.spell, self.eos_ids = spell, frozenset(eos_ids)
         first = np.array([token[0] if token else _NOTHING for token in tokens], dtype=np.int64)
         first[list(eos_ids)] = _END
@@ -35,13 +35,13 @@ class Pieces:
         self.byte_id = {token: id for id, token in enumerate(tokens) if token and len(token) == 1}
 
 
-class Forced:
+class ForcedTokens:
     """The forced token of each state of an automaton, computed on first use. Not thread-safe.
 
     It depends on the state alone, so no answer depends on earlier requests.
     """
 
-    def __init__(self, automaton: TokenAutomaton, pieces: Pieces) -> None:
+    def __init__(self, automaton: TokenAutomaton, pieces: TokenBytes) -> None:
         self._automaton, self._pieces = automaton, pieces
         self._token = np.full(automaton.states, _UNKNOWN, dtype=np.int32)
         self._after = np.zeros(automaton.states, dtype=np.int32)
@@ -64,9 +64,9 @@ class Forced:
         for state in set(states[self._token[states] == _UNKNOWN].tolist()):
             token = self._forced_token(state)
             self._token[state] = token
-            self._after[state] = state if token == FREE else self._automaton.advance(state, token)
+            self._after[state] = state if token == NO_FORCED_TOKEN else self._automaton.advance(state, token)
         late = self._automaton.distance[self._after[states]] > budget_after
-        return np.where(late, FREE, self._token[states].astype(np.int64))
+        return np.where(late, NO_FORCED_TOKEN, self._token[states].astype(np.int64))
 
     def ends(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these ids end a text: bool [N]."""
@@ -79,12 +79,12 @@ class Forced:
     def _forced_token(self, state: int) -> int:
         text, closed = self._stretch(state)
         if not text and closed:  # the end is forced; of several EOS ids the step takes the best
-            return FREE if len(self._pieces.eos_ids) > 1 else next(iter(self._pieces.eos_ids))
+            return NO_FORCED_TOKEN if len(self._pieces.eos_ids) > 1 else next(iter(self._pieces.eos_ids))
         ids = self._pieces.spell(text, closed) if text else ()
         if not ids:
-            return FREE
+            return NO_FORCED_TOKEN
         after = self._automaton.advance(state, ids[0])
-        return FREE if self._automaton.distance[after] == UNREACHABLE else int(ids[0])
+        return NO_FORCED_TOKEN if self._automaton.distance[after] == UNREACHABLE else int(ids[0])
 
     def _stretch(self, state: int) -> tuple[bytes, bool]:
         """The bytes forced from a state on, and whether the text ends after them. Each byte is computed once."""

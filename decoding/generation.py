@@ -57,7 +57,7 @@ class BeamRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopToken:
     """A token that the model finds among the most probable ones after a row, whether or not the row may write it.
 
     tokens    all ids of the row
@@ -79,14 +79,14 @@ class StepEvent:
     step_number: int
     budget_after: int
     rows: tuple[BeamRow, ...]
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[TopToken, ...] = ()
 
 
 Snapshot = Callable[[], StepEvent]
 """A beam that is put into words only when somebody calls for it, in a thread of his own."""
 
 
-class Run(Protocol):
+class Generation(Protocol):
     """One generation between two forward passes. Not thread-safe; whoever drives it calls in this order:
 
     advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), then answers().

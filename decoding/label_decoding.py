@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
-from decoding.tensors import LEAST_LOG_PROB
+from decoding.tensors import LOG_PROB_FLOOR
 
 _CELLS_AT_ONCE = 2**18  # of a (states x classes) table that are looked at together
 _OFF = float("-inf")  # the worth of what cannot be accepted
 
-Asked = Callable[[], bool]
+CancelCheck = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,12 @@ class LabelPath:
     score: float
 
 
-def best_labels(log_probs: NDArray[np.float64], automaton: TokenAutomaton, cancelled: Asked | None = None) -> LabelPath:
+def best_labels(
+    log_probs: NDArray[np.float64], automaton: TokenAutomaton, cancelled: CancelCheck | None = None
+) -> LabelPath:
     """The most probable accepted sequence of exactly T labels; of equals the one with the lower label first.
 
-    log_probs  float64 [T, L]; what lies below LEAST_LOG_PROB, -inf too, counts as that: it is no reason to refuse
+    log_probs  float64 [T, L]; what lies below LOG_PROB_FLOOR, -inf too, counts as that: it is no reason to refuse
     Holds T x S worths of 8 bytes. Raises LengthImpossible where the constraint accepts no sequence of T labels,
     ModelOutputInvalid, VocabularyMismatch, Cancelled.
     """
@@ -81,7 +83,10 @@ def best_labels(log_probs: NDArray[np.float64], automaton: TokenAutomaton, cance
 
 
 def beam_labels(
-    log_probs: NDArray[np.float64], automaton: TokenAutomaton, options: BeamOptions, cancelled: Asked | None = None
+    log_probs: NDArray[np.float64],
+    automaton: TokenAutomaton,
+    options: BeamOptions,
+    cancelled: CancelCheck | None = None,
 ) -> LabelPath:
     """An accepted sequence of exactly T labels by Algorithm 1, the most probable of the last beam.
 
@@ -135,7 +140,7 @@ class _Grid:
             raise ValueError("an automaton over labels is a plain table")
         if np.isnan(log_probs).any() or (log_probs == np.inf).any():
             raise ModelOutputInvalid("the log-probs hold NaN or infinity")
-        known = np.maximum(log_probs, LEAST_LOG_PROB)
+        known = np.maximum(log_probs, LOG_PROB_FLOOR)
         classes, label_class = np.unique(automaton.token_class[:labels], return_inverse=True)
         order = np.argsort(label_class, kind="stable")
         first = np.searchsorted(label_class[order], np.arange(len(classes)))
@@ -201,7 +206,7 @@ class _Beam:
         return _Beam(label, parent, state, score[kept], log_prob[kept])
 
 
-def _acceptable(grid: _Grid, cancelled: Asked | None) -> NDArray[np.bool_]:
+def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]:
     """[j, s]: whether exactly j labels more can be accepted from s; bool [T + 1, S]."""
     possible = np.empty((grid.rows + 1, grid.states), dtype=bool)
     possible[0] = grid.distance == 0
@@ -212,7 +217,7 @@ def _acceptable(grid: _Grid, cancelled: Asked | None) -> NDArray[np.bool_]:
     return possible
 
 
-def _impossible(grid: _Grid, cancelled: Asked | None) -> LengthImpossible:
+def _impossible(grid: _Grid, cancelled: CancelCheck | None) -> LengthImpossible:
     """The lengths next to T that are accepted, from the states that so many labels can lead to."""
     shorter = 0 if grid.distance[grid.start] == 0 else None
     reached = np.zeros(grid.states, dtype=bool)
@@ -228,6 +233,6 @@ def _impossible(grid: _Grid, cancelled: Asked | None) -> LengthImpossible:
     return LengthImpossible(grid.rows, tuple(length for length in (shorter, longer) if length is not None))
 
 
-def _ask(cancelled: Asked | None) -> None:
+def _ask(cancelled: CancelCheck | None) -> None:
     if cancelled is not None and cancelled():
         raise Cancelled("the decoding was cancelled")

@@ -16,7 +16,7 @@ from transformers import LogitsProcessor
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import BudgetTooSmall, ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
-from decoding.tensors import LEAST_LOG_PROB, Tables
+from decoding.tensors import LOG_PROB_FLOOR, Tables
 
 _DEAD_STATE = 0
 _MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the places of a row in the row's hash
@@ -84,7 +84,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         self._seen = _Seen(input_ids, _keys(input_ids), state, successor)
         allowed = self._allowed(self._tables, successor, self._max_new_tokens - written - 1)
         mask = torch.nn.functional.pad(allowed[:, self._token_class], (0, self._extra_ids))  # [R, V]
-        return scores.clamp(min=LEAST_LOG_PROB).masked_fill(~mask, float("-inf"))
+        return scores.clamp(min=LOG_PROB_FLOOR).masked_fill(~mask, float("-inf"))
 
     def _written(self, input_ids: Tensor) -> int:
         """How many ids of each row were generated. Raises OptionsInvalid where the rows belong to another prompt."""

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import BudgetTooSmall, PromptTooLong, VocabularyMismatch
-from decoding.forced_tokens import Forced, Pieces
+from decoding.forced_tokens import ForcedTokens, TokenBytes
 from decoding.heuristic import Endings, cost_to_go
 from decoding.model import LanguageModel
 from decoding.tensors import Tables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constraint:
+class PreparedConstraint:
     """An automaton with its tables on the model's device. S automaton states.
 
     cost_to_go  float64 [S]  nats from each state to acceptance under the model's unigram prior; None: unknown
@@ -28,14 +28,14 @@ class Constraint:
     automaton: TokenAutomaton
     tables: Tables
     cost_to_go: Tensor | None = None
-    forced: Forced | None = None
+    forced: ForcedTokens | None = None
     endings: Endings | None = None
 
     @classmethod
     def prepare(
         cls, automaton: TokenAutomaton, device: torch.device, *, prior: Tensor | None = None,
-        pieces: Pieces | None = None, endings: Endings | None = None,
-    ) -> Constraint:
+        pieces: TokenBytes | None = None, endings: Endings | None = None,
+    ) -> PreparedConstraint:
         """Copies the automaton's arrays to the device; takes milliseconds for 50,000 ids, more for a cost to go.
 
         prior    float64 [V], log-probs from `heuristic.unigram_prior`
@@ -43,7 +43,7 @@ class Constraint:
         """
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
         tables = Tables.from_automaton(split, device)
-        forced = Forced(automaton, pieces) if pieces is not None else None
+        forced = ForcedTokens(automaton, pieces) if pieces is not None else None
         cost = None if prior is None else cost_to_go(automaton, prior)
         return cls(automaton, tables, None if cost is None else cost.to(device), forced, endings)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import ReplayRejected
 from decoding.generation import Hypothesis
-from decoding.model import Rescored
+from decoding.model import ScoredSequence
 from decoding.options import SearchOptions
 from decoding.sampling import SamplingOptions
-from decoding.tensors import LEAST_LOG_PROB, push_up, pushed
+from decoding.tensors import LOG_PROB_FLOOR, push_up, pushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,12 @@ class TraceStep:
 
 
 def replay(
-    automaton: TokenAutomaton, hypothesis: Hypothesis, rescored: Rescored, options: SearchOptions | SamplingOptions,
-    tolerance: float, start: int | None = None,
+    automaton: TokenAutomaton,
+    hypothesis: Hypothesis,
+    rescored: ScoredSequence,
+    options: SearchOptions | SamplingOptions,
+    tolerance: float,
+    start: int | None = None,
 ) -> tuple[TraceStep, ...]:
     """The trace of an answer. Raises ReplayRejected where the answer is not what the search says it is.
 
@@ -85,7 +89,7 @@ def _replay_token(
     alpha = 0.0
     if isinstance(options, SearchOptions) and options.algorithm == "abs":
         alpha = push_up(before, budget_before, options.alpha_min, options.gamma)
-    own, best = max(log_prob, LEAST_LOG_PROB), max(peak, LEAST_LOG_PROB)
+    own, best = max(log_prob, LOG_PROB_FLOOR), max(peak, LOG_PROB_FLOOR)
     score = pushed(own, best, alpha) if after < before else own
     return TraceStep(token, after_state, after, budget_before, alpha, own, score)
 

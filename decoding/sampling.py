@@ -18,8 +18,8 @@ from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, Hypothesis, Snapshot, StepEvent
 from decoding.model import Scores
 from decoding.options import require
-from decoding.prepared_constraint import Constraint
-from decoding.tensors import LEAST_LOG_PROB, draw, rows_at_a_time
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.tensors import LOG_PROB_FLOOR, draw, rows_at_a_time
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
@@ -71,13 +71,13 @@ class _Rows:
 
 
 class Sampling:
-    """One sampling between two forward passes; obeys `Run`. Answers come in the order of their rows.
+    """One sampling between two forward passes; obeys `Generation`. Answers come in the order of their rows.
 
     start  the state the answer starts in, where it is not the automaton's own: what the prompt has led to
     Row i draws its t-th token with the uniform number i * T + t of the seed's stream, whatever the other rows do.
     """
 
-    def __init__(self, constraint: Constraint, options: SamplingOptions, *, start: int | None = None) -> None:
+    def __init__(self, constraint: PreparedConstraint, options: SamplingOptions, *, start: int | None = None) -> None:
         self._tables, self._options = constraint.tables, options
         device = constraint.tables.distance.device
         numbers = np.random.Generator(np.random.PCG64(options.seed))  # torch's own takes 32 bits of a seed on the CPU
@@ -131,7 +131,7 @@ class Sampling:
         _require_choices(log_probs, allowed, budget_after + 1)
         uniform = self._uniform[live, self._written]
         token, share = draw(log_probs, allowed, uniform, self._options.temperature, self._options.top_p)
-        own = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LEAST_LOG_PROB)
+        own = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
         return token, share, own, successor.gather(1, self._token_class[token][:, None])[:, 0]
 
     def feed(self) -> tuple[Tensor, Tensor]:

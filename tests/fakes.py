@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoding.model import Feed, Rescored, Scores
+from decoding.model import ScoredSequence, Scores, StepInput
 
 
 @dataclass(slots=True)
@@ -43,11 +43,11 @@ class PrefixModel:
         self.rows_read += 1
         return PrefixSession([tuple(prompt_ids)], tuple(prompt_ids)), self.log_probs(tuple(prompt_ids))
 
-    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         self.passes += 1
         return [self._extend(feed) for feed in feeds]
 
-    def _extend(self, feed: Feed[PrefixSession]) -> Scores:
+    def _extend(self, feed: StepInput[PrefixSession]) -> Scores:
         assert len(feed.parents), "a step without a live row"
         tokens = feed.tokens.tolist()
         before = [feed.session.rows[parent] for parent in feed.parents.tolist()]
@@ -63,9 +63,9 @@ class PrefixModel:
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
         return 8 * (prompt_tokens + rows * max_tokens)
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         rows = [self.log_probs((*prompt_ids, *tokens[:place])) for place in range(len(tokens))]
-        return Rescored(
+        return ScoredSequence(
             tuple(float(row[token]) for row, token in zip(rows, tokens, strict=True)),
             tuple(float(row.max()) for row in rows),
         )

@@ -15,7 +15,6 @@ from compiler.spec import (
     AnySpec,
     ChoiceSpec,
     DfaSpec,
-    GivenDfa,
     InfillSpec,
     KeywordsSpec,
     LengthSpec,
@@ -25,6 +24,7 @@ from compiler.spec import (
     RegexSpec,
     Spec,
     Transition,
+    UserDfa,
     spec_from_json,
     spec_to_json,
 )
@@ -186,13 +186,13 @@ def _dfa(draw: random.Random) -> Spec:
     accepting = tuple(draw.sample(states, draw.randint(0, len(states))))
     if draw.random() < 0.5:
         guards = [Transition(state, draw.choice(states), when=guard) for state in states for guard in ("a & !b", "b")]
-        return DfaSpec(GivenDfa(states[0], accepting, tuple(guards)), (("b", random_proposition(draw)),))
+        return DfaSpec(UserDfa(states[0], accepting, tuple(guards)), (("b", random_proposition(draw)),))
     texts = ("aé", "b日", " .c")
     moves = [Transition(state, draw.choice(states), text=text) for state in states for text in texts]
     kept = tuple(move for move in moves if draw.random() < 0.7)
     mentioned = {states[0], *(name for move in kept for name in (move.source, move.target))}
     return DfaSpec(
-        GivenDfa(states[0], tuple(name for name in accepting if name in mentioned), kept), (), _leading(draw)
+        UserDfa(states[0], tuple(name for name in accepting if name in mentioned), kept), (), _leading(draw)
     )
 
 

@@ -18,13 +18,13 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from compiler.lifting import TokenAutomaton
 from compiler.vocab import Vocabulary
 from decoding.engine import Engine
-from decoding.forced_tokens import Pieces
-from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.forced_tokens import TokenBytes
+from decoding.generation import Generation, Hypothesis, StepEvent
 from decoding.heuristic import Endings
 from decoding.logits_processor import ConstraintLogitsProcessor
 from decoding.model import LanguageModel
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, rows_of, search_of
 
@@ -89,16 +89,16 @@ def heuristics_of(draw: random.Random) -> Heuristics:
     )
 
 
-def constraint_of(case: Case, draw: random.Random) -> Constraint:
+def constraint_of(case: Case, draw: random.Random) -> PreparedConstraint:
     """With all that a service gives it, or less."""
     vocabulary = case.vocabulary
-    pieces = Pieces(vocabulary.tokens, vocabulary.eos_ids, spelling(vocabulary)) if draw.random() < 0.7 else None
+    pieces = TokenBytes(vocabulary.tokens, vocabulary.eos_ids, spelling(vocabulary)) if draw.random() < 0.7 else None
     prior = None
     if draw.random() < 0.7:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
         prior = -torch.tensor(costs, dtype=torch.float64)
     endings = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
-    return Constraint.prepare(case.automaton, CPU, prior=prior, pieces=pieces, endings=endings)
+    return PreparedConstraint.prepare(case.automaton, CPU, prior=prior, pieces=pieces, endings=endings)
 
 
 def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings | None:
@@ -130,7 +130,7 @@ def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
     return spell
 
 
-def _search(case: Case, constraint: Constraint, draw: random.Random) -> tuple[Run, int]:
+def _search(case: Case, constraint: PreparedConstraint, draw: random.Random) -> tuple[Generation, int]:
     """A search, and how many rows it reads side by side."""
     options, heuristics = search_options(case.budget, draw), heuristics_of(draw)
     text_of = functools.partial(text_bytes, case.vocabulary)
@@ -138,7 +138,7 @@ def _search(case: Case, constraint: Constraint, draw: random.Random) -> tuple[Ru
     return run, rows_of(options, heuristics)
 
 
-def _runs(case: Case, draw: random.Random) -> tuple[Run, int]:
+def _runs(case: Case, draw: random.Random) -> tuple[Generation, int]:
     """A search or a sampling, and how many rows it reads side by side."""
     constraint = constraint_of(case, draw)
     if draw.random() < 0.3:
@@ -179,12 +179,12 @@ def by_sampling(case: Case, draw: random.Random) -> list[Tokens]:
 
 def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
     """Several generations in one engine, each the same as alone."""
-    Constraint.prepare(case.automaton, CPU).refuse_early(
+    PreparedConstraint.prepare(case.automaton, CPU).refuse_early(
         case.model, len(case.prompt_ids), case.budget, case.start
     )
     seeds = [draw.randrange(2**30) for _ in range(3)]
 
-    def again(seed: int) -> tuple[Run, int]:
+    def again(seed: int) -> tuple[Generation, int]:
         return _runs(case, random.Random(seed))
 
     with Engine(case.model, MEMORY_BYTES) as engine, ThreadPoolExecutor(len(seeds)) as callers:

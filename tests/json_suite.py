@@ -18,7 +18,7 @@ from compiler.automata import CharDfa
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.json_schema import schema_dfa
 from compiler.json_schema.compile import write_instance
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAFT = "draft2020-12.jsonl"
@@ -71,10 +71,12 @@ def judge(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> li
     """The verdict on each instance of a group, or the name that a refusal gives."""
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
-        automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, Meter(Limits()))
+        automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, ResourceGuard(Limits()))
     except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
         return refusal(error)
-    texts = (write_instance(group["schema"], test["data"], whitespace, Meter(Limits())) for test in group["tests"])
+    texts = (
+        write_instance(group["schema"], test["data"], whitespace, ResourceGuard(Limits())) for test in group["tests"]
+    )
     return [automaton.accepts(text) for text in texts]
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from compiler.lifting import TokenAutomaton
 from decoding.options import DEFAULT, Heuristics, SearchOptions
 
-LEAST_LOG_PROB = -1e4
+LOG_PROB_FLOOR = -1e4
 NATS_PER_TOKEN = 6.0
 RETAINED = -1  # in place of the last token: a row of "abs" that finished in an earlier step
 
@@ -95,8 +95,8 @@ class Problem:
         return min(self.cost(state), self.heuristics.cost_weight * self.endings.get((before, token), math.inf))
 
     def log_probs(self, row: Row) -> list[float]:
-        """Log-probs of the tokens after a row, none below LEAST_LOG_PROB."""
-        return [max(value, LEAST_LOG_PROB) for value in self.log_probs_of(row.ids)]
+        """Log-probs of the tokens after a row, none below LOG_PROB_FLOOR."""
+        return [max(value, LOG_PROB_FLOOR) for value in self.log_probs_of(row.ids)]
 
     def successors(self, row: Row, z: Sequence[float], budget_after: int) -> Iterator[tuple[int, int]]:
         """Each token that may follow a live row, and the state after it. Of the EOS ids only the best competes."""

@@ -13,14 +13,13 @@ from typing import Any
 
 import jsonschema
 
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Formula, parse_formula, propositions_of
 from compiler.spec import (
     AllSpec,
     AnySpec,
     ChoiceSpec,
     DfaSpec,
-    GivenDfa,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -30,6 +29,7 @@ from compiler.spec import (
     Proposition,
     RegexSpec,
     Spec,
+    UserDfa,
     leaves,
     normalised,
 )
@@ -201,7 +201,7 @@ def _concepts(spec: KeywordsSpec) -> dict[str, re.Pattern[str]]:
     return {str(i): _pattern(Proposition(forms, None, spec.case_sensitive)) for i, forms in enumerate(spec.concepts)}
 
 
-def _runs(given: GivenDfa, data: bytes) -> bool:
+def _runs(given: UserDfa, data: bytes) -> bool:
     """An automaton over bytes, step by step; a character it lists stands for the bytes of its encoding."""
     states: set[tuple[str, bytes]] = {(given.start, b"")}  # with the bytes still owed to a listed character
     for byte in data:
@@ -255,7 +255,7 @@ def _trace(names: Sequence[str], propositions: Sequence[tuple[str, Proposition]]
 
 @functools.lru_cache
 def _formula(source: str) -> Formula:
-    return parse_formula(source, Meter(Limits(formula_chars_max=10**6)))
+    return parse_formula(source, ResourceGuard(Limits(formula_chars_max=10**6)))
 
 
 def _held(patterns: dict[str, re.Pattern[str]], text: str) -> Iterator[set[str]]:

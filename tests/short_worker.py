@@ -16,14 +16,14 @@ import torch
 from app.cli.worker_process import run_worker
 from app.settings import read_settings
 from decoding.model import HuggingFaceModel
-from decoding.model.prefix_tree import Tree
+from decoding.model.prefix_tree import PrefixTree
 
 LAYERS_WRITTEN = 3
 
 
 def shorten(rows_max: int) -> None:
     """Have every model of this process fail so."""
-    step, store = HuggingFaceModel.step, Tree.store
+    step, store = HuggingFaceModel.step, PrefixTree.store
     fails = [False]
 
     def scarce_step(model: HuggingFaceModel, feeds: Sequence[Any]) -> Any:
@@ -31,13 +31,13 @@ def shorten(rows_max: int) -> None:
         fails[0] = serves and sum(len(feed.parents) for feed in feeds) > rows_max
         return step(model, feeds)
 
-    def scarce_store(tree: Tree, layer: int, *columns: torch.Tensor) -> Any:
+    def scarce_store(tree: PrefixTree, layer: int, *columns: torch.Tensor) -> Any:
         if fails[0] and layer == LAYERS_WRITTEN:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
         return store(tree, layer, *columns)
 
     HuggingFaceModel.step = scarce_step  # type: ignore[method-assign]
-    Tree.store = scarce_store  # type: ignore[method-assign]
+    PrefixTree.store = scarce_store  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from rich.progress import Progress
 from benchmarks import report_truncation, rows
 from benchmarks.decode_peers import satisfies
 from benchmarks.report_truncation import truncation_section
-from benchmarks.rows import Asking
+from benchmarks.rows import PeerQuestions
 from benchmarks.systems.base import Wanted
 from benchmarks.systems.catalogue import SYSTEMS, Entry
 from benchmarks.systems.running import Answer
@@ -50,7 +50,7 @@ def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypa
     decoder = Told()
     monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(decoder))
     progress = Progress(disable=True)
-    row = measured("XGrammar", {"a?b": 2, "ab": 4}, Asking(1, 1.0, progress))
+    row = measured("XGrammar", {"a?b": 2, "ab": 4}, PeerQuestions(1, 1.0, progress))
     assert row is not None and progress.finished
     assert progress.tasks[0].total == 2 * len(TIMES)
     assert decoder.asked == [40, 2, 4, 2, 5, 3, 6, 4, 8, 6, 12, 8, 16]  # the first of all counts for nothing
@@ -61,7 +61,7 @@ def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypa
 
 def test_a_decoder_that_is_not_there_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYSTEMS, "nobody", Entry("nowhere:Nobody", "an-environment-of-nobody"))
-    assert measured("nobody", {"a": 2}, Asking(1, 1.0, Progress(disable=True))) is None
+    assert measured("nobody", {"a": 2}, PeerQuestions(1, 1.0, Progress(disable=True))) is None
 
 
 def test_a_space_before_a_text_is_forgiven_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.bigram import BigramModel, most_probable
 from compiler.lifting import TokenAutomaton
-from decoding.model import Feed
+from decoding.model import StepInput
 from tests.decoding.random_automata import random_factored, random_table
 
 
@@ -71,7 +71,7 @@ def test_a_stretch_fed_at_once_scores_as_one_token_after_another() -> None:
     model = random_model(random, 9, (8,))
     session, first = model.prefill((3, 5))
     assert torch.equal(first, model.log_probs[5])
-    (scores,) = model.step([Feed(session, torch.tensor([0, 0]), torch.tensor([[1, 2, 3], [4, 4, 4]]))])
+    (scores,) = model.step([StepInput(session, torch.tensor([0, 0]), torch.tensor([[1, 2, 3], [4, 4, 4]]))])
     assert torch.equal(scores.log_probs, model.log_probs[torch.tensor([3, 4])])
     assert scores.own.tolist() == [
         [float(model.log_probs[1, 2]), float(model.log_probs[2, 3])], [float(model.log_probs[4, 4])] * 2

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from app.api.schemas import Body, Constraint, Strict, Strings, Timings, timings
 from app.errors import InvalidRequest
-from app.matrix import DecodeOrder
+from app.matrix import DecodeParams
 from app.messages import DecodeResult, LabelStep, Priority
 from compiler.spec import LabelsSpec, spec_from_json
 
@@ -57,14 +57,14 @@ class DecodeRequest(Body):
             raise ValueError("alpha_min and gamma belong to a search by beams")
         return self
 
-    def order(self) -> DecodeOrder:
+    def order(self) -> DecodeParams:
         """The request as the service takes it. Raises SpecSyntaxError, InvalidRequest."""
         labels = {} if self.labels is None else {"labels": self.labels}
         spec = spec_from_json({**self.constraint, **labels})
         assert isinstance(spec, LabelsSpec)
         for number, row in enumerate(self.log_probs):
             _require_row(number, row, len(spec.labels))
-        return DecodeOrder(
+        return DecodeParams(
             spec,
             tuple(map(tuple, self.log_probs)),
             self.beams,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.api.errors import PROBLEM_TYPE
-from app.auth import DOORS, HEALTH
+from app.auth import HEALTH, ROUTE_SCOPES
 
 Document = dict[str, Any]
 KEY = "key"
@@ -36,7 +36,7 @@ _LINKS = (  # of an answer: name, method, path and parameters of what it leads t
 def document_walls(document: Document) -> None:
     """Add them to a document whose operations say what they themselves answer."""
     document["components"].setdefault("securitySchemes", {})[KEY] = _SCHEME
-    scopes = {(door.method.lower(), door.path): door.scopes for door in DOORS}
+    scopes = {(door.method.lower(), door.path): door.scopes for door in ROUTE_SCOPES}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _may_answer(operation["responses"], _ANYWHERE)

@@ -20,7 +20,7 @@ from app.messages import (
     TokenStep,
     Word,
 )
-from app.requests import GenerateOrder
+from app.requests import GenerateParams
 from compiler.spec import spec_from_json
 
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
@@ -89,13 +89,13 @@ class GenerateRequest(Body):
             raise ValueError("refusals goes with stream")
         return self
 
-    def order(self) -> GenerateOrder:
+    def order(self) -> GenerateParams:
         """The request as the service takes it. Raises SpecSyntaxError."""
         options = GenerateOptions(
             **{option.name: getattr(self, option.name) for option in dataclasses.fields(GenerateOptions)}
         )
         spec = None if self.constraint is None else spec_from_json(self.constraint)
-        return GenerateOrder(
+        return GenerateParams(
             self.prompt, spec, self.automaton, self.model, options, self.trace, self.timeout_s, self.priority,
             self.stream, self.refusals,
         )

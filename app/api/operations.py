@@ -1,7 +1,7 @@
 """What the service shows of itself: a line and a measurement for each request, GET /metrics, /health, /ready, /version.
 
-`Eyes` is the outermost middleware: it sees what all others refuse. It names a request's route by its template, never by
-its path, and of a refusal it reads the code alone.
+`RequestLogMiddleware` is the outermost middleware: it sees what all others refuse. It names a request's route by its
+template, never by its path, and of a refusal it reads the code alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Version(BaseModel):
     python: str
 
 
-class Eyes:
+class RequestLogMiddleware:
     """ASGI middleware: names each request, counts and times it, and tells of it in one line."""
 
     def __init__(self, app: App) -> None:
@@ -70,7 +70,7 @@ class Eyes:
             await self._app(scope, receive, send)
             return
         name, state = id_of_request(scope), scope["state"]
-        seen, started = _Seen(send), time.perf_counter()
+        seen, started = _ResponseRecorder(send), time.perf_counter()
         method = scope["method"] if scope["method"] in METHODS else OTHER
         with (
             logs.bound(request_id=name),
@@ -89,7 +89,7 @@ class Eyes:
                 _tell(method, route, seen, time.perf_counter() - started, str(state.get("owner", "")))
 
 
-class _Seen:
+class _ResponseRecorder:
     """A send that notes what passes. `status` stays as it is where no answer begins."""
 
     def __init__(self, send: Send) -> None:
@@ -122,7 +122,7 @@ class _Seen:
         return ""
 
 
-def _tell(method: str, route: str, seen: _Seen, seconds: float, owner: str) -> None:
+def _tell(method: str, route: str, seen: _ResponseRecorder, seconds: float, owner: str) -> None:
     """Count a request that is over, and log it."""
     metrics.HTTP_REQUESTS.labels(route, method, str(seen.status)).inc()
     metrics.HTTP_SECONDS.labels(route).observe(seconds)
@@ -141,7 +141,7 @@ def _route(scope: Message) -> str:
     return found if isinstance(found, str) else template_of(scope["path"]) or OTHER
 
 
-class Readings:
+class StorageProbe:
     """What is read of the storage whenever somebody asks how the service is. One for each application."""
 
     def __init__(self, broker: Broker, store: Store) -> None:
@@ -168,7 +168,7 @@ class Readings:
                 metrics.CACHE_BYTES.set(await self._store.used_bytes())
 
 
-async def reasons_not_ready(service: Service | None, readings: Readings | None) -> tuple[str, ...]:
+async def reasons_not_ready(service: Service | None, readings: StorageProbe | None) -> tuple[str, ...]:
     """Everything that keeps requests from being served now; answers within `STORAGE_S_MAX` s whatever is wrong."""
     if service is None or readings is None:
         return ("the service is starting or has stopped",)

@@ -27,7 +27,7 @@ from app.api.schemas import (
 from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
 from app.messages import HASH
-from app.service import Begun, Service
+from app.service import Service, SubmittedJob
 from compiler.artifact import Compiled
 
 _CACHED = "public, max-age=86400, immutable"  # an automaton's hash says all that is in it
@@ -58,7 +58,7 @@ async def _compiled(service: Service, body: CompileRequest, owner: str) -> Compi
     return compile_response(compiled, explanation)
 
 
-async def _answered(request: Request, service: Service, begun: Begun) -> Response:
+async def _answered(request: Request, service: Service, begun: SubmittedJob) -> Response:
     """The answer to whoever has asked for a job of his own: what comes of it, or at once where it is."""
     if begun.asking.alone:
         return await accepted(request, service, begun.job_id)

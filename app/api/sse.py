@@ -20,7 +20,7 @@ from app.api.refusals import refusal
 from app.broker import Event
 from app.errors import JobCancelled, StorageDown
 from app.messages import CompileResult, Restart, Result, Step, load
-from app.service import Reader, Service
+from app.service import EventSubscription, Service
 
 HEARTBEAT_S = 15.0
 RETRY_MS, HANDOVER_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
@@ -43,7 +43,12 @@ class JobEvents(EventSourceResponse):
     """The answer to a client who reads along. His share in the job outlives his connection for a while."""
 
     def __init__(
-        self, source: Source, reader: Reader, request_id: str, after: str = "", headers: dict[str, str] | None = None
+        self,
+        source: Source,
+        reader: EventSubscription,
+        request_id: str,
+        after: str = "",
+        headers: dict[str, str] | None = None,
     ) -> None:
         self._reader, self._request_id, self._ended = reader, request_id, False
         super().__init__(self._told(source, after), headers={**STREAM_HEADERS, **(headers or {})})
@@ -82,7 +87,7 @@ class JobEvents(EventSourceResponse):
         self._ended = True
 
 
-async def _chunks(source: Source, reader: Reader, after: str) -> AsyncIterator[bytes]:
+async def _chunks(source: Source, reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
     """The events as bytes until the job is over, or this process is about to stop and another can go on telling."""
     stopping = asyncio.create_task(source.service.handing_over())
     try:
@@ -95,7 +100,7 @@ async def _chunks(source: Source, reader: Reader, after: str) -> AsyncIterator[b
 
 
 async def paced(
-    service: Service, reader: Reader, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
+    service: Service, reader: EventSubscription, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
 ) -> AsyncGenerator[Event | None, None]:
     """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
     events = service.events(job_id, after)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from app.auth.keys import SCOPES, Key, KeyRing, add_key, new_key, read_keys, remove_key, when
 from app.auth.rate_limit import Limiter
 from app.auth.route_scopes import (
-    DOORS,
     HEALTH,
-    Standing,
+    ROUTE_SCOPES,
+    RateLimitStatus,
     bearer,
     door_to,
     is_public,
@@ -22,13 +22,13 @@ from app.auth.route_scopes import (
 )
 
 __all__ = [
-    "DOORS",
     "HEALTH",
+    "ROUTE_SCOPES",
     "SCOPES",
     "Key",
     "KeyRing",
     "Limiter",
-    "Standing",
+    "RateLimitStatus",
     "add_key",
     "bearer",
     "door_to",

@@ -18,7 +18,7 @@ Names = Mapping[str, Sequence[str]]  # whose requests, and their own names
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Admission:
     """A request that wants to come in.
 
     owner, member  whose it is, and what it is called itself
@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class AdmissionResult:
     """What came of it.
 
     missing  what there was too little of; what is refused counts nothing
@@ -52,7 +52,7 @@ class Entered:
 class Counters(Protocol):
     """The counts of all keys. Beam-tokens are counted by two counters: a window of entries would hold 50,000."""
 
-    async def enter(self, entry: Entry) -> Entered:
+    async def enter(self, entry: Admission) -> AdmissionResult:
         """Count a request and give it a place, or do neither."""
 
     async def leave(self, left: Names) -> None:
@@ -111,21 +111,21 @@ class MemoryCounters:
         self._spent: defaultdict[str, _Spent] = defaultdict(_Spent)
         self._settled: dict[str, float] = {}
 
-    async def enter(self, entry: Entry) -> Entered:
+    async def enter(self, entry: Admission) -> AdmissionResult:
         now, window = self._now(), self._windows[entry.window, entry.owner]
         while window and window[0] + MINUTE_S <= now:
             window.popleft()
         held = len(window)
         if entry.cap and held >= entry.cap:
-            return Entered("requests", held, window[held - entry.cap] + MINUTE_S - now)
+            return AdmissionResult("requests", held, window[held - entry.cap] + MINUTE_S - now)
         if entry.places and not self._place(entry, now):
-            return Entered("places", held, 0.0)
+            return AdmissionResult("places", held, 0.0)
         if entry.cap:
             window.append(now)
-            return Entered("", held + 1, window[0] + MINUTE_S - now)
-        return Entered("", held, 0.0)
+            return AdmissionResult("", held + 1, window[0] + MINUTE_S - now)
+        return AdmissionResult("", held, 0.0)
 
-    def _place(self, entry: Entry, now: float) -> bool:
+    def _place(self, entry: Admission, now: float) -> bool:
         kept = self._places.get(entry.owner, {})
         ends = {member: end for member, end in kept.items() if end > now and member not in entry.left}
         free = len(ends) < entry.places

@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from app.auth import counters
-from app.auth.counters import MINUTE_S, Counters, Entered, Entry, MemoryCounters, Names
+from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Counters, MemoryCounters, Names
 from app.auth.keys import Key
-from app.auth.route_scopes import Door, Standing
+from app.auth.route_scopes import RateLimitStatus, RouteScope
 from app.errors import RateLimited, RequestOverLimit
 from app.messages import request_id
 from app.settings import Settings
@@ -60,7 +60,7 @@ class Limiter:
             await self._server.close()
 
     @contextlib.asynccontextmanager
-    async def admitted(self, key: Key, door: Door) -> AsyncIterator[Standing | None]:
+    async def admitted(self, key: Key, door: RouteScope) -> AsyncIterator[RateLimitStatus | None]:
         """One request more; while the body runs it has one of the key's places for requests at once, if it is work.
 
         How the key stands; None where there is no limit. Raises RateLimited; what is refused counts nothing.
@@ -71,7 +71,7 @@ class Limiter:
             yield None
             return
         window, left = "requests" if door.works else "lookups", tuple(self._left.get(key.name, ()))
-        entry = Entry(key.name, request_id(), window, cap, places, left)  # type: ignore[arg-type]
+        entry = Admission(key.name, request_id(), window, cap, places, left)  # type: ignore[arg-type]
         entered = await self._ask(lambda counters: counters.enter(entry))
         standing = _standing(entry, entered)
         if not places:
@@ -150,14 +150,14 @@ class Limiter:
         return int(getattr(self._settings, f"key_{name}")) if own is None else own
 
 
-def _standing(entry: Entry, entered: Entered) -> Standing | None:
+def _standing(entry: Admission, entered: AdmissionResult) -> RateLimitStatus | None:
     """How a key stands after a request. Raises RateLimited."""
     reset_s = min(MINUTE_S, max(1, math.ceil(entered.reset_s)))
     if entered.missing == "requests":
         raise RateLimited("requests_per_minute", entry.cap, reset_s)
     if entered.missing == "places":
         raise RateLimited("at_once_max", entry.places, 1)
-    return Standing(entry.cap, max(0, entry.cap - entered.held), reset_s) if entry.cap else None
+    return RateLimitStatus(entry.cap, max(0, entry.cap - entered.held), reset_s) if entry.cap else None
 
 
 def _listed(members: Names | dict[str, set[str]]) -> Names:

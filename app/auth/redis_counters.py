@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.auth import counters
-from app.auth.counters import MINUTE_S, Entered, Entry, Names
+from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Names
 from app.auth.rate_limit import Limiter
 from app.messages import charged_key, places_key, tokens_key, window_key
 from app.redis.connection import Connection
@@ -106,12 +106,12 @@ class SharedCounters:
     def __init__(self, link: Connection) -> None:
         self._link = link
 
-    async def enter(self, entry: Entry) -> Entered:
+    async def enter(self, entry: Admission) -> AdmissionResult:
         keys = [window_key(entry.window, entry.owner), places_key(entry.owner)]
         missing, held, reset_ms = await self._run(
             _ENTER, keys, entry.cap, _MINUTE_MS, entry.places, _lease_ms(), entry.member, *entry.left
         )
-        return Entered(missing.decode(), held, reset_ms / 1000)
+        return AdmissionResult(missing.decode(), held, reset_ms / 1000)
 
     async def leave(self, left: Names) -> None:
         await asyncio.gather(

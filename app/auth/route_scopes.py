@@ -17,7 +17,7 @@ PAGE, PAGE_FILES = "/", "/static/"  # the playground, and what it is made of
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class RouteScope:
     """A path and its method.
 
     scopes  a key with any of these opens it
@@ -32,7 +32,7 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RateLimitStatus:
     """How a key stands after a request: so many it may send, so many are left, and in how many seconds it has more."""
 
     cap: int
@@ -40,28 +40,28 @@ class Standing:
     reset_s: int
 
 
-DOORS = (
-    Door("POST", "/generate", ("generate",), works=True),
-    Door("POST", "/decode", ("generate",), works=True),
-    Door("POST", "/compile", _COMPILE, works=True),
-    Door("POST", "/check", _COMPILE, works=True),
-    Door("GET", "/automata/{automaton}", _EITHER, works=True),  # may make an explanation
-    Door("GET", "/automata/{automaton}.dot", _EITHER, works=True),
-    Door("GET", "/automata/{automaton}.svg", _EITHER, works=True),
-    Door("GET", "/jobs/{job_id}", _EITHER),
-    Door("DELETE", "/jobs/{job_id}", _EITHER),
-    Door("GET", "/jobs/{job_id}/events", _EITHER, works=True),
-    Door("GET", "/v1/models", _EITHER),
-    Door("POST", "/v1/completions", ("generate",), works=True),
-    Door("POST", "/v1/chat/completions", ("generate",), works=True),
-    Door(*HEALTH, _ANY),
-    Door("GET", "/ready", _ANY),
-    Door("GET", "/version", _ANY),
-    Door("GET", "/openapi.json", _ANY),
-    Door("GET", "/metrics", ("admin",)),
-    Door("GET", PAGE, _ANY),
-    Door("GET", PAGE_FILES + "{file}", _ANY),
-    Door("GET", PAGE_FILES + "vendor/{file}", _ANY),
+ROUTE_SCOPES = (
+    RouteScope("POST", "/generate", ("generate",), works=True),
+    RouteScope("POST", "/decode", ("generate",), works=True),
+    RouteScope("POST", "/compile", _COMPILE, works=True),
+    RouteScope("POST", "/check", _COMPILE, works=True),
+    RouteScope("GET", "/automata/{automaton}", _EITHER, works=True),  # may make an explanation
+    RouteScope("GET", "/automata/{automaton}.dot", _EITHER, works=True),
+    RouteScope("GET", "/automata/{automaton}.svg", _EITHER, works=True),
+    RouteScope("GET", "/jobs/{job_id}", _EITHER),
+    RouteScope("DELETE", "/jobs/{job_id}", _EITHER),
+    RouteScope("GET", "/jobs/{job_id}/events", _EITHER, works=True),
+    RouteScope("GET", "/v1/models", _EITHER),
+    RouteScope("POST", "/v1/completions", ("generate",), works=True),
+    RouteScope("POST", "/v1/chat/completions", ("generate",), works=True),
+    RouteScope(*HEALTH, _ANY),
+    RouteScope("GET", "/ready", _ANY),
+    RouteScope("GET", "/version", _ANY),
+    RouteScope("GET", "/openapi.json", _ANY),
+    RouteScope("GET", "/metrics", ("admin",)),
+    RouteScope("GET", PAGE, _ANY),
+    RouteScope("GET", PAGE_FILES + "{file}", _ANY),
+    RouteScope("GET", PAGE_FILES + "vendor/{file}", _ANY),
 )
 _PLACE = re.compile(r"\\\{[a-z_]+\\\}")
 
@@ -70,10 +70,10 @@ def _shape(path: str) -> re.Pattern[str]:
     return re.compile(_PLACE.sub("[^/]+", re.escape(path)))
 
 
-_SHAPES = tuple((door, _shape(door.path)) for door in DOORS)
+_SHAPES = tuple((door, _shape(door.path)) for door in ROUTE_SCOPES)
 
 
-def door_to(method: str, path: str) -> Door:
+def door_to(method: str, path: str) -> RouteScope:
     """The row of a request. Raises RouteNotFound, and MethodNotAllowed where the path has rows of other methods."""
     found = _doors_at(path)
     if not found:
@@ -90,7 +90,7 @@ def not_taken(path: str) -> MethodNotAllowed:
     return MethodNotAllowed("this path does not take that method", ", ".join(methods))
 
 
-def _doors_at(path: str) -> list[Door]:
+def _doors_at(path: str) -> list[RouteScope]:
     return [door for door, shape in _SHAPES if shape.fullmatch(path)]
 
 
@@ -132,7 +132,7 @@ def opener(settings: Settings) -> Callable[[str, str], bool]:
     return opens
 
 
-def require_scope(key: Key, door: Door) -> None:
+def require_scope(key: Key, door: RouteScope) -> None:
     """Raises Forbidden, naming the scope, where the key does not open the door."""
     if not set(key.scopes) & set(door.scopes):
         raise Forbidden(" or ".join(door.scopes))

@@ -7,16 +7,26 @@ its events and its one result. The throughput estimate refuses jobs that cannot 
 
 from __future__ import annotations
 
-from app.broker.base import PLAIN, PRESENCE_TTL_S, Broker, Delivery, Event, JobState, Pool, Presence, Terms
+from app.broker.base import (
+    PLAIN,
+    PRESENCE_TTL_S,
+    Broker,
+    ConcurrencyGroup,
+    Delivery,
+    Event,
+    JobState,
+    SubmitOptions,
+    WorkerStatus,
+)
 
 __all__ = [
     "PLAIN",
     "PRESENCE_TTL_S",
     "Broker",
+    "ConcurrencyGroup",
     "Delivery",
     "Event",
     "JobState",
-    "Pool",
-    "Presence",
-    "Terms",
+    "SubmitOptions",
+    "WorkerStatus",
 ]

@@ -10,7 +10,7 @@ from app.messages import Priority as Priority
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ConcurrencyGroup:
     """Jobs that are limited together: at most `cap` of them are not over. `limit` is what a refusal calls that."""
 
     name: str
@@ -19,7 +19,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SubmitOptions:
     """On what terms a job is submitted.
 
     owner       who may see it; the broker only remembers it
@@ -43,11 +43,11 @@ class Terms:
     after: str | None = None
     detached: bool = False
     remember_s: float = 0.0
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[ConcurrencyGroup, ...] = ()
     within_s: float | None = None
 
 
-PLAIN = Terms()
+PLAIN = SubmitOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class WorkerStatus:
     """What a worker last said of itself: `reason` is empty when it takes jobs."""
 
     worker: str
@@ -123,7 +123,7 @@ class Broker(Protocol):
     def outlives(self) -> bool:
         """Whether jobs are still there when this process is gone."""
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
         Raises QueueFull where the queue holds as many waiting jobs, or as much weight, or a pool as many jobs, as it
@@ -182,10 +182,10 @@ class Broker(Protocol):
     async def cancelled(self, job_id: str) -> None:
         """Worker: returns once the job is called off."""
 
-    async def announce(self, queue: str, presence: Presence) -> None:
+    async def announce(self, queue: str, presence: WorkerStatus) -> None:
         """Worker: say that it is alive, good for `PRESENCE_TTL_S` seconds."""
 
-    async def workers(self, queue: str) -> tuple[Presence, ...]:
+    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         """The workers of a queue that are alive."""
 
     async def backlog(self, queue: str) -> Backlog:

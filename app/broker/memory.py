@@ -8,14 +8,24 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 
-from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Pool, Presence, Terms
+from app.broker.base import (
+    PLAIN,
+    PRESENCE_TTL_S,
+    Backlog,
+    ConcurrencyGroup,
+    Delivery,
+    Event,
+    JobState,
+    SubmitOptions,
+    WorkerStatus,
+)
 from app.broker.memory_queue import Job, Queue
 from app.broker.throughput import SHARE, come_again_s, work_of
 from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, KeyReused, QueueFull, QueueSlow
 from app.messages import dump, failure_of
 from app.settings import Settings
 
-_LAST = Terms(priority="batch")  # who comes so comes after all
+_LAST = SubmitOptions(priority="batch")  # who comes so comes after all
 
 
 class MemoryBroker:
@@ -46,7 +56,7 @@ class MemoryBroker:
         self._finished: dict[str, None] = {}  # ids, the first to end first
         self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
         self._finished_bytes = 0
-        self._presence: defaultdict[str, dict[str, tuple[Presence, float]]] = defaultdict(dict)
+        self._presence: defaultdict[str, dict[str, tuple[WorkerStatus, float]]] = defaultdict(dict)
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> MemoryBroker:
@@ -56,7 +66,7 @@ class MemoryBroker:
             queue_weight_max=settings.queue_weight_max,
         )
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
         self._forget_old()
         known = self._by_key.get(key)
         if known is not None and (not known.done.is_set() or self._now() < known.key_ends):
@@ -165,10 +175,10 @@ class MemoryBroker:
     async def cancelled(self, job_id: str) -> None:
         await self._job(job_id).called_off.wait()
 
-    async def announce(self, queue: str, presence: Presence) -> None:
+    async def announce(self, queue: str, presence: WorkerStatus) -> None:
         self._presence[queue][presence.worker] = (presence, self._now() + PRESENCE_TTL_S)
 
-    async def workers(self, queue: str) -> tuple[Presence, ...]:
+    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         now, seen = self._now(), self._presence[queue]
         for name in [name for name, (_, ends) in seen.items() if now >= ends]:
             del seen[name]
@@ -189,7 +199,7 @@ class MemoryBroker:
         if weight and queue.weight and excess > 0:
             raise QueueFull(self._queue_weight_max, "queue_weight_max", _come_again_s(queue, excess))
 
-    def _require_time(self, queue: Queue, terms: Terms, outside: bool) -> None:
+    def _require_time(self, queue: Queue, terms: SubmitOptions, outside: bool) -> None:
         """Raise QueueSlow where what goes before leaves too little time; not where it is no more than runs."""
         before = queue.before(terms, outside)
         if terms.within_s is None or len(before) <= queue.runs:
@@ -198,7 +208,7 @@ class MemoryBroker:
         if wait_s is not None and wait_s > SHARE * terms.within_s:
             raise QueueSlow(wait_s, terms.within_s, come_again_s(wait_s - SHARE * terms.within_s, wait_s))
 
-    def _require_pools(self, queue: Queue, pools: tuple[Pool, ...]) -> None:
+    def _require_pools(self, queue: Queue, pools: tuple[ConcurrencyGroup, ...]) -> None:
         """Raise QueueFull where one holds as many jobs as it may."""
         for pool in pools:
             self._pools[pool.name] = [job for job in self._pools.get(pool.name, ()) if not job.done.is_set()]

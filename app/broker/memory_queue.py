@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from app.broker.base import Backlog, Event, JobState, Terms
-from app.broker.throughput import Pace, work_of
+from app.broker.base import Backlog, Event, JobState, SubmitOptions
+from app.broker.throughput import ThroughputEstimator, work_of
 from app.messages import Priority
 
 EVENTS_MAX = 1_024  # that last, of a job
@@ -77,7 +77,7 @@ class Job:
     ends    when whoever it belongs to wants it no more; None for one that others may join, and where he does not say
     """
 
-    def __init__(self, queue: str, key: str, body: bytes, terms: Terms, now: float) -> None:
+    def __init__(self, queue: str, key: str, body: bytes, terms: SubmitOptions, now: float) -> None:
         self.came = self.taken = now
         self.ends = None if terms.within_s is None or not terms.kind else now + terms.within_s
         self.id = secrets.token_hex(16)
@@ -138,7 +138,7 @@ class Queue:
         self._outside: dict[str, Job] = {}
         self._running: dict[str, Job] = {}
         self.weight = 0
-        self.pace = Pace(now)
+        self.pace = ThroughputEstimator(now)
         self.arrival = asyncio.Event()
 
     def __len__(self) -> int:
@@ -208,7 +208,7 @@ class Queue:
             return len(lines["interactive"]) + (len(lines["batch"]) if job.terms.priority == "batch" else 0)
         return next((place for place, waiting in enumerate(self._in_order()) if waiting is job), 0)
 
-    def before(self, terms: Terms, outside: bool) -> list[Job]:
+    def before(self, terms: SubmitOptions, outside: bool) -> list[Job]:
         """The jobs that go before one that comes now: those that run are not among them."""
         found = [*self._in_order(), *(self._outside.values() if outside else ())]
         return [job for job in found if terms.priority == "batch" or job.terms.priority == "interactive"]

@@ -24,7 +24,7 @@ def work_of(weight: int) -> int:
     return weight + 1
 
 
-class Pace:
+class ThroughputEstimator:
     """The work that was taken from a queue while more of it waited, and for how long something waited while some ran.
 
     So time in which too little was asked for says nothing of what could have been done, nor does time without workers.

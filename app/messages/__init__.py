@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from app.messages.caller_names import named_decoding, named_generation, named_words
 from app.messages.jobs import (
-    Asked,
     CheckJob,
     CheckResult,
     CompileJob,
@@ -24,6 +23,7 @@ from app.messages.jobs import (
     GenerateJob,
     GenerateResult,
     Job,
+    OwnedJob,
     Progress,
     Restart,
     Result,
@@ -80,7 +80,6 @@ __all__ = [
     "STUCK",
     "UNMET_TTL_S",
     "Algorithm",
-    "Asked",
     "CheckJob",
     "CheckResult",
     "CheckedPart",
@@ -99,6 +98,7 @@ __all__ = [
     "GenerateResult",
     "Job",
     "LabelStep",
+    "OwnedJob",
     "Priority",
     "Progress",
     "Reason",

@@ -22,7 +22,7 @@ OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules who
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
-class Traced:
+class JobHeader:
     """Where a job comes from: the request that submitted it, and the span that its own belongs to.
 
     owner    in whose share of the store it is kept what the job stores; empty: in nobody's
@@ -36,7 +36,7 @@ class Traced:
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
-class Asked(Traced):
+class OwnedJob(JobHeader):
     """What belongs to a job that one caller asked for, so that its result is all that he is to be told.
 
     arrived      when the request came, Unix time in s
@@ -52,7 +52,7 @@ class Asked(Traced):
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CompileJob(Traced):
+class CompileJob(JobHeader):
     """Compile a constraint for the served model and store it. `spec` is canonical JSON, `deadline` Unix time in s."""
 
     automaton: str
@@ -63,7 +63,7 @@ class CompileJob(Traced):
 
 
 @dataclass(frozen=True, config=CONFIG)
-class ExplainJob(Traced):
+class ExplainJob(JobHeader):
     """Explain a stored automaton, and store the explanation beside it."""
 
     automaton: str
@@ -73,7 +73,7 @@ class ExplainJob(Traced):
 
 
 @dataclass(frozen=True, config=CONFIG)
-class DescribeJob(Asked):
+class DescribeJob(OwnedJob):
     """Say what a constraint was compiled to, to one caller, and explain it to him if he wants that."""
 
     automaton: str
@@ -84,7 +84,7 @@ class DescribeJob(Asked):
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CheckJob(Traced):
+class CheckJob(JobHeader):
     """Check a text against a constraint, or a sequence of labels against one over labels; needs no model.
 
     parts  whether each of its conjuncts is to be checked by itself, too
@@ -99,7 +99,7 @@ class CheckJob(Traced):
 
 
 @dataclass(frozen=True, config=CONFIG)
-class GenerateJob(Asked):
+class GenerateJob(OwnedJob):
     """Continue `prompt` with a text that the stored automaton accepts.
 
     trace     whether the answers carry their traces
@@ -124,7 +124,7 @@ class GenerateJob(Asked):
 
 
 @dataclass(frozen=True, config=CONFIG)
-class DecodeJob(Asked):
+class DecodeJob(OwnedJob):
     """Decode a matrix of log-probs over the labels of a stored automaton: as many labels as the matrix has rows.
 
     log_probs         a row for each step, a column for each label; None is -inf

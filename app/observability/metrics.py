@@ -151,7 +151,7 @@ class EngineWatch:
         OUT_OF_MEMORY.labels(then).inc()
 
 
-class Beats:
+class HeartbeatRegistry:
     """The last sign of life of every worker in this process, and what keeps it from working, empty for nothing."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class Beats:
         return tuple(told)
 
 
-BEATS = Beats()
+BEATS = HeartbeatRegistry()
 
 
 def exposition() -> bytes:
@@ -217,7 +217,7 @@ def _to_all(path: str, authorization: str) -> bool:
 
 @contextlib.contextmanager
 def listening(
-    settings: Settings, opens: Callable[[str, str], bool] = _to_all, beats: Beats = BEATS
+    settings: Settings, opens: Callable[[str, str], bool] = _to_all, beats: HeartbeatRegistry = BEATS
 ) -> Iterator[None]:
     """While the body runs, answer GET /metrics, /health, /live and /ready at `metrics_port`, if it is set.
 

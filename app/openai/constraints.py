@@ -9,7 +9,7 @@ from typing import Any
 
 from app.api.middleware.strict_json import read_json
 from app.errors import InvalidJson, InvalidRequest
-from app.openai.requests import Asked
+from app.openai.requests import OpenAIRequest
 
 FORMER = ("guided_regex", "guided_json", "guided_choice")
 _JSON_OBJECT = (
@@ -24,7 +24,7 @@ _HARMLESS = {  # of structured_outputs, and what they may say
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class ParsedConstraint:
     """A constraint as POST /generate takes it.
 
     path    where the request holds what its form's own field holds: errors are to name it
@@ -45,7 +45,7 @@ class Spelled:
         return f"{self.path}{dot}{rest}" if head == self.form else self.path
 
 
-def spelled_by(asked: Asked) -> Spelled | None:
+def spelled_by(asked: OpenAIRequest) -> ParsedConstraint | None:
     """The constraint of a request, None where it has none. Raises InvalidRequest, by field."""
     given = list(_given(asked))
     paths = [one.path for one in given] + ["automaton"] * (asked.automaton is not None)
@@ -55,9 +55,9 @@ def spelled_by(asked: Asked) -> Spelled | None:
     return given[0] if given else None
 
 
-def _given(asked: Asked) -> Iterator[Spelled]:
+def _given(asked: OpenAIRequest) -> Iterator[ParsedConstraint]:
     if asked.constraint is not None:
-        yield Spelled(asked.constraint, "constraint", "")
+        yield ParsedConstraint(asked.constraint, "constraint", "")
     if asked.response_format is not None:
         yield from _response_format(asked.response_format)
     if asked.structured_outputs is not None:
@@ -75,7 +75,7 @@ def _given(asked: Asked) -> Iterator[Spelled]:
             yield _of_form(form, value, path, former=path in FORMER)
 
 
-def _response_format(given: dict[str, Any]) -> Iterator[Spelled]:
+def _response_format(given: dict[str, Any]) -> Iterator[ParsedConstraint]:
     """OpenAI's, and where it holds a `value` TGI's, or a `schema` that of llama.cpp."""
     path, kind = "response_format", given.get("type")
     if "value" in given:
@@ -96,7 +96,7 @@ def _response_format(given: dict[str, Any]) -> Iterator[Spelled]:
         raise InvalidRequest(((f"{path}.type", 'must be "text" or "json_schema"'),))
 
 
-def _structured_outputs(given: dict[str, Any]) -> Iterator[Spelled]:
+def _structured_outputs(given: dict[str, Any]) -> Iterator[ParsedConstraint]:
     path = "structured_outputs"
     _only(given, path, "regex", "json", "choice", *_HARMLESS)
     for name, allowed in _HARMLESS.items():
@@ -107,7 +107,7 @@ def _structured_outputs(given: dict[str, Any]) -> Iterator[Spelled]:
             yield _of_form(form, given[name], f"{path}.{name}")
 
 
-def _typed(given: dict[str, Any], path: str) -> Spelled:
+def _typed(given: dict[str, Any], path: str) -> ParsedConstraint:
     """TGI's: a type and a value."""
     _only(given, path, "type", "value")
     forms = {"json": "json_schema", "json_object": "json_schema", "json_schema": "json_schema", "regex": "regex"}
@@ -127,7 +127,7 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def _of_form(form: str, value: object, path: str, former: bool = False) -> Spelled:
+def _of_form(form: str, value: object, path: str, former: bool = False) -> ParsedConstraint:
     """A constraint of one field; a schema may be written out as a text."""
     if form == "json_schema" and isinstance(value, str):
         try:
@@ -137,7 +137,7 @@ def _of_form(form: str, value: object, path: str, former: bool = False) -> Spell
     holds, wanted = _CHECKS[form]
     if not holds(value):
         raise InvalidRequest(((path, wanted),))
-    return Spelled({form: value}, path, form, former)
+    return ParsedConstraint({form: value}, path, form, former)
 
 
 def _required(given: dict[str, Any], name: str, path: str, kind: type = object) -> Any:

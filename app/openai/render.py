@@ -27,7 +27,7 @@ from app.openai.responses import (
     TokenUsage,
 )
 from app.openai.stops import without_stop
-from app.openai.translate import Order
+from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
 
 
@@ -55,7 +55,7 @@ def generated(result: Result) -> GenerateResult:
     return result
 
 
-def answers(result: GenerateResult, order: Order, files: ModelFiles) -> tuple[Answer, ...]:
+def answers(result: GenerateResult, order: TranslatedRequest, files: ModelFiles) -> tuple[Answer, ...]:
     """The answers, in their order: distinct ones of a search; of samples that were drawn to choose from the best."""
     choices = list(result.choices)
     if order.best_by_token:
@@ -80,7 +80,7 @@ def usage(result: GenerateResult) -> TokenUsage:
     )
 
 
-def _answer(choice: Choice, order: Order, files: ModelFiles, budget: int) -> Answer:
+def _answer(choice: Choice, order: TranslatedRequest, files: ModelFiles, budget: int) -> Answer:
     text = without_stop(choice.text, order.stops)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
     cut = order.free and text == choice.text and choice.tokens == budget
@@ -135,7 +135,7 @@ class CompletionWriter:
 
     job_id: str
     model: str
-    order: Order
+    order: TranslatedRequest
     created: int
 
     def whole(self, result: GenerateResult, found: tuple[Answer, ...]) -> BaseModel:
@@ -175,7 +175,7 @@ class ChatWriter:
 
     job_id: str
     model: str
-    order: Order
+    order: TranslatedRequest
     created: int
 
     def whole(self, result: GenerateResult, found: tuple[Answer, ...]) -> BaseModel:

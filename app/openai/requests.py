@@ -142,7 +142,7 @@ Schema = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]  # a JSON schema, or one
 _FORMER: dict[str, JsonValue] = {"deprecated": True}
 
 
-class _Spelled(Deferred):
+class _ConstraintFields(Deferred):
     """The ways to give a constraint: OpenAI's, vLLM's present and former ones, SGLang's, TGI's, and ours."""
 
     response_format: dict[str, Any] | None = Field(
@@ -163,7 +163,7 @@ class _Spelled(Deferred):
     automaton: AutomatonHash | None = Field(None, description="The hash of a constraint that POST /compile answered")
 
 
-class Asked(_Refused, _Ignored, _Spelled):
+class OpenAIRequest(_Refused, _Ignored, _ConstraintFields):
     """What both calls take. What is null counts as left out."""
 
     model: str | None = None
@@ -212,7 +212,7 @@ _PROMPT_SCHEMA = {
 }
 
 
-class CompletionRequest(Asked):
+class CompletionRequest(OpenAIRequest):
     """A prompt to continue, as OpenAI's clients and those of vLLM, SGLang and TGI ask for it."""
 
     model_config = _AT_ONCE
@@ -282,7 +282,7 @@ class Message(_Neutral):
         return value
 
 
-class ChatRequest(Asked):
+class ChatRequest(OpenAIRequest):
     """Messages to answer, made into a prompt by the model's own chat template."""
 
     model_config = _AT_ONCE

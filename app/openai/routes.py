@@ -12,10 +12,10 @@ from app.api.disconnect import service_of, until_gone
 from app.api.middleware.security import charged
 from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, now
-from app.openai.requests import Asked, ChatRequest, CompletionRequest
+from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletion, Completion
 from app.openai.stream import Chunks, Told
-from app.openai.translate import Order, chat_order, completion_order, named
+from app.openai.translate import TranslatedRequest, chat_order, completion_order, named
 
 _FORMER = {"deprecation": "@1764720000"}  # RFC 9745; vLLM took leave of the guided_ fields with 0.12
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
@@ -53,7 +53,11 @@ async def chat_completions(request: Request, body: ChatRequest, idempotency_key:
 
 
 async def _answered(
-    request: Request, body: Asked, order: Order, key: str | None, kind: type[CompletionWriter] | type[ChatWriter]
+    request: Request,
+    body: OpenAIRequest,
+    order: TranslatedRequest,
+    key: str | None,
+    kind: type[CompletionWriter] | type[ChatWriter],
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, key, None)
     with named(order.spelled, order.fields):

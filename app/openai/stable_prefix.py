@@ -20,7 +20,7 @@ Said = Callable[[str], str]
 """What a raw text, as far as it is written, certainly says as an answer."""
 
 
-class Reading:
+class AnswerNormalizer:
     """What a raw text certainly says as an answer; obeys `Said`.
 
     Without what may be the beginning of a stop string, at its end, and without a leading space that is no part of the
@@ -52,7 +52,7 @@ def _may_begin_with_space(compiled: Compiled) -> bool:
     return int(compiled.tokens.distance[states_along(compiled.text, " ")[-1]]) != UNREACHABLE
 
 
-class Settled:
+class StablePrefixTracker:
     """Follows one try at a generation.
 
     said  of a text that may go on; what is certain of it must stay so whatever comes

@@ -23,9 +23,9 @@ from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileResult, GenerateResult, Restart, Step, load
 from app.openai.errors import error_body
 from app.openai.render import Answer, Writer, answers, generated
-from app.openai.stable_prefix import Reading, Settled
-from app.openai.translate import Order, named
-from app.service import Begun, Reader, Service
+from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
+from app.openai.translate import TranslatedRequest, named
+from app.service import EventSubscription, Service, SubmittedJob
 
 DONE = format_sse_event(data_str="[DONE]")
 _OTHERWISE = "the answer was begun anew and came out otherwise: what was sent of it is void; send the request again"
@@ -37,8 +37,8 @@ class Told:
     """What a stream is made of."""
 
     service: Service
-    begun: Begun
-    order: Order
+    begun: SubmittedJob
+    order: TranslatedRequest
     writer: Writer
     usage: bool
 
@@ -93,7 +93,7 @@ async def _answer(told: Told) -> AsyncIterator[bytes]:
             case Restart():
                 settled = None
             case Step() as step:
-                settled = settled or Settled(order.order.options, said)
+                settled = settled or StablePrefixTracker(order.order.options, said)
                 settled.take(step)
                 for index, before in sent.items():
                     text = order.before + settled.text(index)
@@ -108,12 +108,12 @@ async def _answer(told: Told) -> AsyncIterator[bytes]:
     yield DONE
 
 
-def _reading(order: Order) -> Reading:
+def _reading(order: TranslatedRequest) -> AnswerNormalizer:
     """How raw texts are read as answers: after an echoed prompt, and where all of a text counts, no space goes."""
-    return Reading(order.stops, raw=bool(order.before) or order.order.options.scope == "full")
+    return AnswerNormalizer(order.stops, raw=bool(order.before) or order.order.options.scope == "full")
 
 
-def _foreseen(order: Order) -> int:
+def _foreseen(order: TranslatedRequest) -> int:
     """How many answers there will be for certain: a search may find fewer distinct ones than were asked for."""
     return order.n if order.order.options.algorithm == "sample" else 1
 
@@ -132,7 +132,7 @@ def _rest(told: Told, result: GenerateResult, found: tuple[Answer, ...], sent: d
     return [*chunks, writer.closing(result)] if told.usage else chunks
 
 
-async def _events(service: Service, reader: Reader, job_id: str) -> AsyncIterator[Event | None]:
+async def _events(service: Service, reader: EventSubscription, job_id: str) -> AsyncIterator[Event | None]:
     """The events of a job until it is over, None where none has come for a while; from where they broke off."""
     after = ""
     while True:
@@ -147,7 +147,7 @@ async def _events(service: Service, reader: Reader, job_id: str) -> AsyncIterato
                 await asyncio.sleep(STORAGE_RETRY_MS / 1000)
 
 
-async def _result(service: Service, reader: Reader, job_id: str) -> Any:
+async def _result(service: Service, reader: EventSubscription, job_id: str) -> Any:
     async with reader.until_deadline():
         while True:
             with contextlib.suppress(StorageDown):

@@ -15,10 +15,10 @@ from app.api.generate_schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.models import ModelFiles
 from app.openai.chat_template import prompt_of
-from app.openai.constraints import Spelled, spelled_by
-from app.openai.requests import Asked, ChatRequest, CompletionRequest
+from app.openai.constraints import ParsedConstraint, spelled_by
+from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.stops import stopping, strips, taken_off
-from app.requests import GenerateOrder
+from app.requests import GenerateParams
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec import spec_from_json
 
@@ -32,7 +32,7 @@ _SAMPLED = "goes with sampling, not with beams: leave it out, or use_beam_search
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TranslatedRequest:
     """What a request comes to.
 
     order        for the service
@@ -47,14 +47,14 @@ class Order:
     fields       what the request calls fields that POST /generate calls otherwise
     """
 
-    order: GenerateOrder
+    order: GenerateParams
     n: int
     stops: tuple[str, ...]
     logprobs: bool
     before: str
     best_by_token: bool
     free: bool
-    spelled: Spelled | None
+    spelled: ParsedConstraint | None
     fields: Mapping[str, str]
 
     @property
@@ -71,7 +71,7 @@ class _Budget:
     default: int
 
 
-def completion_order(asked: CompletionRequest, most_tokens: int) -> Order:
+def completion_order(asked: CompletionRequest, most_tokens: int) -> TranslatedRequest:
     """Where no budget is given it is at most `most_tokens`.
 
     Raises InvalidRequest, RequestValidationError, SpecSyntaxError.
@@ -85,7 +85,7 @@ def completion_order(asked: CompletionRequest, most_tokens: int) -> Order:
     return _order(asked, given, budget, bool(asked.logprobs), before=asked.prompt if asked.echo else "")
 
 
-def chat_order(asked: ChatRequest, files: ModelFiles, most_tokens: int) -> Order:
+def chat_order(asked: ChatRequest, files: ModelFiles, most_tokens: int) -> TranslatedRequest:
     """Raises what `completion_order` does, and what `prompt_of` does."""
     if None not in (asked.max_tokens, asked.max_completion_tokens) and asked.max_tokens != asked.max_completion_tokens:
         raise InvalidRequest((("max_tokens", "differs from max_completion_tokens, which is its newer name: give one"),))
@@ -95,8 +95,13 @@ def chat_order(asked: ChatRequest, files: ModelFiles, most_tokens: int) -> Order
 
 
 def _order(
-    asked: Asked, given: dict[str, Any], budget: _Budget, logprobs: bool, before: str = "", templated: bool = False
-) -> Order:
+    asked: OpenAIRequest,
+    given: dict[str, Any],
+    budget: _Budget,
+    logprobs: bool,
+    before: str = "",
+    templated: bool = False,
+) -> TranslatedRequest:
     spelled = spelled_by(asked)
     free = spelled is None and asked.automaton is None
     rows = _rows(asked, free)
@@ -116,10 +121,10 @@ def _order(
         raise InvalidRequest((("best_of", "the best of several samples is known at the end: do not stream them"),))
     order = dataclasses.replace(order, templated=templated, fits=budget.given is None)
     fields = _fields(asked, order, templated)
-    return Order(order, n, stops, logprobs, before, best_by_token, free, spelled, fields)
+    return TranslatedRequest(order, n, stops, logprobs, before, best_by_token, free, spelled, fields)
 
 
-def _fields(asked: Asked, order: GenerateOrder, chat: bool) -> dict[str, str]:
+def _fields(asked: OpenAIRequest, order: GenerateParams, chat: bool) -> dict[str, str]:
     fields = {"prompt": "messages"} if chat else {}
     if isinstance(asked, ChatRequest) and asked.max_completion_tokens is not None:
         fields["max_tokens"] = "max_completion_tokens"
@@ -130,7 +135,9 @@ def _fields(asked: Asked, order: GenerateOrder, chat: bool) -> dict[str, str]:
     return fields
 
 
-def _stopped(asked: Asked, spelled: Spelled | None, chat: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _stopped(
+    asked: OpenAIRequest, spelled: ParsedConstraint | None, chat: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The constraint that the text is to satisfy, and the stop strings that may be at its end."""
     if spelled is None:
         constraint, spec = _ANY_ANSWER if chat else _ANY_TEXT, None
@@ -144,7 +151,7 @@ def _stopped(asked: Asked, spelled: Spelled | None, chat: bool) -> tuple[dict[st
     return {"all": [constraint, stopping(asked.stop, bool(stops), leading_space)]}, stops
 
 
-def _rows(asked: Asked, free: bool) -> dict[str, Any]:
+def _rows(asked: OpenAIRequest, free: bool) -> dict[str, Any]:
     """The algorithm and what belongs to it.
 
     It is a search where beams are asked for. Else it is sampling where that is asked for by a temperature above 0, a
@@ -180,7 +187,7 @@ def _beams(n: int, best_of: int) -> int:
     return best_of if best_of > 1 else max(n, BEAMS)
 
 
-def _checked(fields: dict[str, Any], spelled: Spelled | None) -> GenerateOrder:
+def _checked(fields: dict[str, Any], spelled: ParsedConstraint | None) -> GenerateParams:
     """The request as /generate would take it, with its own words for what is wrong."""
     try:
         asked = GenerateRequest.model_validate(fields)
@@ -191,7 +198,7 @@ def _checked(fields: dict[str, Any], spelled: Spelled | None) -> GenerateOrder:
 
 
 @contextmanager
-def named(spelled: Spelled | None, fields: Mapping[str, str] | None = None) -> Iterator[None]:
+def named(spelled: ParsedConstraint | None, fields: Mapping[str, str] | None = None) -> Iterator[None]:
     """Errors name the field of the request that is at fault, whatever was put around the constraint that it holds."""
     try:
         yield
@@ -206,7 +213,7 @@ def named(spelled: Spelled | None, fields: Mapping[str, str] | None = None) -> I
         raise
 
 
-def _field(field: str, spelled: Spelled | None) -> str:
+def _field(field: str, spelled: ParsedConstraint | None) -> str:
     whole = spelled is not None and "all" in spelled.constraint and not field.startswith(f"{_FIRST}all.")
     if field.startswith(_STOP) and not whole:
         return "stop"

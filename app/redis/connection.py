@@ -30,7 +30,7 @@ from coredis.retry import NoRetryPolicy
 
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import metrics
-from app.redis.protocol import CONNECT_S_MAX, LINES, REPLY_S_MAX, Argument, Line
+from app.redis.protocol import CONNECT_S_MAX, LINES, REPLY_S_MAX, Argument, PipelinedConnection
 
 ONCE_S_MIN = 1.0  # for which even who will not wait gives the server to answer
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two tries, doubled each time
@@ -85,9 +85,9 @@ class Connection:
         self._hurried = self._away = False
         self._ready = asyncio.Event()
         self._running: set[asyncio.Future[object]] = set()
-        self._line: Line | None = None
+        self._line: PipelinedConnection | None = None
         self._line_pool: ConnectionPool[Any]
-        self._line_coming: asyncio.Task[Line] | None = None
+        self._line_coming: asyncio.Task[PipelinedConnection] | None = None
 
     async def client(self) -> Redis[bytes]:
         """The client, which connects when it is used."""
@@ -188,19 +188,19 @@ class Connection:
                 await line.ask(b"SCRIPT LOAD", script.script)
                 return await line.ask(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
 
-    async def _next_line(self) -> Line:
+    async def _next_line(self) -> PipelinedConnection:
         """A connection that all scripts share, in place of one that broke. It is made once, whoever stops waiting."""
         if self._line_coming is None or self._line_coming.done():
             self._line_coming = asyncio.create_task(self._make_line())
             self._line_coming.add_done_callback(self._ran)
         return await asyncio.shield(self._line_coming)
 
-    async def _make_line(self) -> Line:
+    async def _make_line(self) -> PipelinedConnection:
         pool = (await self.client()).connection_pool
         if self._line is not None:
             self._line_pool.release(self._line)
         self._line, self._line_pool = None, pool
-        self._line = line = cast(Line, await pool.get_connection())
+        self._line = line = cast(PipelinedConnection, await pool.get_connection())
         return line
 
     def _ran(self, task: asyncio.Future[T]) -> None:

@@ -125,7 +125,7 @@ class _Outbox:
         """And closes it."""
 
 
-class Line(BaseConnection):
+class PipelinedConnection(BaseConnection):
     """What our connections have in common. The methods with an underscore are those that coredis calls."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -168,7 +168,7 @@ class Line(BaseConnection):
         """Writing needs no task."""
 
 
-class UnixLine(Line, UnixDomainSocketConnection):
+class UnixLine(PipelinedConnection, UnixDomainSocketConnection):
     """One over a unix socket."""
 
     async def _wired(self, make: Callable[[], _Wire]) -> _Wire:
@@ -176,7 +176,7 @@ class UnixLine(Line, UnixDomainSocketConnection):
         return wire
 
 
-class TcpLine(Line, TCPConnection):
+class TcpLine(PipelinedConnection, TCPConnection):
     """One over TCP, with TLS where the URL asks for it."""
 
     async def _wired(self, make: Callable[[], _Wire]) -> _Wire:
@@ -185,4 +185,7 @@ class TcpLine(Line, TCPConnection):
         return wire
 
 
-LINES: dict[type[BaseConnection], type[Line]] = {UnixDomainSocketConnection: UnixLine, TCPConnection: TcpLine}
+LINES: dict[type[BaseConnection], type[PipelinedConnection]] = {
+    UnixDomainSocketConnection: UnixLine,
+    TCPConnection: TcpLine,
+}

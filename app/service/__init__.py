@@ -6,12 +6,12 @@ events. Compiled constraints and cached failures are kept in the store under the
 
 from __future__ import annotations
 
-from app.service.job_client import Asking
-from app.service.service import Begun, Reader, Service
+from app.service.job_client import SubmissionContext
+from app.service.service import EventSubscription, Service, SubmittedJob
 
 __all__ = [
-    "Asking",
-    "Begun",
-    "Reader",
+    "EventSubscription",
     "Service",
+    "SubmissionContext",
+    "SubmittedJob",
 ]

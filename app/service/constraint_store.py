@@ -15,7 +15,7 @@ from compiler.diagnostics import Explanation
 from compiler.errors import ArtefactInvalid
 
 
-class Catalogue:
+class ConstraintStore:
     """Reads the store. What is there and is not ours is thrown away, and was never there.
 
     fingerprint  of the vocabulary that automata are compiled for

@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import dataclass
 
-from app.automaton_cache import Kept, summary
+from app.automaton_cache import ByteBoundedLru, summary
 from app.errors import (
     AnswerTooLarge,
     AutomatonMissing,
@@ -31,8 +31,8 @@ from app.messages import (
 )
 from app.models import ModelFiles
 from app.observability import metrics
-from app.service.constraint_store import Catalogue
-from app.service.job_client import Asking, Desk, until
+from app.service.constraint_store import ConstraintStore
+from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
 from compiler.artifact import Compiled
@@ -47,7 +47,7 @@ Names = dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ResolvedConstraint:
     """A constraint that somebody names: its hash, what the caller calls things, and its sizes if it is compiled."""
 
     automaton: str
@@ -58,13 +58,13 @@ class Known:
 class Constraints:
     """Knows constraints by way of the store, and has them compiled and explained by way of jobs."""
 
-    def __init__(self, settings: Settings, desk: Desk, store: Store, files: ModelFiles) -> None:
+    def __init__(self, settings: Settings, desk: JobClient, store: Store, files: ModelFiles) -> None:
         self._settings = settings
         self._desk = desk
         self._fingerprint = files.vocabulary.fingerprint
-        self._catalogue = Catalogue(settings, store, self._fingerprint)
-        self._read_before: Kept[Spec, tuple[str, Names]] = Kept(_READ_BYTES_MAX)
-        self._lately: Kept[str, tuple[CompileResult, float]] = Kept(_LATELY_BYTES_MAX)
+        self._catalogue = ConstraintStore(settings, store, self._fingerprint)
+        self._read_before: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_READ_BYTES_MAX)
+        self._lately: ByteBoundedLru[str, tuple[CompileResult, float]] = ByteBoundedLru(_LATELY_BYTES_MAX)
 
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileResult:
         """Compile a constraint for the owner of a key, or find it stored."""
@@ -135,18 +135,18 @@ class Constraints:
             raise JobFailed(failure.error, failure.detail, failure.fields)
         return None
 
-    async def known(self, spec: Spec) -> Known:
+    async def known(self, spec: Spec) -> ResolvedConstraint:
         """What a constraint is called here, and what is stored of it. Raises JobFailed as `_stored` does."""
         automaton, names = await self._read(spec)
-        return Known(automaton, names, await self._stored(automaton, spec))
+        return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
 
-    async def known_by_hash(self, automaton: str | None) -> Known:
+    async def known_by_hash(self, automaton: str | None) -> ResolvedConstraint:
         """The same of a constraint given by hash alone, in the words of whoever wrote it first."""
         assert automaton is not None
         stored = await self.automaton(automaton)
         require_text(stored.spec)
         names = await asyncio.to_thread(caller_names, stored.spec, self._settings.limits)
-        return Known(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
+        return ResolvedConstraint(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
 
     async def _read(self, spec: Spec) -> tuple[str, Names]:
         """What a constraint is called here, and what the caller calls things; known still of those asked for lately."""
@@ -166,7 +166,9 @@ class Constraints:
         deadline = time.time() + self._settings.deadline_s_max  # not this caller's: others may join
         return CompileJob(automaton, spec_json(spec), deadline, owner=owner)
 
-    async def begin_compile(self, known: Known, spec: Spec, asking: Asking, within_s: float) -> str | None:
+    async def begin_compile(
+        self, known: ResolvedConstraint, spec: Spec, asking: SubmissionContext, within_s: float
+    ) -> str | None:
         """The job that compiles a constraint, which all share who want the same; None where it is stored.
 
         within_s  for how long who asks for it waits

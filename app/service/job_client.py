@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.broker import PLAIN, Broker, Event, JobState, Pool, Terms
+from app.broker import PLAIN, Broker, ConcurrencyGroup, Event, JobState, SubmitOptions
 from app.errors import (
     DeadlineExceeded,
     Draining,
@@ -44,7 +44,7 @@ Observer = Callable[[Progress | Step], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SubmissionContext:
     """Who asks for a job of his own, and how.
 
     route   what he asks for, as he calls it
@@ -75,7 +75,7 @@ async def until(timeout_s: float, whole_s: float | None = None) -> AsyncIterator
         raise DeadlineExceeded(timeout_s if whole_s is None else whole_s) from None
 
 
-class Desk:
+class JobClient:
     """Submits jobs to a broker and knows what became of them. One for each API process."""
 
     def __init__(self, settings: Settings, broker: Broker) -> None:
@@ -113,7 +113,7 @@ class Desk:
             raise NotReady(reasons)
         self._ready_until[queue] = time.monotonic() + READY_S
 
-    async def submit(self, queue: str, key: str, job: Job, terms: Terms = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, job: Job, terms: SubmitOptions = PLAIN) -> str:
         """The job's id. Raises QueueFull and QueueSlow, which say when to come again, KeyReused, Draining, NotReady."""
         await self.require_worker(queue)
         submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
@@ -128,24 +128,30 @@ class Desk:
         if not submitted.cancelled() and submitted.exception() is None:
             self._later(self.leave(submitted.result()))
 
-    def compilation(self, owner: str, detached: bool = False, within_s: float | None = None) -> Terms:
+    def compilation(self, owner: str, detached: bool = False, within_s: float | None = None) -> SubmitOptions:
         """The terms of a compilation, which all share who want the same; with none of those for whom it is too much.
 
         within_s  for how long he waits who asks now; others, who join it, may have more time
         """
         settings = self.settings
-        pools = [Pool("compile", settings.compilations_max, "compilations_max")]
+        pools = [ConcurrencyGroup("compile", settings.compilations_max, "compilations_max")]
         if owner and settings.key_compilations_max:
-            pools.append(Pool(f"compile:{owner}", settings.key_compilations_max, "key_compilations_max"))
-        return Terms(detached=detached, pools=tuple(pools), within_s=within_s)
+            pools.append(ConcurrencyGroup(f"compile:{owner}", settings.key_compilations_max, "key_compilations_max"))
+        return SubmitOptions(detached=detached, pools=tuple(pools), within_s=within_s)
 
     async def submit_asked(
-        self, queue: str, job: Job, kind: str, asking: Asking, after: str | None, priority: Priority = "interactive",
+        self,
+        queue: str,
+        job: Job,
+        kind: str,
+        asking: SubmissionContext,
+        after: str | None,
+        priority: Priority = "interactive",
         weight: int = 0,
     ) -> str:
         """The id of a job of one caller's own."""
         key = request_id() if asking.key is None else idempotent_job_key(asking.owner, asking.route, asking.key)
-        terms = Terms(
+        terms = SubmitOptions(
             owner=asking.owner, kind=kind, digest=asking.digest, priority=priority, weight=weight, after=after,
             detached=asking.detached,
             remember_s=0.0 if asking.key is None else self.settings.idempotency_ttl_s,
@@ -153,7 +159,7 @@ class Desk:
         )
         return await self.submit(queue, key, job, terms)
 
-    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: Terms = PLAIN) -> R:
+    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: SubmitOptions = PLAIN) -> R:
         """Submit a job and wait. A job is called off when nobody is left who waits for it."""
         job_id = await self.submit(queue, key, job, terms)
         try:

@@ -14,9 +14,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
-from app.broker import Broker, Event, JobState, Terms
+from app.broker import Broker, Event, JobState, SubmitOptions
 from app.errors import BudgetTooSmall, JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
-from app.matrix import DecodeOrder, check_order, check_paths
+from app.matrix import DecodeParams, check_order, check_paths
 from app.messages import (
     CheckJob,
     CheckResult,
@@ -31,19 +31,19 @@ from app.messages import (
 )
 from app.models import ModelFiles
 from app.observability import metrics
-from app.requests import GenerateOrder, check_order_limits, require_chars, seeded
-from app.service.constraints import Constraints, Known, require_text
-from app.service.job_client import Asking, Desk, Observer, until
+from app.requests import GenerateParams, check_order_limits, require_chars, seeded
+from app.service.constraints import Constraints, ResolvedConstraint, require_text
+from app.service.job_client import JobClient, Observer, SubmissionContext, until
 from app.settings import QUEUES, Settings
 from app.store import Store
 from compiler.errors import SpecSyntaxError
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
-WAITED = Asking()  # for, by someone who goes when he goes
+WAITED = SubmissionContext()  # for, by someone who goes when he goes
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SubmittedJob:
     """A job that one caller has asked for, in which he has a share.
 
     compile_job  the compilation that it waits for, in which he has one too; None where there is none
@@ -53,7 +53,7 @@ class Begun:
     job_id: str
     deadline: float
     timeout_s: float
-    asking: Asking
+    asking: SubmissionContext
     compile_job: str | None = None
     max_tokens: int | None = None
 
@@ -64,7 +64,7 @@ class Service:
     def __init__(self, settings: Settings, broker: Broker, store: Store, files: ModelFiles) -> None:
         self.settings = settings
         self.files = files
-        self.desk = Desk(settings, broker)
+        self.desk = JobClient(settings, broker)
         self.constraints = Constraints(settings, self.desk, store, files)
 
     @property
@@ -94,7 +94,9 @@ class Service:
         """Why requests would not be served now; empty when they would."""
         return await self.desk.reasons_not_ready(queues)
 
-    async def begin_describe(self, spec: Spec, model: str | None, explain: bool, asking: Asking) -> Begun:
+    async def begin_describe(
+        self, spec: Spec, model: str | None, explain: bool, asking: SubmissionContext
+    ) -> SubmittedJob:
         """Compile a constraint by a job of the caller's own, which he may come back to."""
         self.constraints.require_model(model)
         check_limits(spec, self.settings.limits)
@@ -108,9 +110,9 @@ class Service:
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked("compile", job, "compile", asking, compile_job)
-        return Begun(job_id, job.deadline, timeout_s, asking, compile_job)
+        return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
 
-    async def begin_generate(self, order: GenerateOrder, asking: Asking = WAITED) -> Begun:
+    async def begin_generate(self, order: GenerateParams, asking: SubmissionContext = WAITED) -> SubmittedJob:
         """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
         options = order.options
         self.constraints.require_model(order.model)
@@ -137,9 +139,9 @@ class Service:
             job_id = await self.desk.submit_asked(
                 "generate", job, "generate", asking, compile_job, order.priority, order.weight
             )
-        return Begun(job_id, job.deadline, timeout_s, asking, compile_job, max_tokens)
+        return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job, max_tokens)
 
-    async def begin_decode(self, order: DecodeOrder, asking: Asking = WAITED) -> Begun:
+    async def begin_decode(self, order: DecodeParams, asking: SubmissionContext = WAITED) -> SubmittedJob:
         """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
         check_order(order, self.settings)
         check_limits(order.spec, self.settings.limits)
@@ -157,9 +159,9 @@ class Service:
             job_id = await self.desk.submit_asked(
                 "generate", job, "decode", asking, compile_job, order.priority, order.weight
             )
-        return Begun(job_id, job.deadline, timeout_s, asking, compile_job)
+        return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
 
-    async def answer(self, begun: Begun) -> Result:
+    async def answer(self, begun: SubmittedJob) -> Result:
         """The result of a job that was begun; whoever stops waiting gives up his share in it at once.
 
         Raises JobFailed, JobCancelled, BudgetTooSmall, DeadlineExceeded.
@@ -182,12 +184,12 @@ class Service:
         self._over(begun)
         return result
 
-    def _over(self, begun: Begun) -> None:
+    def _over(self, begun: SubmittedJob) -> None:
         """The job has been answered: nobody waits until that is known."""
         if not begun.asking.detached:
             self.desk.leave_soon(begun.compile_job, begun.job_id)
 
-    async def compiled(self, begun: Begun) -> None:
+    async def compiled(self, begun: SubmittedJob) -> None:
         """Wait for the compilation that a job waits for.
 
         Raises what it failed with, which the job will fail with too, and BudgetTooSmall, which is known now: no
@@ -201,25 +203,25 @@ class Service:
             if isinstance(compiled, CompileResult):
                 _require_budget(compiled, begun.max_tokens)
 
-    def until_deadline(self, begun: Begun) -> contextlib.AbstractAsyncContextManager[None]:
+    def until_deadline(self, begun: SubmittedJob) -> contextlib.AbstractAsyncContextManager[None]:
         """Raise DeadlineExceeded where the body is not done when the job must be."""
         if begun.deadline == math.inf:
             return contextlib.nullcontext()
         return until(max(0.0, begun.deadline - time.time()), begun.timeout_s)
 
-    async def give_up(self, begun: Begun) -> None:
+    async def give_up(self, begun: SubmittedJob) -> None:
         """Want a job no longer; it goes on where the caller said that he would come back."""
         if not begun.asking.detached:
             await self.desk.leave(begun.compile_job, begun.job_id)
 
-    def reader(self, begun: Begun) -> Reader:
+    def reader(self, begun: SubmittedJob) -> EventSubscription:
         """Someone who reads along with a job that he has begun."""
-        return Reader(self, begun)
+        return EventSubscription(self, begun)
 
-    async def read_along(self, job_id: str) -> Reader:
+    async def read_along(self, job_id: str) -> EventSubscription:
         """Someone who has come to read along; he has a share in the job while he does."""
         await self.desk.join(job_id)
-        return Reader(self, Begun(job_id, math.inf, math.inf, WAITED))
+        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, WAITED))
 
     @property
     def hands_over(self) -> bool:
@@ -267,17 +269,17 @@ class Service:
         timeout_s = self.settings.deadline_s_default
         async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, parts)
-            result = await self.desk.run("compile", request_id(), job, CheckResult, Terms(within_s=timeout_s))
+            result = await self.desk.run("compile", request_id(), job, CheckResult, SubmitOptions(within_s=timeout_s))
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 
-    async def _known(self, order: GenerateOrder) -> Known:
+    async def _known(self, order: GenerateParams) -> ResolvedConstraint:
         if order.spec is None:
             return await self.constraints.known_by_hash(order.automaton)
         return await self.constraints.known(order.spec)
 
     @contextlib.asynccontextmanager
-    async def _or_leave(self, compile_job: str | None, asking: Asking) -> AsyncIterator[None]:
+    async def _or_leave(self, compile_job: str | None, asking: SubmissionContext) -> AsyncIterator[None]:
         """Give up the share in a compilation where the body fails, and nobody is left to want it."""
         try:
             yield
@@ -295,11 +297,11 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class EventSubscription:
     """Someone who reads along with a job, and has a share in it."""
 
     service: Service
-    job: Begun
+    job: SubmittedJob
 
     async def begun(self) -> None:
         """Until the job waits for nothing but its turn. Raises what `compiled` does."""

@@ -27,7 +27,7 @@ _OUTCOMES = {
 log = logging.getLogger("app.worker.loop")
 
 
-class Try:
+class AttemptResult:
     """One try at a job. `result` is what came of it, None where the worker itself was stopped."""
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class Try:
 
 
 @contextlib.contextmanager
-def trying(job: Job, job_id: str, queue: str, worker: str, waited_s: float, attempt: int) -> Iterator[Try]:
+def trying(job: Job, job_id: str, queue: str, worker: str, waited_s: float, attempt: int) -> Iterator[AttemptResult]:
     """Around a handler's call, in its thread: binds the fields of the log, opens the span, counts how it ended."""
     metrics.QUEUE_SECONDS.labels(queue).observe(waited_s)
     metrics.ATTEMPTS.labels(job.kind).inc()
     if attempt > 1:
         metrics.REDELIVERED.labels(job.kind).inc()
-    started, tried = time.perf_counter(), Try()
+    started, tried = time.perf_counter(), AttemptResult()
     with (
         logs.bound(request_id=job.request_id, job_id=job_id, worker=worker),
         tracing.span(job.kind, job.traceparent, "CONSUMER", job_id=job_id, attempt=attempt) as span,

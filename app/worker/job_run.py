@@ -26,13 +26,13 @@ from app.errors import (
     without_message,
 )
 from app.messages import (
-    Asked,
     CompileJob,
     CompileResult,
     DecodeJob,
     Failure,
     GenerateJob,
     Job,
+    OwnedJob,
     Progress,
     Restart,
     Result,
@@ -61,7 +61,7 @@ log = logging.getLogger("app.worker.loop")
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class WorkerContext:
     """What a worker works with.
 
     worker       its name
@@ -80,10 +80,10 @@ class Bench:
     answer_bytes_max: int
 
 
-class Attempt:
+class JobRun:
     """One delivered job, run to its result. Whatever the job does, the worker goes on."""
 
-    def __init__(self, bench: Bench, delivery: Delivery) -> None:
+    def __init__(self, bench: WorkerContext, delivery: Delivery) -> None:
         self._bench, self._delivery, self._broker = bench, delivery, bench.broker
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class Attempt:
         except MessageInvalid as error:
             await self._broker.finish(job_id, dump(failure_of(error)), remember=False)
             return
-        context = _Context(self._bench, self._delivery, job)
+        context = JobContext(self._bench, self._delivery, job)
         watcher = asyncio.create_task(self._watch(context))
         try:
             if self._delivery.attempt > 1:
@@ -112,12 +112,12 @@ class Attempt:
                 await watcher
         await self._broker.finish(job_id, dump(result), remember=_lasts(result))
 
-    async def _watch(self, context: _Context) -> None:
+    async def _watch(self, context: JobContext) -> None:
         with contextlib.suppress(JobUnknown):  # then it is nobody's any more
             await self._broker.cancelled(self._delivery.job_id)
         context.call_off()
 
-    async def _give_back(self, context: _Context) -> None:
+    async def _give_back(self, context: JobContext) -> None:
         """Leave the job to another worker; whoever has read along learns that it begins anew.
 
         Where the server is away for too long, the job is taken over when the lease on it ends.
@@ -129,7 +129,7 @@ class Attempt:
                     await self._broker.publish(self._delivery.job_id, dump(Restart(self._delivery.attempt)))
                 await self._broker.give_back(self._delivery.job_id)
 
-    def _handle(self, job: Job, context: _Context) -> Result:
+    def _handle(self, job: Job, context: JobContext) -> Result:
         """In the handler's thread: what comes of the job."""
         bench, delivery = self._bench, self._delivery
         with tally.trying(
@@ -160,12 +160,12 @@ def _job(body: bytes) -> Job:
     return message
 
 
-def _outcome(handler: Handler, job: Job, context: _Context) -> Result:
+def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
     """The failure of the compilation that the job waited for, else what its handler says.
 
     Where the store has lost the automaton meanwhile, it is compiled once more, and the handler has a second try.
     """
-    if isinstance(job, Asked) and job.compile_job is not None:
+    if isinstance(job, OwnedJob) and job.compile_job is not None:
         before = context.compiled_before(job.compile_job)
         if isinstance(before, Failure):
             return before
@@ -186,7 +186,7 @@ def _lacks_automaton(result: Result) -> bool:
     return isinstance(result, Failure) and result.error == AutomatonMissing.__name__
 
 
-def _called(handler: Handler, job: Job, context: _Context) -> Result:
+def _called(handler: Handler, job: Job, context: JobContext) -> Result:
     """The job's result, or the failure that it ended in."""
     try:
         if context.cancelled():
@@ -200,17 +200,17 @@ def _called(handler: Handler, job: Job, context: _Context) -> Result:
         return failure_of(error)
 
 
-class _Context:
+class JobContext:
     """Obeys app.worker.handlers.base.Context: carries the calls of a handler's thread to the event loop.
 
     told  whether anything was told of this try
     """
 
-    def __init__(self, bench: Bench, delivery: Delivery, job: Job) -> None:
+    def __init__(self, bench: WorkerContext, delivery: Delivery, job: Job) -> None:
         self._loop = asyncio.get_running_loop()
         self._broker, self._store, self._job_id = bench.broker, bench.store, delivery.job_id
         self._ends = time.monotonic() + (job.deadline - job.written) - delivery.age_s  # whatever clocks say meanwhile
-        self.timeout_s = round(job.deadline - job.arrived, 3) if isinstance(job, Asked) else None
+        self.timeout_s = round(job.deadline - job.arrived, 3) if isinstance(job, OwnedJob) else None
         self._called_off, self._over = threading.Event(), asyncio.Event()
         self.waited_s = delivery.waited_s
         self.compiling: CompileResult | None = None

@@ -13,14 +13,14 @@ import secrets
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
-from app.broker import PRESENCE_TTL_S, Broker, Delivery, Presence
+from app.broker import PRESENCE_TTL_S, Broker, Delivery, WorkerStatus
 from app.messages import DRAINING, LOADING, is_own
 from app.observability import metrics
 from app.settings import Settings
 from app.store import Store
 from app.worker.handlers.base import Handler, OpenHandler
-from app.worker.job_run import Attempt, Bench
-from app.worker.opening import Opening
+from app.worker.job_run import JobRun, WorkerContext
+from app.worker.opening import HandlerLoader
 
 BEAT_S = PRESENCE_TTL_S / 3
 SIGN_S = 1.0  # between two signs that the event loop goes on
@@ -44,13 +44,13 @@ async def serve(
     beat = _Beat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
     try:
         async with _beating(beat):
-            handler = await _opened(queue, Opening(queue, open_handler, settings), beat, stop)
+            handler = await _opened(queue, HandlerLoader(queue, open_handler, settings), beat, stop)
             if handler is None:
                 await stop.wait()
                 return
             await beat.now(handler)
             async with _threads(queue, handler) as threads:
-                bench = Bench(
+                bench = WorkerContext(
                     handler, threads, broker, store, queue, beat.worker, settings.storage_wait_s,
                     settings.answer_bytes_max,
                 )
@@ -93,7 +93,7 @@ class _Beat:
         if self._handler is not None:
             self.reason = DRAINING if self._draining else self._handler.trouble()
         metrics.BEATS.put(self.worker, self.reason)
-        await self._broker.announce(self._queue, Presence(self.worker, self.reason))
+        await self._broker.announce(self._queue, WorkerStatus(self.worker, self.reason))
 
     async def forever(self) -> None:
         """Tell it over and over; a server that is away is waited for."""
@@ -118,7 +118,7 @@ async def _beating(beat: _Beat) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def _opened(queue: str, opening: Opening, beat: _Beat, stop: asyncio.Event) -> Handler | None:
+async def _opened(queue: str, opening: HandlerLoader, beat: _Beat, stop: asyncio.Event) -> Handler | None:
     """The handler; None where it cannot be opened, which is said, or the worker is told to stop before it is."""
     try:
         return await opening.handler(stop)
@@ -147,7 +147,7 @@ def _end(threads: ThreadPoolExecutor, handler: Handler) -> None:
 class _Worker:
     """Takes jobs while it may, and sees those that it took to their end."""
 
-    bench: Bench
+    bench: WorkerContext
     beat: _Beat
     settings: Settings
 
@@ -175,7 +175,7 @@ class _Worker:
             else:
                 delivery = await self._taken(stopped)
                 if delivery is not None:
-                    running.add(asyncio.create_task(Attempt(self.bench, delivery).run()))
+                    running.add(asyncio.create_task(JobRun(self.bench, delivery).run()))
             for task in [task for task in running if task.done()]:
                 running.discard(task)
                 task.result()

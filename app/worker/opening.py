@@ -16,7 +16,7 @@ from app.settings import Settings
 from app.worker.handlers.base import Handler, OpenHandler
 
 
-class Opening:
+class HandlerLoader:
     """One handler that is being opened. Made, and asked, in an event loop."""
 
     def __init__(self, queue: str, open_handler: OpenHandler, settings: Settings) -> None:

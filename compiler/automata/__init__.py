@@ -7,7 +7,7 @@ in front of these. All tables are numpy arrays. Nothing here knows a constraint,
 
 from __future__ import annotations
 
-from compiler.automata.byte_transducer import DEAD, NO_END, Labeller
+from compiler.automata.byte_transducer import DEAD, NO_END, ByteTransducer
 from compiler.automata.char_dfa import (
     CharDfa,
     char_complement,
@@ -48,12 +48,12 @@ __all__ = [
     "NO_END",
     "NO_MINTERM",
     "SINK",
+    "ByteTransducer",
     "CharDfa",
     "CharSet",
     "CharTransducer",
     "Dfa",
     "Explored",
-    "Labeller",
     "Minterms",
     "by_characters",
     "category",

@@ -11,7 +11,7 @@ NO_END = -1  # in `flush`: a text may not end here
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labeller:
+class ByteTransducer:
     """A deterministic transducer: reads the bytes of a text, emits strings of letters. L states, K byte classes.
 
     byte_class  int32 [256]   the column each byte reads

@@ -16,7 +16,7 @@ from compiler.automata import products
 from compiler.automata.character_sets import NO_MINTERM, Minterms, minterms
 from compiler.automata.dfa import Dfa
 from compiler.automata.interning import unique_rows
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +47,12 @@ def char_complement(part: CharDfa) -> CharDfa:
     return CharDfa(automata.complement(part.dfa), part.minterms)
 
 
-def char_union(parts: Sequence[CharDfa], meter: Meter) -> CharDfa:
+def char_union(parts: Sequence[CharDfa], meter: ResourceGuard) -> CharDfa:
     """The texts in any part, minimal. Raises as `char_intersection` does."""
     return char_complement(char_intersection([char_complement(part) for part in parts], meter))
 
 
-def char_intersection(parts: Sequence[CharDfa], meter: Meter) -> CharDfa:
+def char_intersection(parts: Sequence[CharDfa], meter: ResourceGuard) -> CharDfa:
     """The texts in every part, minimal; all texts where there is no part.
 
     Only pairs that are reachable, and alive in each part, are built.

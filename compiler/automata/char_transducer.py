@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.automata.byte_transducer import DEAD, NO_END, Labeller
+from compiler.automata.byte_transducer import DEAD, NO_END, ByteTransducer
 from compiler.automata.character_sets import Minterms
 from compiler.automata.interning import unique_rows
 from compiler.automata.minimization import refine
 from compiler.automata.utf8 import expand
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class CharTransducer:
     minterms: Minterms
 
 
-def minimize_transducer(transducer: CharTransducer, meter: Meter) -> tuple[CharTransducer, np.ndarray]:
+def minimize_transducer(transducer: CharTransducer, meter: ResourceGuard) -> tuple[CharTransducer, np.ndarray]:
     """The states that emit the same on every continuation merged, and the new number of each state: int64 [S].
 
     The dead state stays state 0, and the first of those merged stands for all.
@@ -48,7 +48,7 @@ def minimize_transducer(transducer: CharTransducer, meter: Meter) -> tuple[CharT
     return smaller, block
 
 
-def to_labeller(transducer: CharTransducer, start: int, meter: Meter) -> Labeller:
+def to_labeller(transducer: CharTransducer, start: int, meter: ResourceGuard) -> ByteTransducer:
     """The byte labeller that does to the UTF-8 of a text what the transducer does to its characters.
 
     States between characters keep their numbers; those inside one follow. Each arrival (state, emission) is an
@@ -66,7 +66,7 @@ def to_labeller(transducer: CharTransducer, start: int, meter: Meter) -> Labelle
     target[inside] = states - 1 - expanded.table[inside]
     emission[inside] = 0
     flush = np.concatenate([transducer.flush, np.full(expanded.inner, NO_END)])
-    return Labeller(
+    return ByteTransducer(
         expanded.byte_class.astype(np.int32),
         target,
         emission,

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.automata.interning import unique_rows
 from compiler.automata.minimization import refine, steps_to
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 
 _NARROW = 256  # entries of a level's rows that are read one by one
 
@@ -105,7 +105,7 @@ def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
     return np.concatenate(order)
 
 
-def minimize(dfa: Dfa, meter: Meter | None = None) -> Dfa:
+def minimize(dfa: Dfa, meter: ResourceGuard | None = None) -> Dfa:
     """The minimal complete DFA of the same language, in canonical form. Raises LimitExceeded over `compile_s_max`.
 
     Equal columns are merged and numbered by their first symbol, states are numbered breadth-first,
@@ -136,7 +136,7 @@ def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = 
     """
     if left.symbols != right.symbols:
         raise ValueError("a product needs two automata over the same symbols")
-    meter = Meter(limits) if limits else None
+    meter = ResourceGuard(limits) if limits else None
     pairs = np.column_stack([left.symbol_class, right.symbol_class])
     first, symbol_class = unique_rows(pairs)
     left_next, right_next = left.next_state[:, pairs[first, 0]], right.next_state[:, pairs[first, 1]]
@@ -154,8 +154,8 @@ def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = 
                 frontier.append(code)
         rows.append(targets)
         if meter:
-            meter.charge("dfa_states_max", len(index))
-            meter.tick()
+            meter.check("dfa_states_max", len(index))
+            meter.check_time()
     codes = np.array(order, dtype=np.int64)
     sorted_codes = np.sort(codes)
     position = np.argsort(codes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.automata.interning import distinct, spread, stable_order, unique_rows
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 _FEW = 64  # states that are split one by one
 
@@ -59,19 +59,21 @@ def steps_to(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return _steps(_Predecessors(*_edges(table)), targets, None)
 
 
-def steps_along(source: np.ndarray, target: np.ndarray, targets: np.ndarray, meter: Meter | None = None) -> np.ndarray:
+def steps_along(
+    source: np.ndarray, target: np.ndarray, targets: np.ndarray, meter: ResourceGuard | None = None
+) -> np.ndarray:
     """The same along the edges source[i] -> target[i], in any order. Raises LimitExceeded over `compile_s_max`."""
     return _steps(_Predecessors(source, target, len(targets)), targets, meter)
 
 
-def _steps(predecessors: _Predecessors, targets: np.ndarray, meter: Meter | None) -> np.ndarray:
+def _steps(predecessors: _Predecessors, targets: np.ndarray, meter: ResourceGuard | None) -> np.ndarray:
     nowhere = len(targets)
     steps = np.where(targets, 0, nowhere)
     frontier, distance = np.flatnonzero(targets), 0
     while frontier.size:
         distance += 1
         if meter:
-            meter.tick()
+            meter.check_time()
         if len(frontier) <= _NARROW:
             near = {source for state in frontier.tolist() for source in predecessors.into(state)}
             found = np.array(sorted(near), dtype=np.int64)
@@ -82,7 +84,7 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, meter: Meter | None
     return steps
 
 
-def refine(table: np.ndarray, block: np.ndarray, meter: Meter | None = None) -> np.ndarray:
+def refine(table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None = None) -> np.ndarray:
     """The coarsest stable partition below `block` (int [S], numbers from 0): int64 [S], equal for equal states.
 
     States that lead to no cycle but their own loops are settled first, from the ends backwards, once each: most
@@ -103,7 +105,7 @@ def refine(table: np.ndarray, block: np.ndarray, meter: Meter | None = None) -> 
     return np.asarray(_refined(table, apart, meter)[number])
 
 
-def _refined(table: np.ndarray, block: np.ndarray, meter: Meter | None) -> np.ndarray:
+def _refined(table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None) -> np.ndarray:
     """`refine` for any table.
 
     A round reads again only the states that lead to one whose number has changed, and when a block splits, its largest
@@ -115,7 +117,7 @@ def _refined(table: np.ndarray, block: np.ndarray, meter: Meter | None) -> np.nd
     touched = np.arange(len(table))
     while touched.size:
         if meter:
-            meter.tick()
+            meter.check_time()
         split = partition.split_few if len(touched) <= _FEW else partition.split
         touched = predecessors.of(split(touched))
     return np.unique(partition.block, return_inverse=True)[1].reshape(-1)
@@ -128,7 +130,7 @@ class _Settled:
     `_UNSETTLED` what leads to itself, and may yet be equal to a block that it leads to and that loops more.
     """
 
-    def __init__(self, table: np.ndarray, block: np.ndarray, meter: Meter | None) -> None:
+    def __init__(self, table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None) -> None:
         self._meter = meter
         states = np.arange(len(table))
         # the number of a state's block, behind them the blocks to begin with: what a row of `_places` reads
@@ -147,7 +149,7 @@ class _Settled:
         ready = [state for state, count in enumerate(waits_for) if not count]
         while ready:
             if self._meter:
-                self._meter.tick()
+                self._meter.check_time()
             if len(ready) > _NARROW:
                 self._settle_many(ready)
             else:

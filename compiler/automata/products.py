@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.automata.dfa import Dfa, complement, live_states, minimize
 from compiler.automata.interning import unique_rows
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 SINK = 0  # the product's state in which some part is dead
 _CODES_MAX = 2**62  # of product states; more parts than fit are joined in halves
@@ -32,7 +32,7 @@ class Explored:
 
 
 def explore(
-    tables: Sequence[np.ndarray], live: Sequence[np.ndarray], starts: Sequence[Sequence[int]], meter: Meter
+    tables: Sequence[np.ndarray], live: Sequence[np.ndarray], starts: Sequence[Sequence[int]], meter: ResourceGuard
 ) -> Explored:
     """The product of transition tables over the same K columns, from each of `starts` (one state for each part).
 
@@ -56,7 +56,7 @@ def fits(states: Sequence[int]) -> bool:
     return float(np.prod([float(count) for count in states])) < _CODES_MAX
 
 
-def intersection(parts: Sequence[Dfa], meter: Meter) -> Dfa:
+def intersection(parts: Sequence[Dfa], meter: ResourceGuard) -> Dfa:
     """The minimal DFA of the words that every part accepts; all parts read the same symbols.
 
     Raises ValueError where there is no part or the alphabets differ, LimitExceeded as `explore` does.
@@ -78,7 +78,7 @@ def intersection(parts: Sequence[Dfa], meter: Meter) -> Dfa:
     return minimize(Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0]), meter)
 
 
-def union(parts: Sequence[Dfa], meter: Meter) -> Dfa:
+def union(parts: Sequence[Dfa], meter: ResourceGuard) -> Dfa:
     """The minimal DFA of the words that some part accepts. Raises as `intersection` does."""
     return complement(intersection([complement(part) for part in parts], meter))
 
@@ -86,7 +86,7 @@ def union(parts: Sequence[Dfa], meter: Meter) -> Dfa:
 class _Product:
     """States are codes in mixed radix; the code past the last one is the sink."""
 
-    def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], meter: Meter) -> None:
+    def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], meter: ResourceGuard) -> None:
         self._tables, self._live, self._meter = tables, live, meter
         self._columns = tables[0].shape[1]
         radix = [1]
@@ -112,9 +112,9 @@ class _Product:
                 numbers = np.array([number[code] for code in codes], dtype=np.int32)
                 tables.append(numbers[inverse.reshape(-1, self._columns)])
                 fresh += new
-                self._meter.charge("dfa_states_max", len(number))
-                self._meter.charge("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
-                self._meter.tick()
+                self._meter.check("dfa_states_max", len(number))
+                self._meter.check("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
+                self._meter.check_time()
             frontier = np.array(fresh, dtype=np.int64)
         every = np.array(list(number), dtype=np.int64)
         component = np.column_stack(

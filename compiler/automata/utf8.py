@@ -14,7 +14,7 @@ import numpy as np
 
 from compiler.automata.character_sets import CODE_POINTS, NO_MINTERM, Minterms
 from compiler.automata.interning import mix, unique_rows
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 _ASCII_END = 0x80
 _BLOCK = 64  # code points under one last byte; also the fan-out of every other continuation byte
@@ -64,7 +64,7 @@ class _Layout:
     four: np.ndarray
 
 
-def expand(table: np.ndarray, parts: Minterms, dead: int, meter: Meter) -> ByteTable:
+def expand(table: np.ndarray, parts: Minterms, dead: int, meter: ResourceGuard) -> ByteTable:
     """The byte table that does on the encoding of a character what `table` does on its minterm.
 
     table  int [S, M]  entries >= 0, opaque: a next state, the number of an edge
@@ -94,7 +94,7 @@ def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
 
 
 def _intern(
-    values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, meter: Meter
+    values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, meter: ResourceGuard
 ) -> tuple[np.ndarray, np.ndarray]:
     """The inner states that read one continuation byte of each block, for each row of values, equal ones shared.
 
@@ -103,14 +103,14 @@ def _intern(
     Returns int32 [D, B], the entry -(1 + offset + i) for inner state i of this level or `dead`, and the rows [I, 64].
     """
     count = len(blocks)
-    meter.charge("table_bytes_max", len(values) * count * _PAIR_BYTES)
+    meter.check("table_bytes_max", len(values) * count * _PAIR_BYTES)
     weight = np.zeros((values.shape[1], count), dtype=np.uint64)
     np.add.at(weight, (blocks, np.arange(count)[:, None]), _BYTE_WEIGHTS)
     scattered = mix(values)
     hashes = (scattered @ weight).reshape(-1)  # of the row under each pair, without writing the row out
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    meter.tick()
-    meter.charge("table_bytes_max", len(first) * _BLOCK * values.itemsize)
+    meter.check_time()
+    meter.check("table_bytes_max", len(first) * _BLOCK * values.itemsize)
     rows = _rows(values, blocks, first)
     if not _confirmed(values, blocks, first, which, rows):  # two rows share a hash: compare rows
         rows = _rows(values, blocks, np.arange(len(which)))
@@ -134,7 +134,9 @@ def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which:
     return all(np.array_equal(rows[which[chunk]], _rows(values, blocks, chunk)) for chunk in chunks)
 
 
-def _assemble(ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, meter: Meter) -> ByteTable:
+def _assemble(
+    ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, meter: ResourceGuard
+) -> ByteTable:
     """One table from boundary rows [S, 128] and [S, 51] (leads C2..F4) and inner rows [I, 64], equal columns merged.
 
     Column 0 is the one that is dead everywhere: the bytes that no UTF-8 holds.
@@ -151,7 +153,7 @@ def _assemble(ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead
     byte_class[_LEADS] = outside_class[1 + _ASCII_END :]
     byte_class[_CONTINUATIONS] = np.where(inside_class[1:] == 0, 0, columns - 1 + inside_class[1:])
     rows, width = states + len(inner), columns - 1 + len(inside_first)
-    meter.charge("table_bytes_max", rows * width * leads.itemsize)
+    meter.check("table_bytes_max", rows * width * leads.itemsize)
     table = np.full((rows, width), dead, dtype=np.int32)
     table[:states, :columns] = outside[:, first]
     table[states:, columns:] = inside[:, inside_first[1:]]

@@ -13,7 +13,7 @@ from compiler.automata.character_sets import CODE_POINTS, NO_MINTERM, SURROGATES
 from compiler.automata.dfa import Dfa, live_states, minimize
 from compiler.automata.interning import unique_rows
 from compiler.automata.products import intersection
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 _BYTES = 256
 _ASCII = slice(0x00, 0x80)
@@ -40,7 +40,7 @@ def _utf8_dfa() -> Dfa:
     return Dfa(np.arange(_BYTES, dtype=np.int32), table, np.arange(9) == between, between)
 
 
-def by_characters(dfa: Dfa, meter: Meter) -> CharDfa:
+def by_characters(dfa: Dfa, meter: ResourceGuard) -> CharDfa:
     """The valid UTF-8 texts whose bytes `dfa` (over 256 symbols) accepts, as a minimal DFA over classes of characters.
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` (of the distinct functions) or `compile_s_max`.
@@ -62,7 +62,7 @@ def by_characters(dfa: Dfa, meter: Meter) -> CharDfa:
     return CharDfa(smallest, parts)
 
 
-def _functions(over_bytes: np.ndarray, kept: np.ndarray, meter: Meter) -> tuple[np.ndarray, np.ndarray]:
+def _functions(over_bytes: np.ndarray, kept: np.ndarray, meter: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
     """The distinct functions int32 [F, B] of characters on the states `kept`, and each code point's: int64 [0x110000].
 
     The numbers of surrogates mean nothing.
@@ -88,7 +88,7 @@ def _interned(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], which
 
 
-def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, meter: Meter) -> tuple[np.ndarray, np.ndarray]:
+def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, meter: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
     """The distinct functions after one more byte 80..BF int32 [F, B], and which of them each leads to: int64 [X, 64].
 
     rows  int32 [X, B], distinct functions
@@ -103,8 +103,8 @@ def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, meter: Meter) -
         pieces.append(some)
         numbers.append(which.reshape(-1, len(columns)) + total)
         total += len(some)
-        meter.charge("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
-        meter.tick()
+        meter.check("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
+        meter.check_time()
     distinct, merged = _interned(np.concatenate(pieces))
     return distinct, merged[np.concatenate(numbers)][:, column_of]
 

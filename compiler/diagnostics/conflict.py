@@ -19,7 +19,7 @@ from compiler.engines import Engines
 from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecUnsatisfiable
 from compiler.forms import part_of
 from compiler.lifting import UNREACHABLE, lift
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.ltlf import Formula, Op, parse_formula, post_order, print_formula, propositions_of
 from compiler.spec import (
     EOS,
@@ -79,7 +79,7 @@ class Conjunct:
     spec: Spec
 
 
-def conjuncts(spec: Spec, meter: Meter) -> tuple[Conjunct, ...]:
+def conjuncts(spec: Spec, meter: ResourceGuard) -> tuple[Conjunct, ...]:
     """What a constraint is the conjunction of, in its order; ordered keywords are in one piece, for each tells of the
     others. Raises LimitExceeded."""
     found = []
@@ -96,7 +96,7 @@ def conjuncts(spec: Spec, meter: Meter) -> tuple[Conjunct, ...]:
 
 
 @contextmanager
-def naming_conflicts(spec: Spec, engines: Engines, meter: Meter) -> Iterator[None]:
+def naming_conflicts(spec: Spec, engines: Engines, meter: ResourceGuard) -> Iterator[None]:
     """Have the refusal of a constraint that no text satisfies say which of its conjuncts contradict each other."""
     try:
         yield
@@ -104,7 +104,7 @@ def naming_conflicts(spec: Spec, engines: Engines, meter: Meter) -> Iterator[Non
         raise _refusal(spec, engines, meter) from None
 
 
-def _refusal(spec: Spec, engines: Engines, meter: Meter) -> SpecUnsatisfiable:
+def _refusal(spec: Spec, engines: Engines, meter: ResourceGuard) -> SpecUnsatisfiable:
     """Raises CompileCancelled."""
     what = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
     try:
@@ -123,7 +123,7 @@ def _told(conflict: Sequence[str]) -> str:
     return f": {', '.join(shown[:-1])} and {shown[-1]} contradict each other"
 
 
-def smallest_conflict(spec: Spec, engines: Engines, meter: Meter) -> tuple[str, ...]:
+def smallest_conflict(spec: Spec, engines: Engines, meter: ResourceGuard) -> tuple[str, ...]:
     """Conjuncts of an unsatisfiable constraint that no text satisfies together: `'all.0' (keywords dog)`.
 
     None of them can be left out. A smaller set elsewhere among the conjuncts is looked for only where these are few.
@@ -140,11 +140,11 @@ def smallest_conflict(spec: Spec, engines: Engines, meter: Meter) -> tuple[str, 
 class _Search:
     """Looks for a small set of conjuncts without a text."""
 
-    def __init__(self, spec: Spec, sources: Sequence[_Source], engines: Engines, meter: Meter) -> None:
+    def __init__(self, spec: Spec, sources: Sequence[_Source], engines: Engines, meter: ResourceGuard) -> None:
         self._labels = spec.labels if isinstance(spec, LabelsSpec) else None
         self._sources, self._engines, self._whole = sources, engines, meter
         limits = dataclasses.replace(meter.limits, compile_s_max=min(SEARCH_S_MAX, meter.limits.compile_s_max))
-        self._meter = Meter(limits, self._called_off)
+        self._meter = ResourceGuard(limits, self._called_off)
 
     def smallest(self, every: Sequence[_Conjunct]) -> list[_Conjunct]:
         """A subset of conjuncts that have no text together."""
@@ -214,7 +214,7 @@ class _Search:
         return lift(labeller, combined.letters, byte_vocabulary(), self._meter).min_tokens != UNREACHABLE
 
     def _called_off(self) -> bool:
-        self._whole.tick()
+        self._whole.check_time()
         return False
 
 
@@ -226,11 +226,11 @@ class _GivenUp(Exception):
         self.kept = kept
 
 
-def _sources(spec: Spec, meter: Meter) -> list[_Source]:
+def _sources(spec: Spec, meter: ResourceGuard) -> list[_Source]:
     return list(_split(spec.part if isinstance(spec, LabelsSpec) else spec, "", meter))
 
 
-def _split(spec: Spec, path: str, meter: Meter) -> Iterator[_Source]:
+def _split(spec: Spec, path: str, meter: ResourceGuard) -> Iterator[_Source]:
     """The conjunctions that a constraint is the conjunction of."""
     match spec:
         case AllSpec():
@@ -260,7 +260,7 @@ def _whole(spec: Spec, path: str) -> _Source:
     return _Source(((path or form, title(spec)),), lambda _: spec)
 
 
-def _formula_source(spec: LtlfSpec, path: str, meter: Meter) -> _Source:
+def _formula_source(spec: LtlfSpec, path: str, meter: ResourceGuard) -> _Source:
     """The conjuncts of a formula, over the same trace: each is told what the whole formula names, and whether it ends
     with a step of its own."""
     formula = parse_formula(spec.formula, meter)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from compiler.artifact import Compiled
 from compiler.diagnostics.prose import counted, sentence, shortened
-from compiler.diagnostics.samples import STEPS_MAX, Walks
+from compiler.diagnostics.samples import STEPS_MAX, TextSampler
 from compiler.errors import LimitExceeded
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.spec import EOS, NOMATCH, STEP, Spec, in_caller_names, meaning_name
 from compiler.text import SEPARATOR, TextAutomaton, check_labels, check_text
 
@@ -68,7 +68,7 @@ class Explanation:
     samples: tuple[str, ...]
 
 
-def explain(compiled: Compiled, seed: int = 0, meter: Meter | None = None) -> Explanation:
+def explain(compiled: Compiled, seed: int = 0, meter: ResourceGuard | None = None) -> Explanation:
     """The explanation of a compiled constraint; the same for the same seed.
 
     meter  the limits of the walks; by default those that the constraint was compiled under
@@ -76,7 +76,7 @@ def explain(compiled: Compiled, seed: int = 0, meter: Meter | None = None) -> Ex
     bytes accepts fails its check, which is a bug of ours.
     """
     text = compiled.text
-    examples, missing = _examples(compiled, seed, meter or Meter(text.limits))
+    examples, missing = _examples(compiled, seed, meter or ResourceGuard(text.limits))
     held = text.letter_names if text.dfa is text.letters else (None,) * text.dfa.symbols
     letters = tuple(
         _letter(text.kind, name, holds)
@@ -194,7 +194,7 @@ def _sizes(compiled: Compiled) -> list[str]:
     ]
 
 
-def _examples(compiled: Compiled, seed: int, meter: Meter) -> tuple[list[str], list[str]]:
+def _examples(compiled: Compiled, seed: int, meter: ResourceGuard) -> tuple[list[str], list[str]]:
     """A shortest accepted text and random ones; or none, and a sentence that says why."""
     text = compiled.text
     try:
@@ -211,12 +211,14 @@ def _examples(compiled: Compiled, seed: int, meter: Meter) -> tuple[list[str], l
     return shown, []
 
 
-def _walks(compiled: Compiled, meter: Meter) -> Walks:
+def _walks(compiled: Compiled, meter: ResourceGuard) -> TextSampler:
     text = compiled.text
     if text.kind == "labels":
-        return Walks(compiled.tokens, compiled.tokens.start, spelled=False, meter=meter)
+        return TextSampler(compiled.tokens, compiled.tokens.start, spelled=False, meter=meter)
     over_bytes = text.byte_automaton
-    return Walks(over_bytes, text.text_start * over_bytes.letter_states + text.letters.start, spelled=True, meter=meter)
+    return TextSampler(
+        over_bytes, text.text_start * over_bytes.letter_states + text.letters.start, spelled=True, meter=meter
+    )
 
 
 def _spelled(text: TextAutomaton, word: tuple[int, ...]) -> str:

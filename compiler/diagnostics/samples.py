@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 STEPS_MAX = 4_096  # of a shown text: bytes or labels
 _SPARE = (8, 24, 48, 80)  # steps that a random text may have more than the shortest
@@ -73,13 +73,13 @@ def _is_letter(byte: int) -> bool:
     return bytes((byte,)).isalnum()
 
 
-class Walks:
+class TextSampler:
     """Walks from `start` over the symbols 0..n-1 of an automaton whose EOS is the id n.
 
     spelled  whether the symbols are bytes, which are not all equally good to read
     """
 
-    def __init__(self, automaton: TokenAutomaton, start: int, spelled: bool, meter: Meter) -> None:
+    def __init__(self, automaton: TokenAutomaton, start: int, spelled: bool, meter: ResourceGuard) -> None:
         self._automaton, self._start, self._spelled, self._meter = automaton, start, spelled, meter
         self._symbols = automaton.eos_ids[0]
         self._weight = _weights() if spelled else np.ones(self._symbols)
@@ -122,7 +122,7 @@ class Walks:
     def _random(self, draw: random.Random, longest: int) -> tuple[int, ...]:
         state, word, heading = self._start, list[int](), False
         while self._to_go(state) > 1 or (len(word) < longest and draw.random() < _ANOTHER):
-            self._meter.tick()
+            self._meter.check_time()
             left = longest - len(word)
             heading = heading and self._spelled and _is_letter(word[-1]) and self._goes_on(state)
             if self._inside_character(state):
@@ -196,7 +196,7 @@ class Walks:
         """All accepted words of at most so many steps, the better to read first from their first symbol on."""
         pending = [_Place(self._start, 0, None, 0)]
         while pending:
-            self._meter.tick()
+            self._meter.check_time()
             place = pending.pop()
             if self._to_go(place.state) == 1:
                 yield place.word()
@@ -213,7 +213,7 @@ class Walks:
         if row is None:
             if len(self._rows) == _KEPT_ROWS_MAX:
                 self._rows.clear()
-            self._meter.tick()
+            self._meter.check_time()
             after = self._automaton.successors(state)[self._automaton.token_class[: self._symbols]]
             row = self._rows[state] = _Row(after, self._automaton.distance[after])
         return row

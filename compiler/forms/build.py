@@ -14,7 +14,7 @@ from compiler.forms.infill import choice_node, infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.json_schema import schema_dfa
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.ltlf import Builder, Formula, Op, parse_formula, propositions_of
 from compiler.regex import Node, blame_field, parse_pattern
 from compiler.spec import (
@@ -46,10 +46,10 @@ from compiler.spec import (
     spec_from_json,
     trimmed,
 )
-from compiler.text import CharLeaf, Junction, LetterDfa, Negation, Part, SizeLeaf, WordLeaf, flattened
+from compiler.text import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf, flattened
 
 
-def part_of(spec: Spec, engines: Engines, meter: Meter, path: tuple[str, ...] = ()) -> Part:
+def part_of(spec: Spec, engines: Engines, meter: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
     """The tree of a constraint.
 
     path  where it stands in the whole: leaves that are built later name their faults from there on
@@ -63,7 +63,7 @@ def part_of(spec: Spec, engines: Engines, meter: Meter, path: tuple[str, ...] = 
             for number, part in enumerate(spec.parts):
                 with within(f"{name}.{number}"):
                     parts.append(part_of(part, engines, meter, (*path, f"{name}.{number}")))
-            return Junction(isinstance(spec, AllSpec), tuple(parts))
+            return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with within("not"):
                 return Negation(part_of(spec.part, engines, meter, (*path, "not")))
@@ -85,7 +85,7 @@ def part_of(spec: Spec, engines: Engines, meter: Meter, path: tuple[str, ...] = 
             return CharLeaf(_texts(spec, engines, meter), spec.leading_space == "strip")
 
 
-def _texts(spec: WholeTextSpec, engines: Engines, meter: Meter) -> CharDfa:
+def _texts(spec: WholeTextSpec, engines: Engines, meter: ResourceGuard) -> CharDfa:
     """The texts of a form that speaks of the whole text."""
     node: Node
     match spec:
@@ -105,7 +105,7 @@ def _texts(spec: WholeTextSpec, engines: Engines, meter: Meter) -> CharDfa:
                 return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, meter)
 
 
-def _embedded(engines: Engines, meter: Meter, constraint: object, field: str) -> CharDfa:
+def _embedded(engines: Engines, meter: ResourceGuard, constraint: object, field: str) -> CharDfa:
     """The texts that a string of a schema may hold under its own `constraint`."""
     with within(field):
         spec = spec_from_json(constraint)
@@ -114,14 +114,16 @@ def _embedded(engines: Engines, meter: Meter, constraint: object, field: str) ->
 
 
 def _word_leaf(
-    meant: Mapping[str, Proposition], mentioned: Sequence[str], build: Callable[[Sequence[frozenset[str]], Meter], Dfa]
+    meant: Mapping[str, Proposition],
+    mentioned: Sequence[str],
+    build: Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa],
 ) -> WordLeaf:
     """A leaf over propositions by the caller's names; `build` is given letters in those names."""
     names: dict[str, list[str]] = {}
     for name, proposition in meant.items():
         names.setdefault(meaning_name(proposition), []).append(name)
 
-    def by_meaning(letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+    def by_meaning(letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
         own = [frozenset(name for held in letter for name in names.get(held, [held])) for letter in letters]
         return build(own, meter)
 
@@ -129,7 +131,7 @@ def _word_leaf(
     return WordLeaf(propositions, EOS in mentioned, NOMATCH in mentioned, by_meaning)
 
 
-def _formula_dfa(formula: Formula, engines: Engines, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def _formula_dfa(formula: Formula, engines: Engines, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
     return engines.formula(formula, letters, meter)
 
 
@@ -148,7 +150,9 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     return WordLeaf(propositions, False, False, build)
 
 
-def _counts_dfa(names: Sequence[str], spec: KeywordsSpec, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def _counts_dfa(
+    names: Sequence[str], spec: KeywordsSpec, letters: Sequence[frozenset[str]], meter: ResourceGuard
+) -> Dfa:
     return keyword_counts_dfa(names, spec.counts, spec.ordered, letters, meter)
 
 
@@ -175,17 +179,17 @@ def _occurrences(names: Sequence[str], ordered: bool) -> Formula:
     return build.formula(root)
 
 
-def _length(spec: LengthSpec) -> Part:
+def _length(spec: LengthSpec) -> ConstraintTree:
     """The bounds on a text's length, each a leaf of its own."""
-    parts: list[Part] = []
+    parts: list[ConstraintTree] = []
     if spec.min_words is not None or spec.max_words is not None:
         parts.append(_lexical({meaning_name(STEP): STEP}, partial(_word_counts, spec)))
     if spec.sentences is not None:
         marks = (STEP, SENTENCE_END, CLOSER)
         parts.append(_lexical({meaning_name(mark): mark for mark in marks}, partial(_sentences, spec)))
     if spec.max_chars is not None:
-        parts.append(SizeLeaf(spec.max_chars))
-    return parts[0] if len(parts) == 1 else Junction(True, tuple(parts))
+        parts.append(LengthLeaf(spec.max_chars))
+    return parts[0] if len(parts) == 1 else BooleanNode(True, tuple(parts))
 
 
 def _lexical(propositions: dict[str, Proposition], build: LetterDfa) -> WordLeaf:
@@ -197,17 +201,17 @@ def _holding(proposition: Proposition, letters: Sequence[frozenset[str]]) -> lis
     return [name in letter for letter in letters]
 
 
-def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
     return count_dfa(_holding(STEP, letters), spec.min_words or 0, spec.max_words, meter)
 
 
-def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
     assert spec.sentences is not None
     ends, words, closers = (_holding(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
     return sentences_dfa(ends, words, closers, *spec.sentences, meter)
 
 
-def _given(spec: DfaSpec, meter: Meter, path: tuple[str, ...]) -> Part:
+def _given(spec: DfaSpec, meter: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:
     """A caller's own automaton."""
     if spec.given.over_bytes:
         if spec.propositions:
@@ -215,7 +219,7 @@ def _given(spec: DfaSpec, meter: Meter, path: tuple[str, ...]) -> Part:
         return CharLeaf(user_char_dfa(spec.given, meter), spec.leading_space == "strip")
     named = propositions_named(spec.given, meter)
 
-    def build(letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+    def build(letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
         with within(".".join(path)) if path else nullcontext():
             return user_letter_dfa(spec.given, letters, meter)
 

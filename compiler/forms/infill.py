@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from compiler.automata import category, charset, charset_complement, charset_union, literal, single
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.regex import (
     ESCAPED,
     WHOLE,
@@ -69,7 +69,7 @@ _GAPS = {"infill_word": _word, "infill_ngram": _ngram, "infill_sentence": _sente
 _KNOWN = ", ".join([*(f"<|{name}|>" for name in _GAPS), "<|infill:REGEX|>"])
 
 
-def infill_node(template: str, meter: Meter) -> Node:
+def infill_node(template: str, meter: ResourceGuard) -> Node:
     r"""The pattern of a template: its text as it stands, each gap replaced by what may fill it.
 
     `<|infill:REGEX|>` ends at the first `|>` outside the groups and classes of its regex; `\|>` and `(?:a|>b)` do not
@@ -79,16 +79,16 @@ def infill_node(template: str, meter: Meter) -> Node:
     and a faulty regex; SpecUnsupported for what `parse_pattern` refuses and for anchors in a gap; LimitExceeded over
     `template_chars_max`.
     """
-    meter.charge("template_chars_max", len(template))
+    meter.check("template_chars_max", len(template))
     return concat([node for _, node in _pieces(template, meter)])
 
 
-def _pieces(template: str, meter: Meter) -> Iterator[tuple[int, Node]]:
+def _pieces(template: str, meter: ResourceGuard) -> Iterator[tuple[int, Node]]:
     """The pieces of a template in order: the offset of each and its pattern."""
     written = 0  # up to here it has been turned into nodes
     position = template.find(_OPEN)
     while position >= 0:
-        meter.tick()
+        meter.check_time()
         own = template.startswith(_OPEN + _OWN, position)
         named = _NAMED.match(template, position)
         if own or named:
@@ -116,7 +116,7 @@ def _named_gap(found: re.Match[str]) -> Node:
     )
 
 
-def _own_gap(template: str, position: int, meter: Meter) -> tuple[int, Node]:
+def _own_gap(template: str, position: int, meter: ResourceGuard) -> tuple[int, Node]:
     """Where the gap that opens at `position` ends, and its pattern."""
     begin = position + len(_OPEN + _OWN)
     end = _end_of_regex(template, begin)
@@ -167,7 +167,7 @@ def _end_of_regex(template: str, begin: int) -> int | None:
     return None
 
 
-def choice_node(choices: Sequence[str], meter: Meter) -> Node:
+def choice_node(choices: Sequence[str], meter: ResourceGuard) -> Node:
     """Any one of the texts, given in any order and more than once or not. Common beginnings are shared.
 
     No choices match nothing at all. Raises LimitExceeded over `nfa_positions_max` while it grows.

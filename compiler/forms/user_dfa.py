@@ -8,9 +8,9 @@ import numpy as np
 
 from compiler.automata import CharDfa, Dfa, by_characters, minimize
 from compiler.errors import SpecSyntaxError
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.ltlf import Formula, Op
-from compiler.spec import GivenDfa, Transition, guards_of
+from compiler.spec import Transition, UserDfa, guards_of
 
 _NO_TRANSITION = -1  # in a table of transition numbers
 _CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
@@ -38,7 +38,7 @@ def _holds(formula: Formula, letters: Sequence[frozenset[str]]) -> np.ndarray:
     return values[-1]
 
 
-def user_letter_dfa(given: GivenDfa, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
     """The minimal DFA, in canonical form, of the words over `letters` that an automaton over propositions accepts.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty word is accepted where the start
@@ -51,14 +51,14 @@ def user_letter_dfa(given: GivenDfa, letters: Sequence[frozenset[str]], meter: M
     guards = guards_of(given, meter)
     number_of = {name: number for number, name in enumerate(given.states)}
     dead = len(number_of)
-    meter.charge("dfa_states_max", dead + 1)
-    meter.charge("table_bytes_max", (dead + 1) * len(letters) * _CELL_BYTES)
+    meter.check("dfa_states_max", dead + 1)
+    meter.check("table_bytes_max", (dead + 1) * len(letters) * _CELL_BYTES)
     holds = {source: _holds(formula, letters) for source, formula in guards.items()}
     table = np.full((dead + 1, len(letters)), dead, dtype=np.int32)
     applies = np.full(table.shape, _NO_TRANSITION, dtype=np.int32)
     for number, transition in enumerate(given.transitions):
         assert transition.when is not None  # over_bytes is False
-        meter.tick()
+        meter.check_time()
         state, here = number_of[transition.source], holds[transition.when]
         both = np.flatnonzero(here & (applies[state] != _NO_TRANSITION))
         if both.size:
@@ -83,7 +83,7 @@ def _clash(first: int, second: int, where: str) -> SpecSyntaxError:
     )
 
 
-def user_char_dfa(given: GivenDfa, meter: Meter) -> CharDfa:
+def user_char_dfa(given: UserDfa, meter: ResourceGuard) -> CharDfa:
     """The texts, in valid UTF-8, whose bytes an automaton over bytes accepts; minimal.
 
     Raises ValueError for an automaton over propositions, SpecSyntaxError where two transitions of a state apply to one
@@ -103,13 +103,13 @@ def user_char_dfa(given: GivenDfa, meter: Meter) -> CharDfa:
 class _Edges:
     """The transitions as edges on single bytes; a character of several bytes passes through states of its own."""
 
-    def __init__(self, states: Sequence[str], meter: Meter) -> None:
+    def __init__(self, states: Sequence[str], meter: ResourceGuard) -> None:
         self.number_of = {name: number for number, name in enumerate(states)}
         self._meter = meter
         self._states = len(states)
         self._inner_from = len(states)
         self._edges: dict[tuple[int, int], tuple[int, int]] = {}  # (state, byte) -> (state, number of the transition)
-        meter.charge("dfa_states_max", len(states))
+        meter.check("dfa_states_max", len(states))
 
     def add(self, number: int, transition: Transition) -> None:
         source, target = self.number_of[transition.source], self.number_of[transition.target]
@@ -121,12 +121,12 @@ class _Edges:
 
     def _insert(self, number: int, state: int, path: bytes, target: int) -> None:
         """Read the bytes of `path` from `state` to `target`; SpecSyntaxError where another transition may too."""
-        self._meter.tick()
+        self._meter.check_time()
         for byte in path[:-1]:
             if (state, byte) not in self._edges:
                 self._edges[state, byte] = (self._states, number)
                 self._states += 1
-                self._meter.charge("dfa_states_max", self._states)
+                self._meter.check("dfa_states_max", self._states)
             following, owner = self._edges[state, byte]
             if following < self._inner_from:
                 raise _clash(owner, number, f"on the byte {byte:#04x}")
@@ -137,7 +137,7 @@ class _Edges:
 
     def table(self) -> np.ndarray:
         """int32 [S + 1, 256]: the given states, those inside characters, and the dead one."""
-        self._meter.charge("table_bytes_max", (self._states + 1) * _BYTES * np.dtype(np.int32).itemsize)
+        self._meter.check("table_bytes_max", (self._states + 1) * _BYTES * np.dtype(np.int32).itemsize)
         table = np.full((self._states + 1, _BYTES), self._states, dtype=np.int32)
         for (state, byte), (target, _) in self._edges.items():
             table[state, byte] = target

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.assembler import Layout, Machine
-from compiler.json_schema.fragments import START, Block, classified, trimmed
+from compiler.json_schema.assembler import Assembler, ObjectLayout
+from compiler.json_schema.fragments import START, Fragment, classified, trimmed
 from compiler.json_schema.nodes import ArrayFacts, Contains, Schema
-from compiler.json_schema.texts import Spot, Texts
+from compiler.json_schema.texts import Position, Texts
 
 _Counts = tuple[int, ...]  # how many items so far are of each `contains`, no further than it matters
 
 
-def array_block(texts: Texts, numbers: Sequence[int], spot: Spot) -> tuple[Block | None, bool]:
+def array_block(texts: Texts, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
     """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
 
     Raises SpecUnsupported and LimitExceeded.
@@ -24,7 +24,7 @@ def array_block(texts: Texts, numbers: Sequence[int], spot: Spot) -> tuple[Block
 
 
 class _Arrays:
-    def __init__(self, texts: Texts, numbers: Sequence[int], spot: Spot) -> None:
+    def __init__(self, texts: Texts, numbers: Sequence[int], spot: Position) -> None:
         self._texts, self._spot = texts, spot
         nodes: list[Schema] = [texts.nodes[number] for number in numbers]
         self._facts: list[ArrayFacts] = [node.arrays for node in nodes if node.arrays is not None]
@@ -34,12 +34,12 @@ class _Arrays:
         self._stable = True
         prefix = max((len(facts.prefix) for facts in self._facts), default=0)
         self._last = max(prefix, spot.space.prefix, self._minimum, self._maximum or 0)
-        self._once: list[Block | None] = []  # values of which each occurs once at most
+        self._once: list[Fragment | None] = []  # values of which each occurs once at most
         for node, facts in zip([node for node in nodes if node.arrays is not None], self._facts, strict=True):
             if facts.unique and (self._maximum is None or self._maximum > 1):
                 self._once = self._distinct(prefix, node.field)
 
-    def _distinct(self, prefix: int, field: str) -> list[Block | None]:
+    def _distinct(self, prefix: int, field: str) -> list[Fragment | None]:
         """The texts of each value that an item may be, where these are a few scalars."""
         found = self._texts.finite([self._item(index) for index in range(prefix + 1)])
         if found is None:
@@ -60,7 +60,7 @@ class _Arrays:
                 found.append(facts.rest)
         return tuple(found)
 
-    def _block_at(self, index: int) -> Block | None:
+    def _block_at(self, index: int) -> Fragment | None:
         """The texts of the item at an index, labelled by the constants and `contains` that they are of."""
         inner = self._spot.item(index)
         item, stable = self._texts.text(self._item(index), inner)
@@ -94,9 +94,9 @@ class _Arrays:
         enough = all(count >= one.minimum for count, one in zip(counted, self._contains, strict=True))
         return index >= self._minimum and enough
 
-    def block(self) -> tuple[Block | None, bool]:
+    def block(self) -> tuple[Fragment | None, bool]:
         meter, layout, level = self._texts.meter, self._texts.layout, self._spot.level
-        machine = Machine(self._texts.width, meter)
+        machine = Assembler(self._texts.width, meter)
         done, opened = machine.end(), machine.state()
         machine.write(START, "[", opened)
         start = (0, (0,) * (len(self._once) + len(self._contains)))
@@ -105,7 +105,7 @@ class _Arrays:
         before = {start: machine.state()}  # not `opened`: after a comma the array may not end
         after: dict[tuple[int, _Counts], int] = {}
         machine.write(opened, layout.inside(level), before[start])
-        blocks: dict[int, Block | None] = {}
+        blocks: dict[int, Fragment | None] = {}
         waiting = [start]
         for index, counts in waiting:  # grows while it is walked
             if self._maximum is not None and index >= self._maximum:
@@ -132,7 +132,7 @@ class _Arrays:
         return trimmed(machine.finish()), self._stable
 
     def _continue(
-        self, machine: Machine, layout: Layout, control: tuple[int, _Counts], after: int, before: int, done: int
+        self, machine: Assembler, layout: ObjectLayout, control: tuple[int, _Counts], after: int, before: int, done: int
     ) -> None:
         """What may follow an item: a comma and the next, or the end."""
         if self._maximum is None or control[0] < self._maximum:

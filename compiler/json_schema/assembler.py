@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.json_schema.fragments import DEAD, START, Block, narrowed
-from compiler.limits import Meter
+from compiler.json_schema.fragments import DEAD, START, Fragment, narrowed
+from compiler.limits import ResourceGuard
 
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 _CONTROLS = 32
@@ -21,7 +21,7 @@ _ENTRY_BYTES = 4  # of an int32
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ObjectLayout:
     """The white space of a text: none at all, or what `json.dumps(value, indent=2)` writes. Levels count from 0."""
 
     pretty: bool
@@ -39,10 +39,10 @@ class Layout:
         return ": " if self.pretty else ":"
 
 
-class Machine:
+class Assembler:
     """An automaton under construction; its start is START. Raises LimitExceeded over `dfa_states_max`."""
 
-    def __init__(self, width: int, meter: Meter) -> None:
+    def __init__(self, width: int, meter: ResourceGuard) -> None:
         self._width, self._meter = width, meter
         self._size = START + 1
         self._placed: list[tuple[int, np.ndarray]] = []
@@ -63,9 +63,9 @@ class Machine:
 
     def _grow(self, count: int) -> None:
         self._size += count
-        self._meter.tick()
-        self._meter.charge("dfa_states_max", self._size)
-        self._meter.charge("table_bytes_max", self._size * self._width * _ENTRY_BYTES)
+        self._meter.check_time()
+        self._meter.check("dfa_states_max", self._size)
+        self._meter.check("table_bytes_max", self._size * self._width * _ENTRY_BYTES)
 
     def write(self, source: int, text: str, target: int) -> None:
         """Read an ASCII text between two states; where there is nothing to read, `source` goes on as `target` does."""
@@ -84,7 +84,7 @@ class Machine:
         self._grow(len(table) - START)
         return offset
 
-    def read(self, source: int, block: Block, targets: Mapping[int, int]) -> None:
+    def read(self, source: int, block: Fragment, targets: Mapping[int, int]) -> None:
         """Read a text of a block from `source`; where it may end, go on as from the target of the label."""
         offset = self.place(block.wide)
         self._starts.append((source, offset + START))
@@ -95,7 +95,7 @@ class Machine:
         """An edge on the quotation mark from each of `states`."""
         self._edges.extend((int(state), QUOTE, target) for state in states)
 
-    def finish(self) -> Block:
+    def finish(self) -> Fragment:
         """The block; it may hold states that lead nowhere, and accept no text at all."""
         table = np.zeros((self._size, self._width), dtype=np.int32)
         for offset, rows in self._placed:
@@ -146,9 +146,9 @@ def escaped(table: np.ndarray) -> np.ndarray:
     return np.concatenate([plain, *added])
 
 
-def string_block(content: Block, meter: Meter) -> Block:
+def string_block(content: Fragment, meter: ResourceGuard) -> Fragment:
     """The JSON strings whose content is a text of `content`."""
-    machine = Machine(len(content.columns), meter)
+    machine = Assembler(len(content.columns), meter)
     offset = machine.place(escaped(content.wide))
     machine.write(START, '"', offset + START)
     machine.close(np.flatnonzero(content.label) + offset, machine.end())

@@ -12,20 +12,20 @@ from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded
-from compiler.json_schema.assembler import Layout
-from compiler.json_schema.compiler import Compiler
+from compiler.json_schema.assembler import ObjectLayout
+from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import dfa_of
-from compiler.json_schema.property_order import Space, Spaces
-from compiler.json_schema.reader import Library, supported_keywords
-from compiler.json_schema.strings import Alphabet, Embed
-from compiler.json_schema.texts import Spot
-from compiler.limits import Meter
+from compiler.json_schema.property_order import PropertyScope, Spaces
+from compiler.json_schema.reader import SchemaReader, supported_keywords
+from compiler.json_schema.strings import Embed, StringAlphabet
+from compiler.json_schema.texts import Position
+from compiler.limits import ResourceGuard
 
 __all__ = ["schema_dfa", "supported_keywords", "write_instance"]
 Whitespace = Literal["compact", "pretty"]
 
 
-def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, meter: Meter) -> CharDfa:
+def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, meter: ResourceGuard) -> CharDfa:
     """The minimal DFA of the JSON texts of a schema, given as parsed JSON.
 
     max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
@@ -34,13 +34,13 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
     """
     try:
-        nodes = Library(document, meter).nodes
+        nodes = SchemaReader(document, meter).nodes
         spaces = Spaces(nodes, meter)
-        alphabet = Alphabet(nodes, embed, meter)
+        alphabet = StringAlphabet(nodes, embed, meter)
         pretty = whitespace == "pretty"
-        outside = Spot(spaces.space(()), 0, 0, pretty)
-        compiler = Compiler(nodes, alphabet, Layout(pretty), outside, meter)
-        block, _ = compiler.text((0,), Spot(spaces.space((0,)), max_depth, 0, pretty))
+        outside = Position(spaces.space(()), 0, 0, pretty)
+        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), outside, meter)
+        block, _ = compiler.text((0,), Position(spaces.space((0,)), max_depth, 0, pretty))
     except RecursionError:
         cap = meter.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
@@ -49,19 +49,19 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
     return coarsened(CharDfa(dfa_of(block, meter), alphabet.minterms))
 
 
-def write_instance(document: object, instance: object, whitespace: Whitespace, meter: Meter) -> str:
+def write_instance(document: object, instance: object, whitespace: Whitespace, meter: ResourceGuard) -> str:
     """The text of a value as a schema's automaton reads it: properties in the schema's order, then the others.
 
     Raises what reading the schema raises.
     """
-    spaces = Spaces(Library(document, meter).nodes, meter)
+    spaces = Spaces(SchemaReader(document, meter).nodes, meter)
     ordered = _ordered(instance, spaces.space((0,)))
     if whitespace == "pretty":
         return json.dumps(ordered, ensure_ascii=False, indent=2)
     return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
 
 
-def _ordered(instance: object, space: Space) -> object:
+def _ordered(instance: object, space: PropertyScope) -> object:
     """The same value with the properties in the order of the space."""
     if isinstance(instance, list):
         return [_ordered(item, space.item(index)) for index, item in enumerate(instance)]

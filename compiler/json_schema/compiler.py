@@ -12,16 +12,16 @@ from math import prod
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.arrays import array_block
-from compiler.json_schema.assembler import Layout, Machine, string_block
-from compiler.json_schema.fragments import START, Block
+from compiler.json_schema.assembler import Assembler, ObjectLayout, string_block
+from compiler.json_schema.fragments import START, Fragment
 from compiler.json_schema.keywords import same
 from compiler.json_schema.nodes import Condition, Either, Scalar, Schema
 from compiler.json_schema.objects import object_block
 from compiler.json_schema.scalars import Scalars
-from compiler.json_schema.strings import Alphabet
-from compiler.json_schema.texts import Spot
-from compiler.json_schema.value_sets import LANES, NO_VALUE, Lane, Value, Whole, both, either, lane_of, without
-from compiler.limits import Meter
+from compiler.json_schema.strings import StringAlphabet
+from compiler.json_schema.texts import Position
+from compiler.json_schema.value_sets import LANES, NO_VALUE, TypeLanguage, Value, Whole, both, either, lane_of, without
+from compiler.limits import ResourceGuard
 
 _WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
 _CONDITIONS_MAX = 3  # so many are decided together: each decides all behind it twice, so n of them 2 ** n times
@@ -39,24 +39,29 @@ class _All:
     seen: frozenset[int]
 
 
-class Compiler:
+class SchemaCompiler:
     """Compiles the nodes of one document; equal work is done once. Raises SpecUnsupported and LimitExceeded."""
 
     def __init__(
-        self, nodes: Sequence[Schema], alphabet: Alphabet, layout: Layout, outside: Spot, meter: Meter
+        self,
+        nodes: Sequence[Schema],
+        alphabet: StringAlphabet,
+        layout: ObjectLayout,
+        outside: Position,
+        meter: ResourceGuard,
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.meter = nodes, alphabet, layout, meter
         self.width = alphabet.width
         self._outside = outside
-        self._known: dict[tuple[tuple[int, ...], Spot], Value] = {}
-        self._texts: dict[tuple[tuple[int, ...], Spot], Block | None] = {}
-        self._active: set[tuple[tuple[int, ...], Spot]] = set()
-        self._strings: dict[int, tuple[Block, Block | None]] = {}
+        self._known: dict[tuple[tuple[int, ...], Position], Value] = {}
+        self._texts: dict[tuple[tuple[int, ...], Position], Fragment | None] = {}
+        self._active: set[tuple[tuple[int, ...], Position]] = set()
+        self._strings: dict[int, tuple[Fragment, Fragment | None]] = {}
         self._bytes = 0  # of all texts that are kept
         self._scalars = Scalars(nodes, alphabet, meter)
         self._conditions_apart = self._conditions_together = False  # of the conditions in hand, how they are decided
 
-    def text(self, numbers: Sequence[int], spot: Spot) -> tuple[Block | None, bool]:
+    def text(self, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
         key = (self._key(numbers), spot)
         value = self.value(numbers, spot)
@@ -64,12 +69,12 @@ class Compiler:
             self._texts[key] = self._written(value, spot)
         return self._texts[key], value.stable
 
-    def content(self, numbers: Sequence[int]) -> Block | None:
+    def content(self, numbers: Sequence[int]) -> Fragment | None:
         """The contents of the strings that fit all the nodes."""
         lane = self.value(numbers, self._outside).lane("string")
         return self._resolved("string", lane, self._outside)
 
-    def finite(self, items: Sequence[Sequence[int]]) -> list[Block | None] | None:
+    def finite(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
         """The texts of each distinct scalar that the items may be; None where they may be many, or no scalars."""
         found: list[Scalar] = []
         for numbers in items:
@@ -88,7 +93,7 @@ class Compiler:
     def _key(self, numbers: Sequence[int]) -> tuple[int, ...]:
         return tuple(sorted({number for number in numbers if not self.nodes[number].says_nothing()}))
 
-    def value(self, numbers: Sequence[int], spot: Spot) -> Value:
+    def value(self, numbers: Sequence[int], spot: Position) -> Value:
         """The values at a place that fit all the nodes."""
         key = (self._key(numbers), spot)
         if key not in self._known:
@@ -125,9 +130,9 @@ class Compiler:
         clauses = sorted((*rest, *more.clauses), key=lambda clause: isinstance(clause, int))
         return _All((*together.plain, *more.plain), tuple(clauses), more.seen)
 
-    def _decided(self, together: _All, spot: Spot) -> Value:
+    def _decided(self, together: _All, spot: Position) -> Value:
         """The values that fit nodes and clauses: one clause is decided, the others below."""
-        self.meter.tick()
+        self.meter.check_time()
         if not together.clauses:
             return self._plain(together.plain, spot)
         clause, rest = together.clauses[0], together.clauses[1:]
@@ -156,7 +161,7 @@ class Compiler:
             return None
         return self._scalars.listed(values)
 
-    def _condition(self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Spot) -> Value:
+    def _condition(self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Position) -> Value:
         """A condition beside all others; of many apart from them, where more is refused, as less narrows an open `if`.
 
         So where something is refused that way, and there are not very many, they are decided together all the same.
@@ -176,7 +181,7 @@ class Compiler:
             self._conditions_apart = self._conditions_together = False
 
     def _condition_beside(
-        self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Spot, apart: bool
+        self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Position, apart: bool
     ) -> Value:
         then = () if clause.then is None else (clause.then,)
         otherwise = () if clause.otherwise is None else (clause.otherwise,)
@@ -188,10 +193,10 @@ class Compiler:
             holds, fails = both(others, holds, self.meter), both(others, fails, self.meter)
         return either(holds, self._less(fails, self.value((clause.if_,), spot), spot, clause.if_), self.meter)
 
-    def _less(self, left: Value, right: Value, spot: Spot, node: int) -> Value:
+    def _less(self, left: Value, right: Value, spot: Position, node: int) -> Value:
         return without(left, right, lambda name: self._everything(name, spot), self.nodes[node].field, self.meter)
 
-    def _chosen(self, options: Sequence[Value], clause: Either, spot: Spot) -> Value:
+    def _chosen(self, options: Sequence[Value], clause: Either, spot: Position) -> Value:
         """Any of the options, or exactly one; in halves, so that no large automaton is read again for each."""
         if len(options) == 1:
             return options[0]
@@ -215,7 +220,7 @@ class Compiler:
         right, twice_right = self._halves(options[half:])
         return either(left, right, self.meter), [*twice_left, *twice_right, both(left, right, self.meter)]
 
-    def _plain(self, numbers: Sequence[int], spot: Spot) -> Value:
+    def _plain(self, numbers: Sequence[int], spot: Position) -> Value:
         """The values that fit nodes without clauses."""
         nodes = [self.nodes[number] for number in numbers]
         if any(node.never for node in nodes):
@@ -241,10 +246,10 @@ class Compiler:
                 found = both(found, self._scalars.listed(node.values), self.meter)
         return found
 
-    def _containers(self, numbers: Sequence[int], spot: Spot) -> tuple[Lane, Lane, bool]:
+    def _containers(self, numbers: Sequence[int], spot: Position) -> tuple[TypeLanguage, TypeLanguage, bool]:
         """The arrays and the objects that fit nodes, as far as their types are allowed, and whether they are stable."""
-        arrays: Lane = Whole.EVERYTHING
-        objects: Lane = Whole.EVERYTHING
+        arrays: TypeLanguage = Whole.EVERYTHING
+        objects: TypeLanguage = Whole.EVERYTHING
         stable = True
         nodes = [self.nodes[number] for number in numbers]
         types = [node.types for node in nodes if node.types is not None]
@@ -256,7 +261,7 @@ class Compiler:
             objects, stable = lane_of(block), stable and steady
         return arrays, objects, stable
 
-    def _everything(self, name: str, spot: Spot) -> Block | None:
+    def _everything(self, name: str, spot: Position) -> Fragment | None:
         """All texts of a lane."""
         if name == "number":
             return self._scalars.any_number()
@@ -265,21 +270,21 @@ class Compiler:
         build = array_block if name == "array" else object_block
         return build(self, (), spot)[0]
 
-    def _resolved(self, name: str, lane: Lane, spot: Spot) -> Block | None:
-        if isinstance(lane, Block):
+    def _resolved(self, name: str, lane: TypeLanguage, spot: Position) -> Fragment | None:
+        if isinstance(lane, Fragment):
             return lane
         return self._everything(name, spot) if lane is Whole.EVERYTHING else None
 
-    def _string(self, content: Block | None) -> Block | None:
+    def _string(self, content: Fragment | None) -> Fragment | None:
         if content is None:
             return None
         if id(content) not in self._strings:  # the content is kept too, so that its id stays its own
             self._strings[id(content)] = (content, string_block(content, self.meter))
         return self._strings[id(content)][1]
 
-    def _written(self, value: Value, spot: Spot) -> Block | None:
+    def _written(self, value: Value, spot: Position) -> Fragment | None:
         """The texts of a value. Each kind begins with characters of its own."""
-        machine = Machine(self.width, self.meter)
+        machine = Assembler(self.width, self.meter)
         end, anything = machine.end(), bool(value.literals)
         for text in sorted(value.literals):
             machine.write(START, text, end)
@@ -293,7 +298,7 @@ class Compiler:
             return None
         found = machine.finish()
         self._bytes += found.table.nbytes
-        self.meter.charge("table_bytes_max", self._bytes)
+        self.meter.check("table_bytes_max", self._bytes)
         return found
 
 

@@ -12,14 +12,14 @@ from typing import Literal
 import numpy as np
 
 from compiler.automata import Dfa, minimize, steps_to, unique_rows
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 DEAD, START = 0, 1
 _ENTRY_BYTES = 4  # of an int32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Fragment:
     """A deterministic automaton. S states, K columns, M symbols.
 
     columns  int32 [M]: the column that each symbol reads
@@ -54,18 +54,18 @@ class Block:
         return int(self.label[state])
 
 
-def narrowed(table: np.ndarray, label: np.ndarray) -> Block:
+def narrowed(table: np.ndarray, label: np.ndarray) -> Fragment:
     """The block of a table with one column for each symbol."""
     first, which = unique_rows(table.T)
-    return Block(which.astype(np.int32), table[:, first], label)
+    return Fragment(which.astype(np.int32), table[:, first], label)
 
 
-def dfa_of(block: Block, meter: Meter) -> Dfa:
+def dfa_of(block: Fragment, meter: ResourceGuard) -> Dfa:
     """The minimal complete DFA of a block, over the same symbols."""
     return minimize(Dfa(block.columns, block.table, block.label != 0, START), meter)
 
 
-def block_of(dfa: Dfa) -> Block | None:
+def block_of(dfa: Dfa) -> Fragment | None:
     """The block of a DFA, all its dead states one; None where the language is empty."""
     live = steps_to(dfa.next_state, dfa.accepting) < dfa.states
     if not live[dfa.start]:
@@ -78,20 +78,20 @@ def block_of(dfa: Dfa) -> Block | None:
     rows[START:] = number[dfa.next_state[order]]
     label = np.zeros(len(rows), dtype=np.int32)
     label[START:] = dfa.accepting[order]
-    return Block(dfa.symbol_class, rows, label)
+    return Fragment(dfa.symbol_class, rows, label)
 
 
-def trimmed(block: Block) -> Block | None:
+def trimmed(block: Fragment) -> Fragment | None:
     """The same without the states that lead nowhere; labels become 1."""
     return block_of(Dfa(block.columns, block.table, block.label != 0, START))
 
 
-def minimal(block: Block, meter: Meter) -> Block | None:
+def minimal(block: Fragment, meter: ResourceGuard) -> Fragment | None:
     """The same language with the fewest states; labels become 1."""
     return block_of(dfa_of(block, meter))
 
 
-def trie(words: Sequence[Sequence[int]], width: int, meter: Meter) -> Block | None:
+def trie(words: Sequence[Sequence[int]], width: int, meter: ResourceGuard) -> Fragment | None:
     """Exactly these words; None without any. Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`."""
     rows: list[dict[int, int]] = [{}, {}]
     ends = set()
@@ -103,21 +103,23 @@ def trie(words: Sequence[Sequence[int]], width: int, meter: Meter) -> Block | No
                 rows.append({})
             at = rows[at][symbol]
         ends.add(at)
-        meter.tick()
-        meter.charge("dfa_states_max", len(rows))
+        meter.check_time()
+        meter.check("dfa_states_max", len(rows))
     used = sorted({symbol for row in rows for symbol in row})
     columns = np.zeros(width, dtype=np.int32)  # column 0 is of the symbols that no word has
     columns[used] = 1 + np.arange(len(used))
-    meter.charge("table_bytes_max", len(rows) * (1 + len(used)) * _ENTRY_BYTES)
+    meter.check("table_bytes_max", len(rows) * (1 + len(used)) * _ENTRY_BYTES)
     table = np.zeros((len(rows), 1 + len(used)), dtype=np.int32)
     for state, row in enumerate(rows):
         table[state, columns[list(row)]] = list(row.values())
     label = np.zeros(len(rows), dtype=np.int32)
     label[sorted(ends)] = 1
-    return Block(columns, table, label) if ends else None
+    return Fragment(columns, table, label) if ends else None
 
 
-def combined(left: Block | None, right: Block | None, how: Literal["and", "or", "less"], meter: Meter) -> Block | None:
+def combined(
+    left: Fragment | None, right: Fragment | None, how: Literal["and", "or", "less"], meter: ResourceGuard
+) -> Fragment | None:
     """The texts in both, in either, or in `left` alone; minimal. Raises LimitExceeded over `dfa_states_max`."""
     if left is None or right is None:
         return None if how == "and" else left or (right if how == "or" else None)
@@ -146,7 +148,7 @@ class Joined:
     states: np.ndarray
 
 
-def joined(blocks: Sequence[Block], meter: Meter, needed: Sequence[bool]) -> Joined:
+def joined(blocks: Sequence[Fragment], meter: ResourceGuard, needed: Sequence[bool]) -> Joined:
     """The reachable tuples of states; where a needed block is dead all are, and so where every one is.
 
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
@@ -175,19 +177,19 @@ def joined(blocks: Sequence[Block], meter: Meter, needed: Sequence[bool]) -> Joi
             number[position] = index[state]
         rows.append(number[inverse].reshape(targets.shape[:2]))
         frontier = np.array(found, dtype=np.int64).reshape(-1, len(blocks))
-        meter.tick()
-        meter.charge("dfa_states_max", len(index))
-        meter.charge("table_bytes_max", len(index) * len(first) * _ENTRY_BYTES)
+        meter.check_time()
+        meter.check("dfa_states_max", len(index))
+        meter.check("table_bytes_max", len(index) * len(first) * _ENTRY_BYTES)
     return Joined(symbol_class.astype(np.int32), np.concatenate(rows).astype(np.int32), np.array(order, dtype=np.int64))
 
 
-def classified(base: Block | None, tests: Sequence[Block | None], meter: Meter) -> Block | None:
+def classified(base: Fragment | None, tests: Sequence[Fragment | None], meter: ResourceGuard) -> Fragment | None:
     """The texts of `base`, labelled 1 + the bit set of the tests that accept them too; all of `base` is needed."""
     if base is None:
         return None
     real = [test for test in tests if test is not None]
     if not real:
-        return Block(base.columns, base.table, (base.label != 0).astype(np.int32))
+        return Fragment(base.columns, base.table, (base.label != 0).astype(np.int32))
     whole = joined([base, *real], meter, (True, *(False for _ in real)))
     bits = np.zeros(len(whole.states), dtype=np.int32)
     column = 1
@@ -196,4 +198,4 @@ def classified(base: Block | None, tests: Sequence[Block | None], meter: Meter) 
             bits |= (test.label[whole.states[:, column]] != 0).astype(np.int32) << bit
             column += 1
     accepted = base.label[whole.states[:, 0]] != 0
-    return Block(whole.symbol_class, whole.table, np.where(accepted, 1 + bits, 0).astype(np.int32))
+    return Fragment(whole.symbol_class, whole.table, np.where(accepted, 1 + bits, 0).astype(np.int32))

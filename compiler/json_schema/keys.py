@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.json_schema.fragments import DEAD, START, Block
-from compiler.limits import Meter
+from compiler.json_schema.fragments import DEAD, START, Fragment
+from compiler.limits import ResourceGuard
 
 
 class Keys:
@@ -22,7 +22,7 @@ class Keys:
     Raises LimitExceeded over `dfa_states_max`.
     """
 
-    def __init__(self, names: Sequence[Sequence[int]], free: Block | None, width: int, meter: Meter) -> None:
+    def __init__(self, names: Sequence[Sequence[int]], free: Fragment | None, width: int, meter: ResourceGuard) -> None:
         self._free, self._width, self._meter, self._count = free, width, meter, len(names)
         self._wide = np.zeros((START, width), dtype=np.int32) if free is None else free.wide
         self._children: list[dict[int, int]] = [{}]
@@ -63,8 +63,8 @@ class Keys:
         if key not in self._index:
             self._index[key] = self._size + len(self._order)
             self._order.append(key)
-            self._meter.tick()
-            self._meter.charge("dfa_states_max", self._size + len(self._order))
+            self._meter.check_time()
+            self._meter.check("dfa_states_max", self._size + len(self._order))
         return self._index[key]
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:

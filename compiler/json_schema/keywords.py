@@ -28,7 +28,7 @@ from compiler.json_schema.references import Place
 _EXPONENT_MAX = 400  # beyond what a double holds
 
 
-class Parts:
+class TypeKeywords:
     """Reads the keywords of `value`, which stands at `place`. Raises SpecSyntaxError or SpecUnsupported.
 
     child  the node of the schema at some steps below, in a tuple of its own

@@ -31,7 +31,7 @@ _STATES_MAX = DEFAULT_LIMITS.dfa_states_max
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class NumberSpelling:
     """Which numbers are written at all: with exponents or not, and with how many digits as an integer."""
 
     exponents: bool = False
@@ -59,7 +59,7 @@ class _At:
 class _Scanner:
     """Steps over the symbols of a number under some facts."""
 
-    def __init__(self, facts: NumberFacts, spelling: Spelling) -> None:
+    def __init__(self, facts: NumberFacts, spelling: NumberSpelling) -> None:
         self._facts, self._spelling = facts, spelling
         self._bounds = [bound for bound in (facts.lower, facts.upper) if bound is not None]
         self._whole, self._part = [], []
@@ -164,7 +164,7 @@ def _order(left: str | int, right: str | int) -> int:
 
 
 @lru_cache(maxsize=256)
-def number_dfa(facts: NumberFacts, spelling: Spelling) -> Dfa:
+def number_dfa(facts: NumberFacts, spelling: NumberSpelling) -> Dfa:
     """The minimal DFA over SYMBOLS of the numbers that fit the facts. Raises LimitExceeded over `dfa_states_max`."""
     scanner = _Scanner(facts, spelling)
     index, order, rows = {scanner.start: 1}, [scanner.start], []
@@ -208,12 +208,12 @@ def spellings(values: Iterable[int | float | Decimal]) -> list[str]:
     return list(texts)
 
 
-def unusual(values: Iterable[int | float | Decimal], spelling: Spelling) -> dict[str, Decimal]:
+def unusual(values: Iterable[int | float | Decimal], spelling: NumberSpelling) -> dict[str, Decimal]:
     """Those spellings of the values that `number_dfa` does not read, and what each stands for."""
     return {text: as_decimal(value) for value in values for text in spellings([value]) if not _is_usual(text, spelling)}
 
 
-def _is_usual(text: str, spelling: Spelling) -> bool:
+def _is_usual(text: str, spelling: NumberSpelling) -> bool:
     """True for a number that is written without an exponent and in few enough digits."""
     whole, _, part = text.lstrip("-").partition(".")
     digits = len(whole.lstrip("0")) + len(part)

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.assembler import Machine, escaped
-from compiler.json_schema.fragments import START, Block, classified, trimmed
+from compiler.json_schema.assembler import Assembler, escaped
+from compiler.json_schema.fragments import START, Fragment, classified, trimmed
 from compiler.json_schema.keys import Keys
 from compiler.json_schema.nodes import ObjectFacts, Schema
-from compiler.json_schema.texts import Spot, Texts
+from compiler.json_schema.texts import Position, Texts
 
 _Control = tuple[int, int]  # the next name that may come, and how many properties there are, as far as it matters
 
 
-def object_block(texts: Texts, numbers: Sequence[int], spot: Spot) -> tuple[Block | None, bool]:
+def object_block(texts: Texts, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
     """The objects that fit all the nodes, and whether equal keys in them cannot change the verdict.
 
     Raises SpecUnsupported and LimitExceeded.
@@ -28,14 +28,14 @@ def object_block(texts: Texts, numbers: Sequence[int], spot: Spot) -> tuple[Bloc
 
 
 class _Objects:
-    def __init__(self, texts: Texts, numbers: Sequence[int], spot: Spot) -> None:
+    def __init__(self, texts: Texts, numbers: Sequence[int], spot: Position) -> None:
         self._texts, self._spot, self.stable = texts, spot, True
         self._nodes: list[Schema] = [texts.nodes[number] for number in numbers]
         self._facts: list[ObjectFacts] = [node.objects for node in self._nodes if node.objects is not None]
         self._names = spot.space.names
         self._key_content = self._key_texts()
         self._values = [self._declared(name) for name in self._names]
-        self._free_values: dict[int, Block] = {}
+        self._free_values: dict[int, Fragment] = {}
         self._free = self._undeclared()
         wanted = {name for facts in self._facts for name in facts.required}
         self._required = [name in wanted for name in self._names]
@@ -47,7 +47,7 @@ class _Objects:
         counting = self._maximum is not None or self._minimum > 1
         self._count_max = max(self._minimum, self._maximum or 0) if counting else 0
 
-    def _key_texts(self) -> Block | None:
+    def _key_texts(self) -> Fragment | None:
         """What `propertyNames` allows of keys."""
         return self._texts.content([facts.names for facts in self._facts if facts.names is not None])
 
@@ -63,12 +63,12 @@ class _Objects:
                 field=self._nodes[0].field,
             )
 
-    def _text(self, found: Sequence[int], spot: Spot) -> Block | None:
+    def _text(self, found: Sequence[int], spot: Position) -> Fragment | None:
         block, stable = self._texts.text(found, spot)
         self.stable &= stable
         return block
 
-    def _declared(self, name: str) -> Block | None:
+    def _declared(self, name: str) -> Fragment | None:
         """The values of a property that has a name."""
         if self._key_content is None or not self._key_content.run(self._texts.alphabet.word(name)):
             return None
@@ -81,7 +81,7 @@ class _Objects:
             found.extend(inside)
         return self._text(found, self._spot.property(name))
 
-    def _undeclared(self) -> Block | None:
+    def _undeclared(self) -> Fragment | None:
         """The keys without a name, labelled by the patterns they match; None where there may be none."""
         patterns = list(dict.fromkeys(pattern for facts in self._facts for pattern, _, _ in facts.patterns))
         tests = [self._texts.alphabet.content("pattern", pattern) for pattern in patterns]
@@ -103,14 +103,14 @@ class _Objects:
                 continue
             self._free_values[label] = block
             self.stable &= all(self._texts.nodes[node].says_nothing() for node in found)
-        return Block(keys.columns, keys.table, allowed) if self._free_values else None
+        return Fragment(keys.columns, keys.table, allowed) if self._free_values else None
 
-    def block(self) -> Block | None:
+    def block(self) -> Fragment | None:
         """The texts of the objects."""
         if any(must and value is None for must, value in zip(self._required, self._values, strict=True)):
             return None
         layout, level = self._texts.layout, self._spot.level
-        machine = Machine(self._texts.width, self._texts.meter)
+        machine = Assembler(self._texts.width, self._texts.meter)
         done, opened = machine.end(), machine.state()
         machine.write(START, "{", opened)
         if not any(self._required) and self._minimum == 0:
@@ -140,7 +140,7 @@ class _Objects:
         at, count = control
         return not any(self._required[at:]) and (not self._count_max or count >= self._minimum)
 
-    def following(self, control: _Control, label: int) -> tuple[Block, _Control]:
+    def following(self, control: _Control, label: int) -> tuple[Fragment, _Control]:
         """The value of the key with a label, and what its property leads to."""
         count, names = min(control[1] + 1, self._count_max), len(self._names)
         value = self._values[label - 1] if label <= names else self._free_values[label - names]
@@ -165,7 +165,7 @@ class _Objects:
 class _Walk:
     """The states of an object: before and after each property, for each count of properties that matters."""
 
-    def __init__(self, objects: _Objects, machine: Machine) -> None:
+    def __init__(self, objects: _Objects, machine: Assembler) -> None:
         self._objects, self._machine = objects, machine
         self._open: dict[_Control, tuple[list[int], bool]] = {}
         self._before: dict[_Control, int] = {}

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from compiler.json_schema.nodes import Schema
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 
-class Space:
+class PropertyScope:
     """A place in the values of a document.
 
     members  the nodes about arrays or objects that speak of it; none where any value fits
@@ -27,10 +27,10 @@ class Space:
         self._objects = [node.objects for node in nodes if node.objects is not None]
         self._arrays = [node.arrays for node in nodes if node.arrays is not None]
         self.prefix = max((len(facts.prefix) for facts in self._arrays), default=0)
-        self._inside: dict[str | int | None, Space] = {}
+        self._inside: dict[str | int | None, PropertyScope] = {}
         self._counted: bool | None = None
 
-    def property(self, name: str | None) -> Space:
+    def property(self, name: str | None) -> PropertyScope:
         """The space of the value of a property; None for one that has no name here."""
         if name not in self._inside:
             found = []
@@ -45,7 +45,7 @@ class Space:
             self._inside[name] = self._spaces.space(found)
         return self._inside[name]
 
-    def item(self, index: int) -> Space:
+    def item(self, index: int) -> PropertyScope:
         """The space of an item; all from `prefix` on share one."""
         key = min(index, self.prefix)
         if key not in self._inside:
@@ -59,7 +59,7 @@ class Space:
             self._inside[key] = self._spaces.space(found)
         return self._inside[key]
 
-    def inside(self) -> list[Space]:
+    def inside(self) -> list[PropertyScope]:
         """The spaces of everything that an array or object here holds."""
         keys = [*self.names, None] if self._objects else []
         return [*map(self.property, keys), *(self.item(index) for index in range(self.prefix + 1) if self._arrays)]
@@ -74,13 +74,13 @@ class Space:
 class Spaces:
     """The spaces of a document's nodes."""
 
-    def __init__(self, nodes: Sequence[Schema], meter: Meter) -> None:
+    def __init__(self, nodes: Sequence[Schema], meter: ResourceGuard) -> None:
         self.nodes, self._meter = nodes, meter
-        self._known: dict[tuple[tuple[int, ...], tuple[str, ...]], Space] = {}
+        self._known: dict[tuple[tuple[int, ...], tuple[str, ...]], PropertyScope] = {}
 
-    def space(self, numbers: Iterable[int]) -> Space:
+    def space(self, numbers: Iterable[int]) -> PropertyScope:
         """The space that these nodes, and all that speak of the same value, make."""
-        self._meter.tick()
+        self._meter.check_time()
         members: dict[int, None] = {}
         names: dict[str, None] = {}
         seen: set[int] = set()
@@ -97,14 +97,14 @@ class Spaces:
                 waiting.extend(reversed([*node.order, *node.in_place()]))
         key = (tuple(members), tuple(names))
         if key not in self._known:
-            self._known[key] = Space(self, *key)
+            self._known[key] = PropertyScope(self, *key)
         return self._known[key]
 
-    def recursive(self, space: Space) -> bool:
+    def recursive(self, space: PropertyScope) -> bool:
         """True when a value here may hold another of the same space."""
         seen, waiting = {space}, [space]
         while waiting:
-            self._meter.tick()
+            self._meter.check_time()
             for inside in waiting.pop().inside():
                 if inside is space:
                     return True

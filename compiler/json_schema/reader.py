@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.keywords import Parts, strings_of
+from compiler.json_schema.keywords import TypeKeywords, strings_of
 from compiler.json_schema.nodes import (
     ANNOTATIONS,
     ASSERTIONS,
@@ -25,7 +25,7 @@ from compiler.json_schema.nodes import (
 )
 from compiler.json_schema.references import Place, References
 from compiler.json_schema.unevaluated import unevaluated
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 _DRAFTS = ("://json-schema.org/draft/", "://json-schema.org/draft-0")
 _SHOWN = 40  # characters of an unknown keyword in the message
@@ -39,14 +39,14 @@ def supported_keywords() -> tuple[str, ...]:
 _KNOWN = frozenset(supported_keywords())
 
 
-class Library:
+class SchemaReader:
     """The nodes of one document that its root leads to, by number; the root is 0.
 
     Raises SpecSyntaxError for what is no schema, SpecUnsupported for what we do not compile, LimitExceeded over
     `nesting_depth_max` or `compile_s_max`.
     """
 
-    def __init__(self, document: object, meter: Meter) -> None:
+    def __init__(self, document: object, meter: ResourceGuard) -> None:
         self._references = References(document, meter)
         self._count = 0
         self._numbers: dict[int | tuple[str, bool], int] = {}
@@ -55,7 +55,7 @@ class Library:
         self.node(self._references.root)
         while self._waiting:
             number, place = self._waiting.pop()
-            meter.tick()
+            meter.check_time()
             self._nodes[number] = self._read(place)
         self._nodes.update(unevaluated(self._nodes, self.add))
         self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
@@ -104,10 +104,10 @@ def _check_draft(name: object, place: Place) -> None:
 class _Reading:
     """One schema object, keyword by keyword."""
 
-    def __init__(self, library: Library, references: References, place: Place, value: dict[str, object]) -> None:
+    def __init__(self, library: SchemaReader, references: References, place: Place, value: dict[str, object]) -> None:
         self._library, self._references = library, references
         self._place, self._value = place, value
-        self._parts = Parts(value, place, self._child, library.add)
+        self._parts = TypeKeywords(value, place, self._child, library.add)
 
     def schema(self) -> Schema:
         parts = self._parts

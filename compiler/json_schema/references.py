@@ -7,7 +7,7 @@ from urllib.parse import unquote, urljoin
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.nodes import LISTS, MAPS, SINGLE
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,15 +29,15 @@ class References:
     Raises LimitExceeded over `nesting_depth_max`.
     """
 
-    def __init__(self, document: object, meter: Meter) -> None:
+    def __init__(self, document: object, meter: ResourceGuard) -> None:
         self._named: dict[tuple[str, str], Place] = {}
         self._bases: dict[int, str] = {}
         self.root = self._register(Place(document, "", ""))
         waiting = [(self.root, 0)]
         while waiting:
             place, depth = waiting.pop()
-            meter.tick()
-            meter.charge("nesting_depth_max", depth)
+            meter.check_time()
+            meter.check("nesting_depth_max", depth)
             for inside in children(place):
                 waiting.append((self._register(inside), depth + 1))
         self._named.setdefault(("", ""), self.root)

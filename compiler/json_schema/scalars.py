@@ -8,40 +8,40 @@ from decimal import Decimal
 
 import numpy as np
 
-from compiler.json_schema.fragments import Block, block_of, combined, minimal
+from compiler.json_schema.fragments import Fragment, block_of, combined, minimal
 from compiler.json_schema.keywords import tightest
 from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, StringFacts
 from compiler.json_schema.numbers import (
     DIGITS_MAX,
     INTEGER_DIGITS_MAX,
     SYMBOLS,
-    Spelling,
+    NumberSpelling,
     fits,
     number_dfa,
     spellings,
     unusual,
 )
-from compiler.json_schema.strings import Alphabet
-from compiler.json_schema.value_sets import Lane, Value, Whole, lane_of
-from compiler.limits import Meter
+from compiler.json_schema.strings import StringAlphabet
+from compiler.json_schema.value_sets import TypeLanguage, Value, Whole, lane_of
+from compiler.limits import ResourceGuard
 
 
 class Scalars:
     """Compiles what the nodes of one document say of numbers and strings. Raises LimitExceeded."""
 
-    def __init__(self, nodes: Sequence[Schema], alphabet: Alphabet, meter: Meter) -> None:
+    def __init__(self, nodes: Sequence[Schema], alphabet: StringAlphabet, meter: ResourceGuard) -> None:
         self._alphabet, self._meter, self._width = alphabet, meter, alphabet.width
         self._spelling, self._open_spelling = _spellings(nodes)
         listed = [value for node in nodes for value in node.values or ()]
         self._unusual = unusual(_numbers(listed), self._spelling)
-        self._known: dict[tuple[NumberFacts, Spelling], Block | None] = {}
+        self._known: dict[tuple[NumberFacts, NumberSpelling], Fragment | None] = {}
         self.any_text = alphabet.lengths(0, None)
 
-    def any_number(self) -> Block | None:
+    def any_number(self) -> Fragment | None:
         """All numbers."""
         return self._number(NumberFacts(), self._open_spelling)
 
-    def numbers(self, nodes: Sequence[Schema], types: Sequence[frozenset[str]]) -> Lane:
+    def numbers(self, nodes: Sequence[Schema], types: Sequence[frozenset[str]]) -> TypeLanguage:
         """The numbers that fit all nodes, whose types are `types` where they are given."""
         if not all({"number", "integer"} & allowed for allowed in types):
             return Whole.NOTHING
@@ -54,7 +54,7 @@ class Scalars:
         multiples = tuple(sorted({divisor for one in facts for divisor in one.multiples}))
         return lane_of(self._number(NumberFacts(integer, lower, upper, multiples), self._spelling))
 
-    def _number(self, facts: NumberFacts, spelling: Spelling) -> Block | None:
+    def _number(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
         """The numbers that fit the facts.
 
         Where they are compared or subtracted (so that exponents are not read), those that the schema lists are among
@@ -66,7 +66,7 @@ class Scalars:
             self._known[facts, spelling] = combined(self._usual(facts, spelling), more, "or", self._meter)
         return self._known[facts, spelling]
 
-    def _usual(self, facts: NumberFacts, spelling: Spelling) -> Block | None:
+    def _usual(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
         """Those in the spellings that numbers have where they are not listed."""
         found = block_of(number_dfa(facts, spelling))
         if found is None:
@@ -74,9 +74,9 @@ class Scalars:
         columns = np.zeros(self._width, dtype=np.int32)  # column 0 is of the symbols that no number has
         columns[[ord(symbol) for symbol in SYMBOLS]] = 1 + found.columns
         nothing = np.zeros((found.states, 1), dtype=np.int32)
-        return Block(columns, np.concatenate([nothing, found.table], axis=1), found.label)
+        return Fragment(columns, np.concatenate([nothing, found.table], axis=1), found.label)
 
-    def contents(self, nodes: Sequence[Schema]) -> Lane:
+    def contents(self, nodes: Sequence[Schema]) -> TypeLanguage:
         """The contents of the strings that fit all nodes."""
         facts = [node.strings for node in nodes if node.strings is not None]
         wanted: dict[tuple[str, str | int], None] = {}
@@ -113,7 +113,7 @@ def _lengths(facts: Sequence[StringFacts]) -> tuple[int, int | None]:
     return max((one.minimum for one in facts), default=0), min(maximum, default=None)
 
 
-def _spellings(nodes: Sequence[Schema]) -> tuple[Spelling, Spelling]:
+def _spellings(nodes: Sequence[Schema]) -> tuple[NumberSpelling, NumberSpelling]:
     """How numbers are written where something is asked of them, and where nothing is.
 
     Exponents only where nothing is, and only if nothing is asked of any number or nothing is negated.
@@ -132,4 +132,4 @@ def _spellings(nodes: Sequence[Schema]) -> tuple[Spelling, Spelling]:
     )
     fractions = any(divisor != int(divisor) for one in facts for divisor in one.multiples)
     digits = DIGITS_MAX if fractions else INTEGER_DIGITS_MAX
-    return Spelling(False, digits), Spelling(not (compared and negated), digits)
+    return NumberSpelling(False, digits), NumberSpelling(not (compared and negated), digits)

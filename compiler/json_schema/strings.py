@@ -24,9 +24,9 @@ from compiler.automata import (
 )
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.formats import EXCEPT, FORMATS
-from compiler.json_schema.fragments import Block, block_of, trie
+from compiler.json_schema.fragments import Fragment, block_of, trie
 from compiler.json_schema.nodes import Schema, StringFacts
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
     Alternation,
     Anchor,
@@ -47,14 +47,14 @@ Embed = Callable[[object, str], CharDfa]
 _ANY_TEXT = Repeat(Chars(ANYTHING), 0, None)
 
 
-class Alphabet:
+class StringAlphabet:
     """The symbols of one schema, and the contents of its strings as blocks over them. M symbols.
 
     minterms  symbol i is the ASCII character i for i < 128
     Raises what parsing a pattern and `embed` raise, and LimitExceeded.
     """
 
-    def __init__(self, nodes: Iterable[Schema], embed: Embed, meter: Meter) -> None:
+    def __init__(self, nodes: Iterable[Schema], embed: Embed, meter: ResourceGuard) -> None:
         self._meter = meter
         self._parts: dict[object, CharDfa] = {}
         literals: set[str] = set()
@@ -67,7 +67,7 @@ class Alphabet:
         self.minterms, own = common_minterms(families)
         self.width = self.minterms.count
         self._own = dict(zip(self._parts, own[1:], strict=True))
-        self._blocks: dict[object, Block | None] = {}
+        self._blocks: dict[object, Fragment | None] = {}
 
     def _read(self, node: Schema, embed: Embed) -> None:
         strings = node.strings or StringFacts()
@@ -89,7 +89,7 @@ class Alphabet:
             raise SpecSyntaxError("a string of the schema holds half a surrogate pair")
         return word
 
-    def content(self, kind: str, name: str | int) -> Block | None:
+    def content(self, kind: str, name: str | int) -> Fragment | None:
         """The strings of a `pattern`, a `format` or, by its value's id, a `constraint`; None where there are none."""
         key = (kind, name)
         if key not in self._blocks:
@@ -102,24 +102,24 @@ class Alphabet:
         """True when a pattern is found in the text."""
         return self._parts["pattern", pattern].accepts(text)
 
-    def texts(self, texts: Iterable[str]) -> Block | None:
+    def texts(self, texts: Iterable[str]) -> Fragment | None:
         """Exactly these texts."""
         return trie([self.word(text) for text in texts], self.width, self._meter)
 
-    def lengths(self, minimum: int, maximum: int | None) -> Block | None:
+    def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""
         if maximum is not None and maximum < minimum:
             return None
         last = minimum if maximum is None else maximum
-        self._meter.charge("dfa_states_max", last)
-        self._meter.charge("table_bytes_max", (last + 2) * np.dtype(np.int32).itemsize)
+        self._meter.check("dfa_states_max", last)
+        self._meter.check("table_bytes_max", (last + 2) * np.dtype(np.int32).itemsize)
         following = np.arange(2, last + 3, dtype=np.int32)
         following[-1] = last + 1 if maximum is None else 0
         table = np.zeros((last + 2, 1), dtype=np.int32)
         table[1:] = following[:, None]
         label = np.zeros(last + 2, dtype=np.int32)
         label[1 + minimum :] = 1
-        return Block(np.zeros(self.width, dtype=np.int32), table, label)
+        return Fragment(np.zeros(self.width, dtype=np.int32), table, label)
 
 
 def _literals(node: Schema) -> list[str]:
@@ -128,7 +128,7 @@ def _literals(node: Schema) -> list[str]:
     return texts + [name for name in node.order if isinstance(name, str)]
 
 
-def _searched(pattern: str, meter: Meter) -> CharDfa:
+def _searched(pattern: str, meter: ResourceGuard) -> CharDfa:
     """The texts in which a pattern is found; `$` is the very end."""
     tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, meter)), _ANY_TEXT])
     return CharDfa(*determinize(node_nfa(tree, meter), meter))
@@ -148,7 +148,7 @@ def _at_the_end(node: Node) -> Node:
 @lru_cache(maxsize=len(FORMATS))
 def _format(name: str) -> CharDfa:
     """The texts of a format. Its pattern is ours, so no caller's limits apply."""
-    meter = Meter(Limits(pattern_chars_max=100_000))
+    meter = ResourceGuard(Limits(pattern_chars_max=100_000))
     allowed = CharDfa(*pattern_dfa(FORMATS[name], meter))
     if name not in EXCEPT:
         return allowed

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.fragments import Block, combined
-from compiler.limits import Meter
+from compiler.json_schema.fragments import Fragment, combined
+from compiler.limits import ResourceGuard
 
 
 class Whole(enum.Enum):
@@ -24,7 +24,7 @@ class Whole(enum.Enum):
     EVERYTHING = enum.auto()
 
 
-Lane: TypeAlias = "Block | Whole"
+TypeLanguage: TypeAlias = "Fragment | Whole"
 LANES = ("number", "string", "array", "object")
 LITERALS = frozenset({"null", "false", "true"})
 
@@ -40,36 +40,36 @@ class Value:
     """
 
     literals: frozenset[str]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[TypeLanguage, ...]
     stable: bool = True
 
-    def lane(self, name: str) -> Lane:
+    def lane(self, name: str) -> TypeLanguage:
         """What is allowed of one type."""
         return self.lanes[LANES.index(name)]
 
 
 NO_VALUE = Value(frozenset(), (Whole.NOTHING,) * len(LANES))
-Resolve = Callable[[str], "Block | None"]
+Resolve = Callable[[str], "Fragment | None"]
 
 
-def lane_of(block: Block | None) -> Lane:
+def lane_of(block: Fragment | None) -> TypeLanguage:
     """The texts of a block as a lane."""
     return Whole.NOTHING if block is None else block
 
 
-def either(left: Value, right: Value, meter: Meter) -> Value:
+def either(left: Value, right: Value, meter: ResourceGuard) -> Value:
     """The values in `left` or in `right`."""
     lanes = tuple(_either(*pair, meter) for pair in zip(left.lanes, right.lanes, strict=True))
     return Value(left.literals | right.literals, lanes, left.stable and right.stable)
 
 
-def both(left: Value, right: Value, meter: Meter) -> Value:
+def both(left: Value, right: Value, meter: ResourceGuard) -> Value:
     """The values in `left` and in `right`."""
     lanes = tuple(_both(*pair, meter) for pair in zip(left.lanes, right.lanes, strict=True))
     return Value(left.literals & right.literals, lanes, left.stable and right.stable)
 
 
-def without(left: Value, right: Value, everything: Resolve, field: str, meter: Meter) -> Value:
+def without(left: Value, right: Value, everything: Resolve, field: str, meter: ResourceGuard) -> Value:
     """The values in `left` that are not in `right`.
 
     everything  the block of all texts of a lane
@@ -85,35 +85,37 @@ def without(left: Value, right: Value, everything: Resolve, field: str, meter: M
     return Value(left.literals - right.literals, lanes, left.stable)
 
 
-def _meet(left: Lane, right: Lane, meter: Meter) -> bool:
+def _meet(left: TypeLanguage, right: TypeLanguage, meter: ResourceGuard) -> bool:
     """True when some text is in both lanes."""
     return _both(left, right, meter) is not Whole.NOTHING
 
 
-def _either(left: Lane, right: Lane, meter: Meter) -> Lane:
-    if isinstance(left, Block) and isinstance(right, Block):
+def _either(left: TypeLanguage, right: TypeLanguage, meter: ResourceGuard) -> TypeLanguage:
+    if isinstance(left, Fragment) and isinstance(right, Fragment):
         return _combined(left, right, "or", meter)
     if left is Whole.NOTHING or right is Whole.EVERYTHING:
         return right
     return left
 
 
-def _both(left: Lane, right: Lane, meter: Meter) -> Lane:
-    if isinstance(left, Block) and isinstance(right, Block):
+def _both(left: TypeLanguage, right: TypeLanguage, meter: ResourceGuard) -> TypeLanguage:
+    if isinstance(left, Fragment) and isinstance(right, Fragment):
         return _combined(left, right, "and", meter)
     if left is Whole.EVERYTHING or right is Whole.NOTHING:
         return right
     return left
 
 
-def _without(left: Lane, right: Lane, everything: Callable[[], Block | None], meter: Meter) -> Lane:
+def _without(
+    left: TypeLanguage, right: TypeLanguage, everything: Callable[[], Fragment | None], meter: ResourceGuard
+) -> TypeLanguage:
     if left is Whole.NOTHING or right is Whole.EVERYTHING:
         return Whole.NOTHING
     if right is Whole.NOTHING:
         return left
     base = everything() if left is Whole.EVERYTHING else left
-    return lane_of(combined(base, right, "less", meter)) if isinstance(base, Block) else Whole.NOTHING
+    return lane_of(combined(base, right, "less", meter)) if isinstance(base, Fragment) else Whole.NOTHING
 
 
-def _combined(left: Block, right: Block, how: Literal["and", "or", "less"], meter: Meter) -> Lane:
+def _combined(left: Fragment, right: Fragment, how: Literal["and", "or", "less"], meter: ResourceGuard) -> TypeLanguage:
     return lane_of(combined(left, right, how, meter))

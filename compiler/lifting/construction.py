@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compiler.automata import DEAD, NO_END, Dfa, Labeller, distinct, grown, hash_rows, hash_sparse_rows, spread
+from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, grown, hash_rows, hash_sparse_rows, spread
 from compiler.lifting.distance import distances
-from compiler.lifting.effects import DEAD_ARRIVAL, IDENTITY, Arrivals, Functions
+from compiler.lifting.effects import DEAD_ARRIVAL, IDENTITY, Effects, LetterMaps
 from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.vocab import Trie, Vocabulary
 
 # The classes' columns int32 [R, C], the dead one first; ids, none twice, and the column of each: int [M]. The other ids
@@ -34,7 +34,7 @@ _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the fini
 class _Walk:
     """One trie walked over one group of labeller states (those between characters, or those inside one)."""
 
-    def __init__(self, arrivals: Arrivals, sources: np.ndarray, columns: int, nodes: int, meter: Meter) -> None:
+    def __init__(self, arrivals: Effects, sources: np.ndarray, columns: int, nodes: int, meter: ResourceGuard) -> None:
         self._arrivals = arrivals
         self._meter = meter
         self._columns = columns
@@ -59,7 +59,7 @@ class _Walk:
         above = trie.levels[0]
         ids, ends = [trie.ids[:0]], [rows[:0]]
         for level in trie.levels[1:]:
-            self._meter.tick()
+            self._meter.check_time()
             if nodes is not None and len(nodes) * _MOST > above.stop - above.start:
                 live, rows = rows, np.zeros(above.stop - above.start, dtype=np.int32)
                 rows[nodes - above.start] = live
@@ -167,14 +167,16 @@ class _Walk:
 
     def _check(self, count: int) -> None:
         """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
-        self._meter.charge("table_bytes_max", count * self.rows[:1].nbytes)
+        self._meter.check("table_bytes_max", count * self.rows[:1].nbytes)
         if count > len(self._move):
             known = len(self._move)
             self._move = grown(self._move, max(count, 2 * known))
             self._move[known:] = _UNSEEN
 
 
-def _classes(arrivals: Arrivals, labeller: Labeller, sources: np.ndarray, trie: Trie, meter: Meter) -> _Classes:
+def _classes(
+    arrivals: Effects, labeller: ByteTransducer, sources: np.ndarray, trie: Trie, meter: ResourceGuard
+) -> _Classes:
     """What the tokens of a trie do from a group of states."""
     walk = _Walk(arrivals, sources, labeller.next_state.shape[1], len(trie.parent), meter)
     ids, ends = walk.trie(trie, labeller.byte_class.astype(np.uint8))
@@ -184,21 +186,21 @@ def _classes(arrivals: Arrivals, labeller: Labeller, sources: np.ndarray, trie: 
     return walk.rows[: walk.count][used].T, ids, column.take(ends)
 
 
-def lift(labeller: Labeller, letters: Dfa, vocabulary: Vocabulary, meter: Meter) -> TokenAutomaton:
+def lift(labeller: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, meter: ResourceGuard) -> TokenAutomaton:
     """The token automaton of a labeller and the letter DFA it feeds, over a vocabulary.
 
     letters  DFA over the letters in the labeller's strings; a text satisfies the constraint when the letters
              emitted while it is read, and the flush at its end, are accepted
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
-    functions = Functions(letters, labeller.strings, meter)
-    arrivals = Arrivals(labeller, functions, meter)
+    functions = LetterMaps(letters, labeller.strings, meter)
+    arrivals = Effects(labeller, functions, meter)
     between = labeller.boundary
     states = np.arange(labeller.states, dtype=np.int32)
     outer, outer_ids, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, meter)
     inner, inner_ids, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, meter)
     cells, pairs = outer.size + inner.size, (labeller.states + 1) * letters.states
-    meter.charge("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
+    meter.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
     token_class = np.zeros(vocabulary.size, dtype=np.int32)
     token_class[outer_ids] = outer_column
     inner_live = inner_column != _DEAD_ROW
@@ -208,7 +210,7 @@ def lift(labeller: Labeller, letters: Dfa, vocabulary: Vocabulary, meter: Meter)
     return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids, meter)
 
 
-def _with_end(labeller: Labeller, functions: Functions, arrivals: Arrivals, outer: np.ndarray) -> np.ndarray:
+def _with_end(labeller: ByteTransducer, functions: LetterMaps, arrivals: Effects, outer: np.ndarray) -> np.ndarray:
     """The outer table with the column of EOS, and with the row of the state that EOS leads to, which only EOS keeps.
 
     That state is numbered after the labeller's own. EOS applies the letters that the end of the text emits.
@@ -224,15 +226,15 @@ def _with_end(labeller: Labeller, functions: Functions, arrivals: Arrivals, oute
 
 
 def _assemble(
-    labeller: Labeller,
+    labeller: ByteTransducer,
     letters: Dfa,
-    functions: Functions,
-    arrivals: Arrivals,
+    functions: LetterMaps,
+    arrivals: Effects,
     outer: np.ndarray,
     inner: np.ndarray,
     token_class: np.ndarray,
     eos_ids: tuple[int, ...],
-    meter: Meter,
+    meter: ResourceGuard,
 ) -> TokenAutomaton:
     """Number the arrivals that tokens reach as edges, compute the distances and check the whole."""
     number, found = _numbers(outer, inner, len(arrivals))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from compiler.automata import stable_order, steps_along
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 UNREACHABLE = int(np.iinfo(np.int32).max)  # a dead state's distance: compared, never computed with
 _WORD_BITS, _WORD_BYTES = 64, 8
@@ -21,7 +21,7 @@ def distances(
     edge_function: np.ndarray,
     function: np.ndarray,
     accepting: np.ndarray,
-    meter: Meter | None = None,
+    meter: ResourceGuard | None = None,
 ) -> np.ndarray:
     """Fewest tokens from each state (l, q) to an accepting one: int32 [L, Q], UNREACHABLE where there is none.
 
@@ -51,7 +51,7 @@ def distances(
     round_number = 0
     while rows.size:
         if meter:
-            meter.tick()
+            meter.check_time()
         round_number += 1
         edges, leads_to = into.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.automata import DEAD, Dfa, Labeller, distinct, grown, hash_rows, live_states
-from compiler.limits import Meter
+from compiler.automata import DEAD, ByteTransducer, Dfa, distinct, grown, hash_rows, live_states
+from compiler.limits import ResourceGuard
 
 DEAD_ARRIVAL = 0
 IDENTITY = 0  # the function that leaves the letter state as it is
@@ -16,15 +16,15 @@ _UNSEEN = -1
 _BLOCK_CELLS = 1 << 16  # of a table under construction: what fits a core's cache
 
 
-class Functions:
+class LetterMaps:
     """The functions that strings of letters apply to the letter states, interned. Function 0 is the identity.
 
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
 
-    def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], meter: Meter) -> None:
+    def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], meter: ResourceGuard) -> None:
         self._meter = meter
-        meter.charge("table_bytes_max", len(strings) * letters.states * 4)
+        meter.check("table_bytes_max", len(strings) * letters.states * 4)
         self._moves = np.stack([self._move(letters, string) for string in strings])
         self._live = live_states(letters)
         self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
@@ -58,9 +58,9 @@ class Functions:
         return numbers
 
     def _make_room(self, count: int) -> None:
-        self._meter.charge("table_bytes_max", count * self._rows[:1].nbytes)
+        self._meter.check("table_bytes_max", count * self._rows[:1].nbytes)
         if count > len(self._rows):
-            self._meter.tick()
+            self._meter.check_time()
             self._rows, self._alive = grown(self._rows, count * 3 // 2), grown(self._alive, count * 3 // 2)
 
     def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class Functions:
                 first, then = np.divmod(fresh[at : at + block], width)
                 moved = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
                 self._after[first, then] = self._intern(moved)
-                self._meter.tick()
+                self._meter.check_time()
             if self._count > len(self._after):
                 known = len(self._after)
                 self._after = grown(self._after, 2 * self._count)
@@ -92,13 +92,13 @@ class Functions:
         return np.asarray(self._rows[chosen])
 
 
-class Arrivals:
+class Effects:
     """The pairs (labeller state, function), numbered as they are found. Arrival 0 is the dead one, in state DEAD.
 
     States are the labeller's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
     """
 
-    def __init__(self, labeller: Labeller, functions: Functions, meter: Meter) -> None:
+    def __init__(self, labeller: ByteTransducer, functions: LetterMaps, meter: ResourceGuard) -> None:
         self._labeller = labeller
         self._functions = functions
         self._meter = meter
@@ -116,7 +116,7 @@ class Arrivals:
         """The numbers of pairs, in arrays of one shape: int32. What is dead, or leaves no letter state alive, is 0."""
         alive = self._functions.alive()
         if len(alive) > len(self._numbers):
-            self._meter.charge("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
+            self._meter.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
             known = len(self._numbers)
             self._numbers = grown(self._numbers, 2 * len(alive))
             self._numbers[known:] = _UNSEEN
@@ -134,7 +134,7 @@ class Arrivals:
         count = self._count + len(state)
         if count > len(self.state):
             capacity = max(count, len(self.state) * 3 // 2)
-            self._meter.charge("table_bytes_max", capacity * self._after[:1].nbytes)
+            self._meter.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
             known, self._after = len(self._after), grown(self._after, capacity)
             self._after[known:] = _UNSEEN

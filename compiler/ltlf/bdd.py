@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 FALSE, TRUE = 0, 1
 _CONSTANT = -1  # the variable of FALSE and TRUE: below every real one
@@ -23,7 +23,7 @@ class MonotoneBdd:
     compile_s_max.
     """
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: ResourceGuard) -> None:
         self._meter = meter
         self.variable = [_CONSTANT, _CONSTANT]
         self.low = [FALSE, TRUE]
@@ -134,8 +134,8 @@ class MonotoneBdd:
         self._size += entries
         if self._size >= self._next_look:
             self._next_look = self._size + _METER_EVERY
-            self._meter.charge("bdd_nodes_max", self._size)
-            self._meter.tick()
+            self._meter.check("bdd_nodes_max", self._size)
+            self._meter.check_time()
 
 
 def _settled(left: int, right: int, unit: int) -> int | None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from compiler.automata import Dfa, minimize
 from compiler.errors import CompileError, EngineFailure, LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf.mona_program import ltlf2dfa_program
 from compiler.ltlf.syntax import Formula, propositions_of
 
@@ -40,7 +40,7 @@ _COUNT = re.compile(rb"^Automaton has (\d+) states? and", re.MULTILINE)
 def formula_to_dfa_mona(
     formula: Formula,
     letters: Sequence[frozenset[str]],
-    meter: Meter,
+    meter: ResourceGuard,
     *,
     binary: str = "mona",
     program: Callable[[Formula], str] = ltlf2dfa_program,
@@ -61,7 +61,7 @@ def formula_to_dfa_mona(
 # --- program to output ----------------------------------------------------------------------------------------------
 
 
-def run_mona(binary: str, program: str, meter: Meter) -> bytes:
+def run_mona(binary: str, program: str, meter: ResourceGuard) -> bytes:
     """MONA's output for a program. Raises EngineFailure as `formula_to_dfa_mona` does."""
     with tempfile.TemporaryDirectory(prefix="abs-mona-") as directory:
         source, answer = Path(directory, "formula.mona"), Path(directory, "answer")
@@ -99,7 +99,7 @@ def _lower_limits(pid: int, limits: Limits) -> None:
             resource.prlimit(pid, kind, (lower, lower))
 
 
-def _wait(process: subprocess.Popen[bytes], answer: Path, meter: Meter) -> None:
+def _wait(process: subprocess.Popen[bytes], answer: Path, meter: ResourceGuard) -> None:
     """Wait for the end of the process, without collecting it.
 
     Raises what `meter.tick` raises, and EngineFailure when the answer outgrows OUTPUT_BYTES_MAX.
@@ -111,7 +111,7 @@ def _wait(process: subprocess.Popen[bytes], answer: Path, meter: Meter) -> None:
         ended = False
         while not ended:
             ended = bool(watch.poll(_LOOK_MS))
-            meter.tick()
+            meter.check_time()
             if answer.stat().st_size > OUTPUT_BYTES_MAX:
                 raise EngineFailure(f"MONA's answer is longer than {OUTPUT_BYTES_MAX} bytes")
     finally:
@@ -137,7 +137,7 @@ def _failure(status: int, answer: Path, limits: Limits) -> CompileError:
 # --- output to automaton --------------------------------------------------------------------------------------------
 
 
-def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
     """The automaton that MONA printed, its guards expanded over the letters; not minimal over them.
 
     MONA's state 0 reads one dummy symbol: the automaton proper starts at its successor (for an unsatisfiable formula
@@ -151,8 +151,8 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
     guards = [(int(source), guard, int(target)) for source, guard, target in _GUARD.findall(output)]
     if max([*accepted, *(end for source, _, target in guards for end in (source, target))], default=0) >= states:
         raise EngineFailure("MONA's answer cannot be read: a state that does not exist")
-    meter.charge("dfa_states_max", states + 1)
-    meter.charge("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
+    meter.check("dfa_states_max", states + 1)
+    meter.check("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
     accepting = np.zeros(states + 1, dtype=bool)
     accepting[accepted] = True
     table = np.full((states + 1, len(letters)), states, dtype=np.int32)

@@ -16,7 +16,7 @@ import numpy as np
 
 from compiler.automata import Dfa, complement, minimize, unique_rows
 from compiler.errors import LimitExceeded
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.ltlf.bdd import FALSE, TRUE, MonotoneBdd
 from compiler.ltlf.syntax import Formula, Node, Op, post_order, propositions_of
 
@@ -29,7 +29,7 @@ _NEGATED = {
 }  # fmt: skip
 
 
-def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], meter: Meter) -> Dfa:
+def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
     """The minimal DFA, in canonical form, of the traces over `letters` that satisfy the formula.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty trace is rejected. Names of the
@@ -182,7 +182,7 @@ class _Part:
     column: np.ndarray
 
 
-def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, meter: Meter) -> list[_Part]:
+def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, meter: ResourceGuard) -> list[_Part]:
     """The automata of the conjuncts. Those that differ in the names of propositions only are translated once.
 
     holds  bool [P, A]: whether proposition p holds in letter a
@@ -191,7 +191,7 @@ def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, meter: Mete
     parts = []
     args = [() if node.op in (Op.NAME, Op.NOT) else node.args for node in normal.nodes]
     for root in conjuncts:
-        meter.tick()
+        meter.check_time()
         shape, propositions = _shape(normal.nodes, post_order(args, root))
         wide = np.int64 if len(propositions) < 63 else object
         weights = np.array([1 << bit for bit in range(len(propositions))], dtype=wide)
@@ -219,7 +219,7 @@ def _shape(nodes: Sequence[Node], order: list[int]) -> tuple[tuple[Node, ...], l
     return tuple(shape), list(propositions)
 
 
-def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], meter: Meter) -> _Table:
+def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], meter: ResourceGuard) -> _Table:
     """The automaton of one conjunct over letters given as bit masks of its propositions.
 
     A state is a function of atoms: 2i, "there is a next step and node i holds from it", and 2i + 1, "if there is a
@@ -243,8 +243,8 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], meter: Meter) -> 
                 functions.append(following)
             row.append(number[following])
         rows.append(row)
-        meter.charge("dfa_states_max", len(functions))
-        meter.tick()
+        meter.check("dfa_states_max", len(functions))
+        meter.check_time()
     accepting = [bdd.holds(function, weak, ends) for function in functions]
     return _Table(np.array(rows, dtype=np.int64), np.array(accepting), number.get(FALSE))
 
@@ -312,7 +312,7 @@ class _Packing:
         return self.accepting[states].all(axis=1) & ~sunk, successors.reshape(-1, codes.shape[1])
 
 
-def _product(parts: list[_Part], meter: Meter) -> Dfa:
+def _product(parts: list[_Part], meter: ResourceGuard) -> Dfa:
     """The intersection of the parts, over the states reachable from all starts."""
     if len(parts) == 1:
         table, column = parts[0].table, parts[0].column
@@ -332,6 +332,6 @@ def _product(parts: list[_Part], meter: Meter) -> Dfa:
         codes = np.concatenate([codes, found[numbers >= len(codes)]])
         accepting.append(accepts)
         rows.append(numbers[inverse].reshape(-1, packing.letters).astype(np.int32))
-        meter.charge("dfa_states_max", len(codes))
-        meter.tick()
+        meter.check("dfa_states_max", len(codes))
+        meter.check_time()
     return Dfa(packing.symbol_class.astype(np.int32), np.concatenate(rows), np.concatenate(accepting))

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 
 
 class Op(StrEnum):
@@ -231,7 +231,7 @@ class _Frame:
 class _Parser:
     """Reads tokens with a stack of its own; `depth` counts open brackets and waiting prefix operators."""
 
-    def __init__(self, source: str, meter: Meter) -> None:
+    def __init__(self, source: str, meter: ResourceGuard) -> None:
         self.source, self.meter = source, meter
         self.builder = Builder()
         self.frames = [_Frame(0)]
@@ -266,7 +266,7 @@ class _Parser:
         name = token.text if token.op is Op.NAME else ""
         if name:
             self.names.add(name)
-            self.meter.charge("propositions_max", len(self.names))
+            self.meter.check("propositions_max", len(self.names))
         self._complete(self.builder.add(token.op, (), name))
         return True
 
@@ -300,7 +300,7 @@ class _Parser:
 
     def _deepen(self) -> None:
         self.depth += 1
-        self.meter.charge("nesting_depth_max", self.depth)
+        self.meter.check("nesting_depth_max", self.depth)
 
     def _complete(self, operand: int) -> None:
         """Take a finished operand: the waiting prefixes apply to it, innermost first."""
@@ -332,14 +332,14 @@ class _Parser:
         return result
 
 
-def parse_formula(source: str, meter: Meter) -> Formula:
+def parse_formula(source: str, meter: ResourceGuard) -> Formula:
     """The formula that `source` spells.
 
     Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (X[!], N, and
     those of the past) and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix operators
     inside one another) or propositions_max.
     """
-    meter.charge("formula_chars_max", len(source))
+    meter.check("formula_chars_max", len(source))
     return _Parser(source, meter).parse()
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler.automata import CharSet, Dfa, Minterms, minimize, minterms, single
 from compiler.errors import EngineFailure, LimitExceeded
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.regex.syntax import Alternation, Anchor, Chars, Concat, Node, Repeat, Words, has_anchor
 
 _NEWLINE = single(ord("\n"))
@@ -42,7 +42,7 @@ class _Package(NamedTuple):
     fa: Any
 
 
-def node_to_dfa_fado(node: Node, meter: Meter) -> tuple[Dfa, Minterms]:
+def node_to_dfa_fado(node: Node, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
     """What `engines.node_to_dfa` returns, by way of FAdo's position automaton, subset construction and minimisation.
 
     Raises EngineFailure where FAdo is not installed and LimitExceeded over nfa_positions_max, or dfa_states_max once
@@ -54,8 +54,8 @@ def node_to_dfa_fado(node: Node, meter: Meter) -> tuple[Dfa, Minterms]:
     except RecursionError:
         cap = meter.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
-    meter.charge("dfa_states_max", len(minimal.States))
-    meter.tick()
+    meter.check("dfa_states_max", len(minimal.States))
+    meter.check_time()
     return minimize(_ours(minimal, parts.count), meter), parts
 
 
@@ -71,7 +71,7 @@ def require_fado() -> _Package:
     return _Package(reex, fa)
 
 
-def _minimal(package: _Package, node: Node, meter: Meter) -> tuple[Any, Minterms]:
+def _minimal(package: _Package, node: Node, meter: ResourceGuard) -> tuple[Any, Minterms]:
     """FAdo's minimal DFA of a tree, over the numbers of minterms as text, and the minterms."""
     anchored = has_anchor(node)
     sets = list(dict.fromkeys([*_sets(node), *[_NEWLINE] * anchored]))
@@ -79,11 +79,11 @@ def _minimal(package: _Package, node: Node, meter: Meter) -> tuple[Any, Minterms
     members = dict(zip(sets, parts.members, strict=True))
     expression = _Writer(package.reex, members, meter).write(node)
     expression.setSigma({str(symbol) for symbol in range(parts.count)} | set(_ANCHORS if anchored else ()))
-    meter.tick()
+    meter.check_time()
     automaton = expression.nfaPosition()
     if anchored:
         automaton = _placed(package.fa, automaton, members[_NEWLINE][0], parts.count)
-    meter.tick()
+    meter.check_time()
     return automaton.toDFA().minimal(), parts
 
 
@@ -103,7 +103,7 @@ def _sets(node: Node) -> Iterator[CharSet]:
 class _Writer:
     """Writes trees as FAdo's expressions. Every character is written out once for each minterm it may be."""
 
-    def __init__(self, reex: Any, members: dict[CharSet, tuple[int, ...]], meter: Meter) -> None:
+    def __init__(self, reex: Any, members: dict[CharSet, tuple[int, ...]], meter: ResourceGuard) -> None:
         self._reex, self._members, self._meter = reex, members, meter
         self._atoms = 0
 
@@ -121,22 +121,22 @@ class _Writer:
 
     def _atom(self, symbol: str) -> Any:
         self._atoms += 1
-        self._meter.charge("nfa_positions_max", self._atoms)
+        self._meter.check("nfa_positions_max", self._atoms)
         return self._reex.CAtom(symbol)
 
     def _repeat(self, node: Repeat) -> Any:
         """x{2,4} is x x (x (x)?)?, and x{2,} is x x x*."""
-        self._meter.charge("nfa_positions_max", node.minimum if node.maximum is None else node.maximum)
+        self._meter.check("nfa_positions_max", node.minimum if node.maximum is None else node.maximum)
         epsilon = self._reex.CEpsilon()
         needed = []
         for _ in range(node.minimum):
-            self._meter.tick()
+            self._meter.check_time()
             needed.append(self.write(node.item))
         if node.maximum is None:
             return self._joined(self._reex.CConcat, [*needed, self._reex.CStar(self.write(node.item))])
         options = epsilon
         for _ in range(node.maximum - node.minimum):
-            self._meter.tick()
+            self._meter.check_time()
             more = self._reex.CConcat(self.write(node.item), options)
             options = self._reex.CDisj(epsilon, more)
         return self._joined(self._reex.CConcat, [*needed, options])

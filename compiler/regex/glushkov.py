@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.automata import CharSet, Dfa, Minterms, contains, minimize, minterms, single
 from compiler.errors import LimitExceeded
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.regex.syntax import NO_LETTER, Alternation, Anchor, Chars, Node, Repeat, Words, parse_pattern
 
 # What the anchors passed on the way between two positions demand, as bits. A guard is their union.
@@ -56,7 +56,7 @@ class CharNfa:
         return len(self.position_set)
 
 
-def pattern_dfa(pattern: str, meter: Meter) -> tuple[Dfa, Minterms]:
+def pattern_dfa(pattern: str, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
     """The minimal DFA of the texts that `re.fullmatch(pattern, text)` accepts, over the minterms of the pattern.
 
     Raises what `parse_pattern` raises, and LimitExceeded over `nfa_positions_max` or `dfa_states_max`.
@@ -64,18 +64,18 @@ def pattern_dfa(pattern: str, meter: Meter) -> tuple[Dfa, Minterms]:
     return determinize(pattern_nfa(pattern, meter), meter)
 
 
-def pattern_nfa(pattern: str, meter: Meter) -> CharNfa:
+def pattern_nfa(pattern: str, meter: ResourceGuard) -> CharNfa:
     """The position automaton of a pattern; raises what `parse_pattern` and `node_nfa` raise."""
     return node_nfa(parse_pattern(pattern, meter), meter)
 
 
-def node_nfa(node: Node, meter: Meter) -> CharNfa:
+def node_nfa(node: Node, meter: ResourceGuard) -> CharNfa:
     """The position automaton of a tree. Anchors speak of the whole text.
 
     Raises LimitExceeded over `nfa_positions_max`, before anything is built.
     """
     try:
-        meter.charge("nfa_positions_max", _size(node))
+        meter.check("nfa_positions_max", _size(node))
         builder = _Builder(meter)
         return builder.finish(builder.build(node))
     except RecursionError:
@@ -115,7 +115,7 @@ class _Builder:
     step; _FINAL allows it only for a newline that ends the text. All such newlines act alike and share one position.
     """
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: ResourceGuard) -> None:
         self._meter = meter
         self._sets: dict[CharSet, int] = {}
         self._position_set: list[int] = []
@@ -165,7 +165,7 @@ class _Builder:
 
     def _position(self, one: CharSet) -> int:
         if len(self._follow) % _TICK_EVERY == 0:
-            self._meter.tick()
+            self._meter.check_time()
         self._position_set.append(self._sets.setdefault(one, len(self._sets)))
         self._follow.append(0)
         return len(self._follow) - 1
@@ -265,7 +265,7 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def determinize(nfa: CharNfa, meter: Meter) -> tuple[Dfa, Minterms]:
+def determinize(nfa: CharNfa, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
     """The minimal complete DFA of a position automaton, over the minterms of its character sets.
 
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
@@ -286,9 +286,9 @@ def determinize(nfa: CharNfa, meter: Meter) -> tuple[Dfa, Minterms]:
         for minterm, successor in successors.items():
             row[minterm] = _numbered(successor, index, order)
         rows.append(row)
-        meter.tick()
-        meter.charge("dfa_states_max", len(index))
-        meter.charge("table_bytes_max", len(index) * parts.count * _ENTRY_BYTES)
+        meter.check_time()
+        meter.check("dfa_states_max", len(index))
+        meter.check("table_bytes_max", len(index) * parts.count * _ENTRY_BYTES)
     accepting = np.array([bool(state & accept) for state in order])
     table = np.array(rows, dtype=np.int32)
     return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), meter), parts

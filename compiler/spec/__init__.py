@@ -44,7 +44,7 @@ from compiler.spec.types import (
     WholeTextSpec,
     leaves,
 )
-from compiler.spec.user_dfa import GivenDfa, Transition, guards_of, propositions_named
+from compiler.spec.user_dfa import Transition, UserDfa, guards_of, propositions_named
 
 __all__ = [
     "CLOSER",
@@ -60,7 +60,6 @@ __all__ = [
     "ChoiceSpec",
     "Count",
     "DfaSpec",
-    "GivenDfa",
     "InfillSpec",
     "JsonSchemaSpec",
     "KeywordsSpec",
@@ -72,6 +71,7 @@ __all__ = [
     "RegexSpec",
     "Spec",
     "Transition",
+    "UserDfa",
     "WholeTextSpec",
     "caller_names",
     "check_limits",

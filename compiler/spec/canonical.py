@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.errors import within
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Formula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
 from compiler.spec.parse import spec_to_json
@@ -52,7 +52,7 @@ _LIMITS = Limits()
 
 def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
     """SHA-256, in hex, of the canonical form. Raises what `trimmed` raises where a part cannot be read."""
-    meter = Meter(limits)
+    meter = ResourceGuard(limits)
     text = json.dumps(_canonical(trimmed(spec, meter), meter), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -60,7 +60,7 @@ def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
 def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, ...]]:
     """The names that the caller uses for what the compiled constraint's letters hold, by the name of the meaning."""
     names: dict[str, dict[str, None]] = {}
-    meter = Meter(limits)
+    meter = ResourceGuard(limits)
     for leaf in leaves(spec):
         for name, meaning in _named(leaf, meter):
             names.setdefault(meaning, {})[name] = None
@@ -72,7 +72,7 @@ def in_caller_names(letters: Iterable[str], names: Mapping[str, tuple[str, ...]]
     return tuple(sorted(name for held in letters for name in names.get(held, (held,))))
 
 
-def _named(leaf: Spec, meter: Meter) -> Iterator[tuple[str, str]]:
+def _named(leaf: Spec, meter: ResourceGuard) -> Iterator[tuple[str, str]]:
     """The caller's name and the meaning's name of each proposition; a concept goes by its first form."""
     found: dict[str, Proposition] = {}
     if isinstance(leaf, LtlfSpec):
@@ -84,7 +84,7 @@ def _named(leaf: Spec, meter: Meter) -> Iterator[tuple[str, str]]:
     yield from ((name, meaning_name(proposition)) for name, proposition in found.items())
 
 
-def _canonical(spec: Spec, meter: Meter) -> object:
+def _canonical(spec: Spec, meter: ResourceGuard) -> object:
     match spec:
         case LtlfSpec():
             return _ltlf(spec, meter)
@@ -122,7 +122,7 @@ def _keywords(spec: KeywordsSpec) -> object:
     return {"keywords": concepts, "ordered": spec.ordered and len(concepts) > 1, "inflect": spec.inflect}
 
 
-def _dfa(spec: DfaSpec, meter: Meter) -> object:
+def _dfa(spec: DfaSpec, meter: ResourceGuard) -> object:
     """A caller's automaton; its guards are formulas, whose names say what they mean."""
     meant = meanings(propositions_named(spec.given, meter), dict(spec.propositions), "dfa")
     names = {name: meaning_name(proposition) for name, proposition in meant.items()} | {EOS: EOS, NOMATCH: NOMATCH}
@@ -156,7 +156,7 @@ def _meaning(plain: Proposition) -> object:
     return {"words": list(plain.words), "regex": plain.regex, "case_sensitive": plain.case_sensitive}
 
 
-def _ltlf(spec: LtlfSpec, meter: Meter) -> object:
+def _ltlf(spec: LtlfSpec, meter: ResourceGuard) -> object:
     formula = parse_formula(spec.formula, meter)
     meant = meanings(propositions_of(formula), dict(spec.propositions))
     names = {name: meaning_name(proposition) for name, proposition in meant.items()}
@@ -164,7 +164,7 @@ def _ltlf(spec: LtlfSpec, meter: Meter) -> object:
     return {"ltlf": _formula(formula, {**names, EOS: EOS, NOMATCH: NOMATCH}), "propositions": shown}
 
 
-def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: Meter) -> None:
+def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: ResourceGuard) -> None:
     """Refuse what cannot be read, whoever came before with the same constraint."""
     for name, proposition in declared:
         if proposition.regex is not None:
@@ -172,7 +172,7 @@ def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: Meter) ->
                 parse_pattern(proposition.regex, meter)
 
 
-def trimmed(spec: Spec, meter: Meter) -> Spec:
+def trimmed(spec: Spec, meter: ResourceGuard) -> Spec:
     """The same constraint without the propositions that say nothing in it, once all of them have been read.
 
     One that a formula does not name says something where the formula asks for `nomatch`. Raises what reading formulas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.limits import DEFAULT_LIMITS, Limits, Meter
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec.types import (
     ChoiceSpec,
     DfaSpec,
@@ -19,12 +19,12 @@ from compiler.spec.types import (
 
 def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise LimitExceeded where a constraint is too long to be looked at; cheap, nothing is parsed."""
-    meter = Meter(limits)
+    meter = ResourceGuard(limits)
     parts = leaves(spec)
-    meter.charge("parts_max", len(parts))
+    meter.check("parts_max", len(parts))
     for part in parts:
         _check_leaf(part, meter)
-    meter.charge("read_chars_max", sum(map(_chars_read, parts)))
+    meter.check("read_chars_max", sum(map(_chars_read, parts)))
 
 
 def _chars_read(spec: Spec) -> int:
@@ -35,27 +35,27 @@ def _chars_read(spec: Spec) -> int:
     return patterns + (len(spec.formula) if isinstance(spec, LtlfSpec) else 0)
 
 
-def _check_leaf(spec: Spec, meter: Meter) -> None:
+def _check_leaf(spec: Spec, meter: ResourceGuard) -> None:
     match spec:
         case LtlfSpec():
-            meter.charge("formula_chars_max", len(spec.formula))
+            meter.check("formula_chars_max", len(spec.formula))
             _check_propositions(dict(spec.propositions), meter)
         case DfaSpec():
             _check_propositions(dict(spec.propositions), meter)
         case KeywordsSpec():
-            meter.charge("propositions_max", len(spec.concepts))
-            meter.charge("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
+            meter.check("propositions_max", len(spec.concepts))
+            meter.check("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
         case ChoiceSpec():
-            meter.charge("choice_chars_max", sum(map(len, spec.choices)))
+            meter.check("choice_chars_max", sum(map(len, spec.choices)))
         case JsonSchemaSpec():
-            meter.charge("schema_chars_max", len(spec.schema))
+            meter.check("schema_chars_max", len(spec.schema))
         case RegexSpec():
-            meter.charge("pattern_chars_max", len(spec.pattern))
+            meter.check("pattern_chars_max", len(spec.pattern))
         case InfillSpec():
-            meter.charge("template_chars_max", len(spec.template))
+            meter.check("template_chars_max", len(spec.template))
 
 
-def _check_propositions(declared: dict[str, Proposition], meter: Meter) -> None:
-    meter.charge("propositions_max", len(declared))
-    meter.charge("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
-    meter.charge("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))
+def _check_propositions(declared: dict[str, Proposition], meter: ResourceGuard) -> None:
+    meter.check("propositions_max", len(declared))
+    meter.check("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
+    meter.check("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from compiler.errors import SpecSyntaxError
-from compiler.spec.user_dfa import GivenDfa
+from compiler.spec.user_dfa import UserDfa
 
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
@@ -166,7 +166,7 @@ class LengthSpec:
 class DfaSpec:
     """A caller's own automaton, over propositions of the word trace or over the bytes of the text."""
 
-    given: GivenDfa
+    given: UserDfa
     propositions: tuple[tuple[str, Proposition], ...] = ()
     leading_space: LeadingSpace = "strip"
 

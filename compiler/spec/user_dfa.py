@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.ltlf import Formula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field
 
@@ -51,7 +51,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenDfa:
+class UserDfa:
     """An automaton over propositions, or over bytes. Its states are those that start or a transition names.
 
     Raises SpecSyntaxError where a state's name is empty or too long, an accepting state is none of the automaton's, or
@@ -127,14 +127,14 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def given_from_json(value: object, field: str) -> GivenDfa:
+def given_from_json(value: object, field: str) -> UserDfa:
     """The automaton in the field `field` of a request. Raises SpecSyntaxError, whose `field` leads to the fault."""
     fields = _fields(value, ("start", "accepting", "transitions"), field)
     for name in ("accepting", "transitions"):
         if name not in fields:
             raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
     items = _typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
-    return GivenDfa(
+    return UserDfa(
         _named(fields, "start", field),
         _names(fields["accepting"], f"{field}.accepting"),
         tuple(_transition(item, f"{field}.transitions.{number}") for number, item in enumerate(items)),
@@ -197,7 +197,7 @@ def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str,
     return fields
 
 
-def given_to_json(given: GivenDfa) -> dict[str, object]:
+def given_to_json(given: UserDfa) -> dict[str, object]:
     """The automaton in full: given_from_json undoes it."""
     transitions = [{"from": one.source, "to": one.target, **_label_to_json(one)} for one in given.transitions]
     return {"start": given.start, "accepting": list(given.accepting), "transitions": transitions}
@@ -211,7 +211,7 @@ def _label_to_json(transition: Transition) -> dict[str, object]:
     return {"bytes": [[low, high] for low, high in transition.byte_ranges or ()]}
 
 
-def propositions_named(given: GivenDfa, meter: Meter) -> tuple[str, ...]:
+def propositions_named(given: UserDfa, meter: ResourceGuard) -> tuple[str, ...]:
     """The names in the guards, in order of first mention; `eos` and `nomatch` among them where they are named.
 
     Raises as `user_letter_dfa` does for a guard that cannot be read. Empty for an automaton over bytes.
@@ -220,19 +220,19 @@ def propositions_named(given: GivenDfa, meter: Meter) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for guard in guards for name in propositions_of(guard)))
 
 
-def guards_of(given: GivenDfa, meter: Meter) -> dict[str, Formula]:
+def guards_of(given: UserDfa, meter: ResourceGuard) -> dict[str, Formula]:
     """The formula of each guard, by its text."""
     written = [transition.when for transition in given.transitions if transition.when is not None]
-    meter.charge("formula_chars_max", sum(map(len, written)))
+    meter.check("formula_chars_max", sum(map(len, written)))
     guards: dict[str, Formula] = {}
     for number, transition in enumerate(given.transitions):
         if transition.when is not None and transition.when not in guards:
-            meter.tick()
+            meter.check_time()
             guards[transition.when] = _guard(transition.when, f"dfa.transitions.{number}.when", meter)
     return guards
 
 
-def _guard(source: str, field: str, meter: Meter) -> Formula:
+def _guard(source: str, field: str, meter: ResourceGuard) -> Formula:
     with blame_field(field):
         formula = parse_formula(source, meter)
         for node in formula.nodes:

@@ -8,13 +8,13 @@ needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequence
 from __future__ import annotations
 
 from compiler.text.combination import (
+    BooleanNode,
     CharLeaf,
     Combined,
-    Junction,
+    ConstraintTree,
+    LengthLeaf,
     LetterDfa,
     Negation,
-    Part,
-    SizeLeaf,
     WordLeaf,
     combine,
     flattened,
@@ -29,19 +29,19 @@ from compiler.text.text_automaton import (
     shown_state,
     states_along,
 )
-from compiler.text.transducer import Letters, Outcome
+from compiler.text.transducer import LetterAlphabet, Outcome
 
 __all__ = [
     "SEPARATOR",
+    "BooleanNode",
     "CharLeaf",
     "Combined",
-    "Junction",
+    "ConstraintTree",
+    "LengthLeaf",
+    "LetterAlphabet",
     "LetterDfa",
-    "Letters",
     "Negation",
     "Outcome",
-    "Part",
-    "SizeLeaf",
     "TextAutomaton",
     "TextCheck",
     "WordLeaf",

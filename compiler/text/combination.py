@@ -26,14 +26,21 @@ from compiler.automata import (
     union,
 )
 from compiler.errors import LimitExceeded
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.spec import EOS, NOMATCH, Proposition, normalised
-from compiler.text.transducer import Joint, Letters, Spelling, joint_transducer, letter_by_letter, spelled_words
+from compiler.text.transducer import (
+    CharacterClasses,
+    LetterAlphabet,
+    TextTransducer,
+    joint_transducer,
+    letter_by_letter,
+    spelled_words,
+)
 from compiler.text.word_trace import WordTransducer, word_transducer
 
 _INNER_STATES_MAX = 4_000  # of a labeller's states inside characters, before its tables cost more than letters do
 _JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has some for its words anyway
-LetterDfa = Callable[[Sequence[frozenset[str]], Meter], Dfa]
+LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,28 +70,28 @@ class CharLeaf:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeLeaf:
+class LengthLeaf:
     """At most so many characters."""
 
     max_chars: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Junction:
+class BooleanNode:
     """All of the parts, or any."""
 
     every: bool
-    parts: tuple[Part, ...]
+    parts: tuple[ConstraintTree, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Negation:
     """Not the part."""
 
-    part: Part
+    part: ConstraintTree
 
 
-Part = WordLeaf | CharLeaf | SizeLeaf | Junction | Negation
+ConstraintTree = WordLeaf | CharLeaf | LengthLeaf | BooleanNode | Negation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +105,7 @@ class Combined:
     strips_space  whether one leading space of a raw text is no part of the answer
     """
 
-    joint: Joint
+    joint: TextTransducer
     letters: Dfa
     required: CharDfa | None
     with_nomatch: bool
@@ -110,7 +117,7 @@ class Combined:
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
 
 
-def combine(tree: Part, meter: Meter) -> Combined:
+def combine(tree: ConstraintTree, meter: ResourceGuard) -> Combined:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
     wanted = [leaf.leading_space for leaf in _leaves(tree) if isinstance(leaf, CharLeaf)]
     leading_space = True in wanted and False not in wanted
@@ -125,7 +132,7 @@ def combine(tree: Part, meter: Meter) -> Combined:
     texts = [leaf.texts for leaf in _leaves(root) if isinstance(leaf, CharLeaf)]
     word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
     words = _word_trace(word_leaves, meter)
-    counted = any(isinstance(leaf, SizeLeaf) for leaf in found)
+    counted = any(isinstance(leaf, LengthLeaf) for leaf in found)
     try:
         joint = joint_transducer(words, required, asked, counted, leading_space, meter)
     except LimitExceeded as error:
@@ -135,7 +142,7 @@ def combine(tree: Part, meter: Meter) -> Combined:
     if joint is None or (texts and _is_wide_joint(joint)):
         try:
             spelled, spelling = spelled_words(words, texts, leading_space, meter)
-            letters = minimize(_Spelled(spelled.letters, texts, spelling, meter).dfa(root), meter)
+            letters = minimize(_PerCharacterDfa(spelled.letters, texts, spelling, meter).dfa(root), meter)
             joint, required, rest = spelled, None, None
         except LimitExceeded as error:
             if joint is None or not _may_be_spelled(error, texts):
@@ -155,7 +162,7 @@ def _may_be_spelled(error: LimitExceeded, texts: Sequence[CharDfa]) -> bool:
     return bool(texts) and error.limit in ("dfa_states_max", "table_bytes_max")
 
 
-def _is_wide_joint(joint: Joint) -> bool:
+def _is_wide_joint(joint: TextTransducer) -> bool:
     transducer = joint.transducer
     return inner_estimate(transducer.next_state, transducer.minterms) > _JOINT_INNER_STATES_MAX
 
@@ -165,7 +172,7 @@ def _is_wide(texts: CharDfa) -> bool:
     return inner_estimate(texts.dfa.next_state[:, texts.dfa.symbol_class], texts.minterms) > _INNER_STATES_MAX
 
 
-def flattened(tree: Part, meter: Meter) -> CharDfa:
+def flattened(tree: ConstraintTree, meter: ResourceGuard) -> CharDfa:
     """The minimal DFA of the tree's texts over characters, without any leading space: for a part of a larger text.
 
     Raises what `combine` raises.
@@ -177,7 +184,7 @@ def flattened(tree: Part, meter: Meter) -> CharDfa:
     transducer, letters = combined.joint.transducer, combined.letters
     states, columns = transducer.next_state.shape
     width = letters.states
-    meter.charge("table_bytes_max", states * width * columns * 8)
+    meter.check("table_bytes_max", states * width * columns * 8)
     moves = np.stack([_moved(letters, string) for string in transducer.strings])  # [strings, Q]
     table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
     table = table + moves[transducer.emission].transpose(0, 2, 1)  # [S, Q, M]
@@ -196,16 +203,16 @@ def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
     return states
 
 
-def _leaves(part: Part) -> list[WordLeaf | CharLeaf | SizeLeaf]:
-    if isinstance(part, Junction):
+def _leaves(part: ConstraintTree) -> list[WordLeaf | CharLeaf | LengthLeaf]:
+    if isinstance(part, BooleanNode):
         return [leaf for inner in part.parts for leaf in _leaves(inner)]
     return _leaves(part.part) if isinstance(part, Negation) else [part]
 
 
-def _without_space(part: Part) -> Part:
+def _without_space(part: ConstraintTree) -> ConstraintTree:
     match part:
-        case Junction():
-            return Junction(part.every, tuple(_without_space(inner) for inner in part.parts))
+        case BooleanNode():
+            return BooleanNode(part.every, tuple(_without_space(inner) for inner in part.parts))
         case Negation():
             return Negation(_without_space(part.part))
         case CharLeaf():
@@ -214,46 +221,46 @@ def _without_space(part: Part) -> Part:
             return part
 
 
-def _normal(part: Part, negated: bool) -> Part:
+def _normal(part: ConstraintTree, negated: bool) -> ConstraintTree:
     """The same with negations at the leaves only, and no junction inside one of its own kind."""
     if isinstance(part, Negation):
         return _normal(part.part, not negated)
     if isinstance(part, CharLeaf):
         return CharLeaf(char_complement(part.texts), part.leading_space) if negated else part
-    if not isinstance(part, Junction):
+    if not isinstance(part, BooleanNode):
         return Negation(part) if negated else part
     every = part.every is not negated
-    parts: list[Part] = []
+    parts: list[ConstraintTree] = []
     for inner in part.parts:
         normal = _normal(inner, negated)
-        parts.extend(normal.parts if isinstance(normal, Junction) and normal.every is every else (normal,))
-    return Junction(every, tuple(parts)) if len(parts) > 1 else parts[0]
+        parts.extend(normal.parts if isinstance(normal, BooleanNode) and normal.every is every else (normal,))
+    return BooleanNode(every, tuple(parts)) if len(parts) > 1 else parts[0]
 
 
-def _folded(part: Part, meter: Meter) -> Part:
+def _folded(part: ConstraintTree, meter: ResourceGuard) -> ConstraintTree:
     """The same with the whole-text constraints of each junction made one."""
-    if not isinstance(part, Junction):
+    if not isinstance(part, BooleanNode):
         return part
     parts = [_folded(inner, meter) for inner in part.parts]
     texts = [inner.texts for inner in parts if isinstance(inner, CharLeaf)]
-    others: list[Part] = [inner for inner in parts if not isinstance(inner, CharLeaf)]
+    others: list[ConstraintTree] = [inner for inner in parts if not isinstance(inner, CharLeaf)]
     if texts:
         join = char_intersection if part.every else char_union
         others.insert(0, CharLeaf(join(texts, meter), None))
-    return others[0] if len(others) == 1 else Junction(part.every, tuple(others))
+    return others[0] if len(others) == 1 else BooleanNode(part.every, tuple(others))
 
 
-def _required(root: Part) -> tuple[CharDfa | None, Part | None]:
+def _required(root: ConstraintTree) -> tuple[CharDfa | None, ConstraintTree | None]:
     """The whole-text constraint that must hold whatever else does, and the rest."""
     if isinstance(root, CharLeaf):
         return root.texts, None
-    if isinstance(root, Junction) and root.every and isinstance(root.parts[0], CharLeaf):
+    if isinstance(root, BooleanNode) and root.every and isinstance(root.parts[0], CharLeaf):
         rest = root.parts[1:]
-        return root.parts[0].texts, rest[0] if len(rest) == 1 else Junction(True, rest)
+        return root.parts[0].texts, rest[0] if len(rest) == 1 else BooleanNode(True, rest)
     return None, root
 
 
-def _word_trace(leaves: Sequence[WordLeaf], meter: Meter) -> WordTransducer | None:
+def _word_trace(leaves: Sequence[WordLeaf], meter: ResourceGuard) -> WordTransducer | None:
     if not leaves:
         return None
     propositions: dict[str, Proposition] = {}
@@ -261,18 +268,18 @@ def _word_trace(leaves: Sequence[WordLeaf], meter: Meter) -> WordTransducer | No
         for name, meaning in leaf.propositions.items():
             if normalised(propositions.setdefault(name, meaning)) != normalised(meaning):
                 raise ValueError(f"two meanings go by one name, {name!r}")
-    meter.charge("propositions_max", len(propositions))
+    meter.check("propositions_max", len(propositions))
     return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), meter)
 
 
 class _Verdict:
     """The automaton over joint letters of each part of a tree; `asked` are the whole-text leaves, in their order."""
 
-    def __init__(self, letters: Letters, asked: Sequence[CharDfa], meter: Meter) -> None:
+    def __init__(self, letters: LetterAlphabet, asked: Sequence[CharDfa], meter: ResourceGuard) -> None:
         self._letters, self._meter = letters, meter
         self._asked = {id(texts): number for number, texts in enumerate(asked)}
 
-    def dfa(self, part: Part) -> Dfa:
+    def dfa(self, part: ConstraintTree) -> Dfa:
         """The part holds in some reading of the text."""
         if self._letters.readings == 1:
             return self._of(part, 0)
@@ -281,16 +288,16 @@ class _Verdict:
         both = zip(every, read, strict=True)
         return union([intersection(pair, self._meter) for pair in both], self._meter)
 
-    def _of(self, part: Part, reading: int) -> Dfa:
+    def _of(self, part: ConstraintTree, reading: int) -> Dfa:
         match part:
-            case Junction():
+            case BooleanNode():
                 join = intersection if part.every else union
                 return join([self._of(inner, reading) for inner in part.parts], self._meter)
             case Negation():
                 return complement(self._of(part.part, reading))
             case WordLeaf():
                 return self._word(part)
-            case SizeLeaf():
+            case LengthLeaf():
                 return self._size(part.max_chars + reading)  # a reading without the space has one character less
             case CharLeaf():
                 return self._met(reading, self._asked[id(part.texts)])
@@ -319,7 +326,7 @@ class _Verdict:
 
     def _size(self, most: int) -> Dfa:
         """A chain that each character's letter steps along; its last state is one too many."""
-        self._meter.charge("dfa_states_max", most + 2)
+        self._meter.check("dfa_states_max", most + 2)
         states = np.arange(most + 2, dtype=np.int32)
         table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
         symbol_class = np.zeros(len(self._letters), dtype=np.int32)
@@ -336,10 +343,12 @@ class _Verdict:
         return Dfa(symbol_class, table, np.array([False, True]))
 
 
-class _Spelled(_Verdict):
+class _PerCharacterDfa(_Verdict):
     """The same where characters are letters: a whole-text constraint reads them itself."""
 
-    def __init__(self, letters: Letters, texts: Sequence[CharDfa], spelling: Spelling, meter: Meter) -> None:
+    def __init__(
+        self, letters: LetterAlphabet, texts: Sequence[CharDfa], spelling: CharacterClasses, meter: ResourceGuard
+    ) -> None:
         super().__init__(letters, texts, meter)
         self._texts, self._spelling = texts, spelling
 

@@ -10,26 +10,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.automata import NO_END, CharDfa, Dfa, Labeller, complement, intersection, live_states, minimize, union
+from compiler.automata import (
+    NO_END,
+    ByteTransducer,
+    CharDfa,
+    Dfa,
+    complement,
+    intersection,
+    live_states,
+    minimize,
+    union,
+)
 from compiler.errors import SpecSyntaxError
 from compiler.lifting import TokenAutomaton, from_table
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.regex import determinize, node_nfa
 from compiler.spec import EOS, NOMATCH, STEP, Proposition
-from compiler.text.combination import CharLeaf, Junction, Negation, Part, SizeLeaf, WordLeaf
+from compiler.text.combination import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, Negation, WordLeaf
 from compiler.text.text_automaton import TextAutomaton, TextCheck, WordStep
 from compiler.text.word_trace import proposition_node
 
 SEPARATOR = " "
 
 
-def label_automata(tree: Part, labels: Sequence[str], meter: Meter) -> tuple[TextAutomaton, TokenAutomaton]:
+def label_automata(
+    tree: ConstraintTree, labels: Sequence[str], meter: ResourceGuard
+) -> tuple[TextAutomaton, TokenAutomaton]:
     """The automaton over sequences of labels, for people, and over their ids. The id len(labels) ends a sequence.
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max`, `letters_max` or `compile_s_max`.
     """
-    meter.charge("letters_max", len(labels))
-    reader = _Reader(labels, meter)
+    meter.check("letters_max", len(labels))
+    reader = _LabelReader(labels, meter)
     dfa = minimize(reader.dfa(tree), meter)
     shown = _text_automaton(dfa, labels, reader.letter_names(tree), meter)
     ids = np.append(dfa.symbol_class, 0)
@@ -57,34 +69,34 @@ def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
     return TextCheck(False, tuple(steps), len(labels) if violated_at is None else violated_at)
 
 
-class _Reader:
+class _LabelReader:
     """The automaton over labels of each part of a tree."""
 
-    def __init__(self, labels: Sequence[str], meter: Meter) -> None:
+    def __init__(self, labels: Sequence[str], meter: ResourceGuard) -> None:
         self._labels, self._meter = labels, meter
         self._held: dict[Proposition, list[bool]] = {}
 
-    def dfa(self, part: Part) -> Dfa:
+    def dfa(self, part: ConstraintTree) -> Dfa:
         match part:
-            case Junction():
+            case BooleanNode():
                 join = intersection if part.every else union
                 return join([self.dfa(inner) for inner in part.parts], self._meter)
             case Negation():
                 return complement(self.dfa(part.part))
             case WordLeaf():
                 return self._words(part)
-            case SizeLeaf():
+            case LengthLeaf():
                 return self._size(part.max_chars)
             case CharLeaf():
                 return self._texts(part.texts)
 
-    def letter_names(self, part: Part) -> tuple[tuple[str, ...], ...]:
+    def letter_names(self, part: ConstraintTree) -> tuple[tuple[str, ...], ...]:
         """The propositions of the tree that hold at each label."""
         held: list[set[str]] = [set() for _ in self._labels]
         pending = [part]
         while pending:
             one = pending.pop()
-            if isinstance(one, Junction):
+            if isinstance(one, BooleanNode):
                 pending.extend(one.parts)
             elif isinstance(one, Negation):
                 pending.append(one.part)
@@ -122,7 +134,7 @@ class _Reader:
     def _texts(self, texts: CharDfa) -> Dfa:
         """State s is that of the texts' automaton; one more, the last, before the first label."""
         dfa, start = texts.dfa, texts.dfa.states
-        self._meter.charge("table_bytes_max", (start + 1) * len(self._labels) * 4)
+        self._meter.check("table_bytes_max", (start + 1) * len(self._labels) * 4)
         table = np.empty((start + 1, len(self._labels)), dtype=np.int32)
         for number, label in enumerate(self._labels):
             states = np.arange(dfa.states)
@@ -135,8 +147,8 @@ class _Reader:
 
     def _size(self, most: int) -> Dfa:
         """State c: c characters so far; most + 1 is too many, most + 2 before the first label."""
-        self._meter.charge("dfa_states_max", most + 3)
-        self._meter.charge("table_bytes_max", (most + 3) * len(self._labels) * 4)
+        self._meter.check("dfa_states_max", most + 3)
+        self._meter.check("table_bytes_max", (most + 3) * len(self._labels) * 4)
         lengths = np.array([len(label) for label in self._labels])
         after = np.minimum(np.arange(most + 2)[:, None] + len(SEPARATOR) + lengths, most + 1)
         table = np.vstack([after, np.minimum(lengths, most + 1)]).astype(np.int32)
@@ -145,12 +157,12 @@ class _Reader:
 
 
 def _text_automaton(
-    dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], meter: Meter
+    dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], meter: ResourceGuard
 ) -> TextAutomaton:
     """What people look at. Its labeller reads no byte, for there are none to be read."""
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
     flush = np.array([NO_END, 0], dtype=np.int32)
-    labeller = Labeller(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), flush, 2, ((),), 1)
+    labeller = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), flush, 2, ((),), 1)
     return TextAutomaton(
         kind="labels",
         labeller=labeller,

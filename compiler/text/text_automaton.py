@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from compiler.automata import NO_END, Dfa, Labeller
+from compiler.automata import NO_END, ByteTransducer, Dfa
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
-from compiler.limits import DEFAULT_LIMITS, Limits, Meter
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.vocab import byte_vocabulary
 
 UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace (design 3)
@@ -35,7 +35,7 @@ class TextAutomaton:
     """
 
     kind: Literal["words", "characters", "labels"]
-    labeller: Labeller
+    labeller: ByteTransducer
     letters: Dfa
     dfa: Dfa
     symbol_names: tuple[str, ...]
@@ -67,7 +67,7 @@ class TextAutomaton:
     @functools.cached_property
     def byte_automaton(self) -> TokenAutomaton:
         """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made when first asked for."""
-        return lift(self.labeller, self.letters, _BYTES, Meter(self.limits))
+        return lift(self.labeller, self.letters, _BYTES, ResourceGuard(self.limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ReplayStep:
     letters: tuple[tuple[str, ...], ...]
 
 
-class _Reader:
+class _TextReader:
     """Reads bytes through a text automaton, keeping the labeller state and the letter state."""
 
     def __init__(self, automaton: TextAutomaton) -> None:
@@ -143,7 +143,7 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None
     before  what the text begins with, where the pieces are only its end
     Without it a leading space that is not part of the answer is passed over.
     """
-    reader = _Reader(automaton)
+    reader = _TextReader(automaton)
     if before is None:
         raw = b"".join(pieces).decode()
         skipped = len(raw) - len(answer_text(automaton, raw))
@@ -155,7 +155,7 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None
     return (*steps, _replay_step(automaton, reader, reader.end() or []))
 
 
-def _replay_step(automaton: TextAutomaton, reader: _Reader, letters: list[int]) -> ReplayStep:
+def _replay_step(automaton: TextAutomaton, reader: _TextReader, letters: list[int]) -> ReplayStep:
     names = (automaton.letter_names[letter] for letter in letters)
     return ReplayStep(reader.state, tuple(held for held in names if held is not None))
 
@@ -165,7 +165,7 @@ def states_along(automaton: TextAutomaton, text: str) -> list[int]:
 
     They are states of every token automaton that is lifted from this one, whatever its vocabulary.
     """
-    reader = _Reader(automaton)
+    reader = _TextReader(automaton)
     states = [reader.labeller_state * automaton.letters.states + reader.letter_state]
     for character in text:
         reader.read(character.encode())
@@ -192,7 +192,7 @@ def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
 
 
 def _accepts(automaton: TextAutomaton, text: str) -> bool:
-    reader = _Reader(automaton)
+    reader = _TextReader(automaton)
     reader.read(text.encode())
     return reader.end() is not None and bool(automaton.letters.accepting[reader.letter_state])
 
@@ -210,7 +210,7 @@ def _violation(automaton: TextAutomaton, text: str) -> int:
 
 
 def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
-    reader = _Reader(automaton)
+    reader = _TextReader(automaton)
     letters = [*reader.read(text.encode()), *(reader.end() or [])]
     units = UNIT.findall(text)
     state, steps = automaton.letters.start, list[WordStep]()
@@ -224,7 +224,7 @@ def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
 
 
 def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
-    reader, at, steps = _Reader(automaton), 0, []
+    reader, at, steps = _TextReader(automaton), 0, []
     for unit in UNIT.finditer(text):
         reader.read(text[at : unit.end()].encode())
         at = unit.end()

@@ -26,7 +26,7 @@ from compiler.automata import (
     minimize,
     minimize_transducer,
 )
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.text.whole_text import SPACE, WholeText, space_apart, whole_text
 from compiler.text.word_trace import WordTransducer
 
@@ -36,7 +36,7 @@ Outcome = tuple[tuple[bool, ...] | None, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Letters:
+class LetterAlphabet:
     """The letters of a joint transducer, numbered in this order.
 
     units     what can hold at a unit of the word trace, `eos` among them
@@ -64,7 +64,7 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joint:
+class TextTransducer:
     """A transducer over characters, the states it starts in, and its letters.
 
     start, text_start  before a raw text, and before an answer, which may lack one leading space of the raw text
@@ -75,7 +75,7 @@ class Joint:
     start: int
     text_start: int
     shown: np.ndarray
-    letters: Letters
+    letters: LetterAlphabet
 
 
 def joint_transducer(
@@ -84,8 +84,8 @@ def joint_transducer(
     asked: Sequence[CharDfa],
     counted: bool,
     leading_space: bool,
-    meter: Meter,
-) -> Joint:
+    meter: ResourceGuard,
+) -> TextTransducer:
     """The transducer of a text.
 
     words          the word trace, None where nobody asks for it
@@ -100,9 +100,9 @@ def joint_transducer(
         whole = whole_text(required or everything(), leading_space, meter)
         if words is None:
             return _alone(whole)
-        return _Reader(words, whole, (), False, leading_space, meter).joint()
+        return _ProductBuilder(words, whole, (), False, leading_space, meter).joint()
     whole = whole_text(required or everything(), False, meter)
-    reader = _Reader(words, whole, asked, counted, leading_space, meter)
+    reader = _ProductBuilder(words, whole, asked, counted, leading_space, meter)
     if not leading_space:
         return reader.joint()
     space = whole.minterms.word(SPACE)[0]
@@ -110,7 +110,7 @@ def joint_transducer(
     return reader.two_readings() if both else reader.without_space()
 
 
-def _alone(whole: WholeText) -> Joint:
+def _alone(whole: WholeText) -> TextTransducer:
     """A whole-text constraint by itself: no letters at all. State s of its table is state s + 1."""
     dead = ~whole.live[whole.next_state]
     table = np.where(dead, DEAD, whole.next_state + 1)
@@ -120,10 +120,10 @@ def _alone(whole: WholeText) -> Joint:
     transducer = CharTransducer(next_state, np.zeros_like(next_state), flush, ((),), whole.minterms)
     dead_state = int(np.argmin(whole.live))  # where there is one, else any: nothing leads to DEAD but bad bytes
     shown = np.concatenate([[dead_state], whole.shown]).astype(np.int32)
-    return Joint(transducer, whole.start + 1, whole.text_start + 1, shown, Letters((), False, ()))
+    return TextTransducer(transducer, whole.start + 1, whole.text_start + 1, shown, LetterAlphabet((), False, ()))
 
 
-def letter_by_letter(texts: CharDfa, leading_space: bool, meter: Meter) -> tuple[Joint, Dfa]:
+def letter_by_letter(texts: CharDfa, leading_space: bool, meter: ResourceGuard) -> tuple[TextTransducer, Dfa]:
     """A whole-text constraint as a transducer that emits each character's minterm, and the DFA that reads them.
 
     For constraints with many states that tell characters outside ASCII apart: in a labeller each would have its own
@@ -148,11 +148,11 @@ def letter_by_letter(texts: CharDfa, leading_space: bool, meter: Meter) -> tuple
     symbols = np.arange(table.shape[1], dtype=np.int32)
     letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), meter)
     nowhere = np.zeros(0, dtype=np.int32)
-    return Joint(transducer, len(next_state) - 1, 1, nowhere, Letters((), False, ())), letters
+    return TextTransducer(transducer, len(next_state) - 1, 1, nowhere, LetterAlphabet((), False, ())), letters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spelling:
+class CharacterClasses:
     """The classes of characters that letters tell apart, for some whole-text constraints.
 
     own    for each constraint its minterm of each class: int64 [C]
@@ -164,8 +164,8 @@ class Spelling:
 
 
 def spelled_words(
-    words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, meter: Meter
-) -> tuple[Joint, Spelling]:
+    words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, meter: ResourceGuard
+) -> tuple[TextTransducer, CharacterClasses]:
     """The word trace alone, each character emitting its class as well: whole-text constraints are then read as letters.
 
     For combinations whose joint transducer would have very many states. Raises what `joint_transducer` does.
@@ -193,12 +193,12 @@ def spelled_words(
     emission[next_state == DEAD] = _EMPTY
     whole = CharTransducer(next_state, emission, flush.astype(np.int32), tuple(strings), parts)
     smaller, number = minimize_transducer(whole, meter)
-    letters = Letters(base.letters, classes.count, (), 1 + leading_space, leading_space)
-    joint = Joint(smaller, int(number[start]), int(number[base.start]), np.zeros(0, dtype=np.int32), letters)
-    return joint, Spelling(tuple(mine[old] for mine in own), classes.word(SPACE)[0])
+    letters = LetterAlphabet(base.letters, classes.count, (), 1 + leading_space, leading_space)
+    joint = TextTransducer(smaller, int(number[start]), int(number[base.start]), np.zeros(0, dtype=np.int32), letters)
+    return joint, CharacterClasses(tuple(mine[old] for mine in own), classes.word(SPACE)[0])
 
 
-class _Reader:
+class _ProductBuilder:
     """Builds the product of the parts that read the text, and writes its letters."""
 
     def __init__(
@@ -208,7 +208,7 @@ class _Reader:
         asked: Sequence[CharDfa],
         counted: bool,
         leading_space: bool,
-        meter: Meter,
+        meter: ResourceGuard,
     ) -> None:
         self._meter = meter
         self._whole, self._asked, self._counted = whole, asked, counted
@@ -222,14 +222,14 @@ class _Reader:
         self._strings: dict[tuple[int, ...], int] = {(): _EMPTY}
         self._verdicts: dict[Outcome, int] = {}
 
-    def joint(self) -> Joint:
+    def joint(self) -> TextTransducer:
         """One reading, which `whole` starts as it wants."""
         starts = [[self._words.start, first, *self._behind()] for first in (self._whole.start, self._whole.text_start)]
         found = explore(self._tables(), self._live(), starts, self._meter)
         start, text_start = found.starts
         return self._finished(found, start, text_start)
 
-    def without_space(self) -> Joint:
+    def without_space(self) -> TextTransducer:
         """No answer begins with a space: a raw text that does is read without it."""
         found = explore(
             self._tables(), self._live(), [[self._words.start, self._whole.start, *self._behind()]], self._meter
@@ -242,7 +242,7 @@ class _Reader:
         )
         return self._finished(again, len(again.next_state) - 1, text_start, silent=len(again.next_state) - 1)
 
-    def two_readings(self) -> Joint:
+    def two_readings(self) -> TextTransducer:
         """Each whole-text constraint is run twice, from the raw text's start and from behind its first space."""
         tables, live = self._tables(), self._live()
         space = self._parts.word(SPACE)[0]
@@ -271,7 +271,7 @@ class _Reader:
 
     def _finished(
         self, found: Explored, start: int, text_start: int, silent: int | None = None, readings: int = 1
-    ) -> Joint:
+    ) -> TextTransducer:
         """The transducer of an explored product. silent: the state whose step over a space emits nothing."""
         words, component = self._words.transducer, found.component
         whole_state = component[:, 1]
@@ -287,8 +287,8 @@ class _Reader:
         smaller, number = minimize_transducer(transducer, self._meter)
         first = np.unique(number, return_index=True)[1]
         shown = self._whole.shown[np.minimum(whole_state, len(self._whole.shown) - 1)][first].astype(np.int32)
-        letters = Letters(self._words.letters, self._counted, tuple(self._verdicts), readings)
-        return Joint(smaller, int(number[start]), int(number[text_start]), shown, letters)
+        letters = LetterAlphabet(self._words.letters, self._counted, tuple(self._verdicts), readings)
+        return TextTransducer(smaller, int(number[start]), int(number[text_start]), shown, letters)
 
     def _alive(self, component: np.ndarray, readings: int) -> np.ndarray:
         """bool [S]: the states in which the required constraint can still be met by some reading; not the sink."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.automata import DEAD, NO_END, CharSet, CharTransducer, Minterms, category, minimize_transducer, minterms
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.regex import CharNfa, Node, alternation, concat, literal_node, node_nfa, parse_pattern, space_run_node
 from compiler.spec import EOS, NOMATCH, Proposition
 
@@ -27,7 +27,7 @@ class WordTransducer:
     letters: tuple[frozenset[str], ...]
 
 
-def proposition_node(proposition: Proposition, meter: Meter) -> Node:
+def proposition_node(proposition: Proposition, meter: ResourceGuard) -> Node:
     """The pattern of a proposition: its regex, or the alternation of its words and phrases."""
     if proposition.regex is not None:
         return parse_pattern(proposition.regex, meter)
@@ -107,7 +107,7 @@ def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
 class _Tracker:
     """The subset construction. A state says whether a word is being read, and which positions were just read."""
 
-    def __init__(self, patterns: _Patterns, with_eos: bool, meter: Meter) -> None:
+    def __init__(self, patterns: _Patterns, with_eos: bool, meter: ResourceGuard) -> None:
         self._patterns = patterns
         self._meter = meter
         self._ending: tuple[int, ...] = ()
@@ -129,8 +129,8 @@ class _Tracker:
             rows.append(row)
             emissions.append(emitted)
             flush.append(self._string((*self._closing(in_word, positions), *self._ending)))
-            self._meter.charge("dfa_states_max", len(self._order))
-            self._meter.tick()
+            self._meter.check("dfa_states_max", len(self._order))
+            self._meter.check_time()
         strings = tuple(self._strings)
         transducer = CharTransducer(
             np.array(rows, dtype=np.int32),
@@ -175,14 +175,14 @@ class _Tracker:
 
     def _letter(self, held: frozenset[str]) -> int:
         number = self._letters.setdefault(held, len(self._letters))
-        self._meter.charge("letters_max", len(self._letters))
+        self._meter.check("letters_max", len(self._letters))
         return number
 
     def _string(self, letters: tuple[int, ...]) -> int:
         return self._strings.setdefault(letters, len(self._strings))
 
 
-def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, meter: Meter) -> WordTransducer:
+def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, meter: ResourceGuard) -> WordTransducer:
     """The transducer of the word trace under these propositions, minimal.
 
     with_eos  one last step is added in which only `eos` holds
@@ -191,7 +191,7 @@ def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, met
     named: list[tuple[str, CharNfa]] = []
     for name, proposition in propositions.items():
         named.append((name, node_nfa(proposition_node(proposition, meter), meter)))
-        meter.charge("nfa_positions_max", sum(nfa.positions for _, nfa in named))
+        meter.check("nfa_positions_max", sum(nfa.positions for _, nfa in named))
     transducer, start, letters = _Tracker(_patterns(named), with_eos, meter).build()
     smaller, number = minimize_transducer(transducer, meter)
     return WordTransducer(smaller, int(number[start]), letters)

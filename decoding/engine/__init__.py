@@ -8,9 +8,9 @@ on the others.
 from __future__ import annotations
 
 from decoding.engine.engine import Engine
-from decoding.engine.top_tokens import Noted
+from decoding.engine.top_tokens import TopTokensRecorder
 
 __all__ = [
     "Engine",
-    "Noted",
+    "TopTokensRecorder",
 ]

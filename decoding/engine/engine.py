@@ -1,7 +1,7 @@
 """A continuous batch: many generations share each forward pass, and join and leave between two of them.
 
 Owns the one thread that asks the model for steps, and what becomes of whom where the device has less memory than was
-thought. What a generation does between two passes is its `Run`'s, who may begin the `Crowd`'s.
+thought. What a generation does between two passes is its `Generation`'s, who may begin the `Scheduler`'s.
 
 Where memory runs out over a pass, its generations are read in two halves, and so on. One that finds none by itself goes
 back among those that wait, and begins anew from its prompt once there is more: a search takes the same steps again.
@@ -19,13 +19,13 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from decoding.engine.memory_budget import ROWS_MAX, Room
-from decoding.engine.request import Outcome, Ticket, outcome
-from decoding.engine.scheduler import Crowd
+from decoding.engine.memory_budget import ROWS_MAX, MemoryBudget
+from decoding.engine.request import EngineOutcome, EngineRequest, outcome
+from decoding.engine.scheduler import Scheduler
 from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
-from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.generation import Generation, Hypothesis, StepEvent
 from decoding.memory import is_out_of_memory, release_memory
-from decoding.model import LanguageModel, Rescored
+from decoding.model import LanguageModel, ScoredSequence
 
 Shortage = Literal["parted", "begun_anew", "check_waited", "refused"]
 """What becomes of who ran out of memory: a pass, a generation with others beside it, a check, whoever was alone."""
@@ -56,8 +56,8 @@ class Engine:
     def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:
         self._model = model
         self._memory_bytes = memory_bytes
-        self._room = Room(memory_bytes, ROWS_MAX if model.reads_together else 1)
-        self._crowd = Crowd(self._room)
+        self._room = MemoryBudget(memory_bytes, ROWS_MAX if model.reads_together else 1)
+        self._crowd = Scheduler(self._room)
         self._checks = threading.Lock()
         self._checker = ThreadPoolExecutor(1, "check")  # every thread that multiplies matrices keeps memory for itself
         self._watch = watch
@@ -92,7 +92,7 @@ class Engine:
         self._checker.shutdown()
 
     def generate(
-        self, begin: Callable[[], Run], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
+        self, begin: Callable[[], Generation], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
         on_step: Callable[[StepEvent], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
@@ -108,7 +108,7 @@ class Engine:
         held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens)
         if held > self._memory_bytes:
             raise RequestTooLarge(held, self._memory_bytes)
-        ticket = Ticket(begin, prompt_ids, held, cancelled, on_step is not None)
+        ticket = EngineRequest(begin, prompt_ids, held, cancelled, on_step is not None)
         if not len(self._crowd):
             self._moved = time.monotonic()
         self._crowd.join(ticket)
@@ -119,7 +119,7 @@ class Engine:
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
-    ) -> Rescored:
+    ) -> ScoredSequence:
         """What the model says of a finished answer, read in another way than it was found; blocks.
 
         One at a time, for what such a pass needs is part of no generation's memory. Where none is left for it, nobody
@@ -147,7 +147,7 @@ class Engine:
             finally:
                 self._crowd.end_check()
 
-    def _ask_checker(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[Rescored]:
+    def _ask_checker(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[ScoredSequence]:
         try:
             return self._checker.submit(self._model.score, prompt_ids, tokens)
         except RuntimeError:  # it takes no more
@@ -181,7 +181,7 @@ class Engine:
                 reason = error
             self._leave(ticket, reason)
 
-    def _begin(self, ticket: Ticket) -> None:
+    def _begin(self, ticket: EngineRequest) -> None:
         try:
             ticket.open(self._model)
         except Exception as error:
@@ -193,7 +193,7 @@ class Engine:
 
     def _step(self) -> None:
         """One step of each run, in as few passes as there is memory for: nearly always one for all."""
-        started, tickets = time.monotonic(), list[Ticket]()
+        started, tickets = time.monotonic(), list[EngineRequest]()
         for ticket in self._crowd.running:
             try:
                 ticket.prepare()
@@ -214,7 +214,7 @@ class Engine:
         if self._watch:
             self._watch.stepped(self._moved - started, rows)
 
-    def _read(self, tickets: list[Ticket]) -> None:
+    def _read(self, tickets: list[EngineRequest]) -> None:
         """One pass for all of these, and each run's step with its own scores; where memory runs out, in two halves."""
         try:
             scores = self._model.step([ticket.feed for ticket in tickets if ticket.feed])
@@ -241,7 +241,7 @@ class Engine:
             else:
                 self._leave_if_done(ticket)
 
-    def _leave_if_done(self, ticket: Ticket) -> None:
+    def _leave_if_done(self, ticket: EngineRequest) -> None:
         if not ticket.run.done:
             return
         try:
@@ -251,7 +251,7 @@ class Engine:
         else:
             self._leave(ticket, answers)
 
-    def _fail(self, ticket: Ticket, error: Exception) -> None:
+    def _fail(self, ticket: EngineRequest, error: Exception) -> None:
         """It leaves with its error; but where memory ran out and it is not alone, it goes back to those that wait."""
         if not is_out_of_memory(error):
             self._leave(ticket, error)
@@ -262,7 +262,7 @@ class Engine:
         if not waits:
             self._leave(ticket, OutOfMemory(ticket.bytes_held))
 
-    def _leave(self, ticket: Ticket, told: Outcome) -> None:
+    def _leave(self, ticket: EngineRequest, told: EngineOutcome) -> None:
         """Frees the ticket's memory, which is its session's, before its caller hears of it."""
         ticket.drop()
         self._crowd.leave(ticket)

@@ -14,7 +14,7 @@ SOUND_STEPS = 256  # so many steps that hold raise what has fallen by a half
 T = TypeVar("T")
 
 
-class Room:
+class MemoryBudget:
     """The limits as they are now.
 
     memory_bytes  what the generations that run may come to hold together; one by itself may always be tried

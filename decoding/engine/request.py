@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from decoding.generation import Hypothesis, Run, Snapshot, StepEvent
-from decoding.model import Feed, LanguageModel, Scores, piece_rows
+from decoding.generation import Generation, Hypothesis, Snapshot, StepEvent
+from decoding.model import LanguageModel, Scores, StepInput, piece_rows
 
 COMPANY_MAX = 3  # a generation that ran out of memory so often begins only when no other runs
-Outcome = tuple[Hypothesis, ...] | BaseException
+EngineOutcome = tuple[Hypothesis, ...] | BaseException
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
+class EngineRequest:
     """A generation that is waiting or running. All but `news` and `abandoned` is the engine's thread's alone.
 
     Whoever holds a ticket holds nothing of the device once it has been told to `drop`.
@@ -27,17 +27,17 @@ class Ticket:
     feed        what it asks of the step at hand
     """
 
-    begin: Callable[[], Run]
+    begin: Callable[[], Generation]
     prompt_ids: Sequence[int]
     bytes_held: int
     cancelled: Callable[[], bool] | None
     listened_to: bool
     put_back: int = 0
-    feed: Feed[Any] | None = None
-    news: SimpleQueue[Snapshot | Outcome] = field(default_factory=SimpleQueue)
+    feed: StepInput[Any] | None = None
+    news: SimpleQueue[Snapshot | EngineOutcome] = field(default_factory=SimpleQueue)
     abandoned: bool = False
     asked: float = field(default_factory=time.monotonic)
-    _run: Run | None = None
+    _run: Generation | None = None
     _session: Any = None
     _steps: int = 0
     _told: int = 0
@@ -46,7 +46,7 @@ class Ticket:
         self._run = self.begin()  # in the caller's thread, where his faults belong
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Generation:
         if self._run is None:
             self._run = self.begin()
         return self._run
@@ -67,7 +67,7 @@ class Ticket:
 
     def prepare(self) -> None:
         """Say what it asks of the next step."""
-        self.feed = Feed(self._session, *self.run.feed())
+        self.feed = StepInput(self._session, *self.run.feed())
 
     @property
     def rows(self) -> int:
@@ -88,7 +88,7 @@ class Ticket:
         self._steps = 0
 
 
-def outcome(ticket: Ticket, on_step: Callable[[StepEvent], None] | None) -> tuple[Hypothesis, ...]:
+def outcome(ticket: EngineRequest, on_step: Callable[[StepEvent], None] | None) -> tuple[Hypothesis, ...]:
     """What the engine's thread sends until the end, told to the listener as it comes."""
     while True:
         news = ticket.news.get()

@@ -10,21 +10,21 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from decoding.engine.memory_budget import Room
-from decoding.engine.request import Ticket
+from decoding.engine.memory_budget import MemoryBudget
+from decoding.engine.request import EngineRequest
 from decoding.errors import Cancelled
 
 POLL_S = 0.1  # between two looks at those that wait while nobody may begin
 
 
-class Crowd:
+class Scheduler:
     """The generations of one engine. Those that run are in the order in which they began."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         self._room = room
         self._changed = threading.Condition()
-        self._waiting: deque[Ticket] = deque()
-        self._running: list[Ticket] = []
+        self._waiting: deque[EngineRequest] = deque()
+        self._running: list[EngineRequest] = []
         self._open = True
         self._checking = self._check_waits = False  # a check is at work; it found no memory, and nobody shall begin
 
@@ -34,16 +34,16 @@ class Crowd:
             return len(self._running) + len(self._waiting)
 
     @property
-    def running(self) -> list[Ticket]:
+    def running(self) -> list[EngineRequest]:
         with self._changed:
             return list(self._running)
 
     @property
-    def everybody(self) -> list[Ticket]:
+    def everybody(self) -> list[EngineRequest]:
         with self._changed:
             return [*self._running, *self._waiting]
 
-    def join(self, ticket: Ticket) -> None:
+    def join(self, ticket: EngineRequest) -> None:
         """Raises Cancelled once the crowd is closed."""
         with self._changed:
             if not self._open:
@@ -66,7 +66,7 @@ class Crowd:
                 self._changed.wait(POLL_S)
             return self._open
 
-    def admit(self) -> list[Ticket]:
+    def admit(self) -> list[EngineRequest]:
         """Those who begin now, in the order in which they came: nobody is overtaken, so nobody waits for ever."""
         admitted = []
         with self._changed:
@@ -75,7 +75,7 @@ class Crowd:
                 self._running.append(admitted[-1])
         return admitted
 
-    def put_back(self, ticket: Ticket) -> bool:
+    def put_back(self, ticket: EngineRequest) -> bool:
         """Have it wait again, in its old place, since it ran out of memory; False where it had all to itself."""
         with self._changed:
             others = [other.bytes_held for other in self._running if other is not ticket]
@@ -89,7 +89,7 @@ class Crowd:
             self._changed.notify_all()
             return True
 
-    def leave(self, ticket: Ticket) -> None:
+    def leave(self, ticket: EngineRequest) -> None:
         with self._changed:
             if ticket in self._running:
                 self._running.remove(ticket)
@@ -118,7 +118,7 @@ class Crowd:
             self._checking = self._check_waits = False
             self._changed.notify_all()
 
-    def _may_begin(self, ticket: Ticket) -> bool:
+    def _may_begin(self, ticket: EngineRequest) -> bool:
         """Whether the first of those that wait may go on, by what the others may come to hold."""
         if self._check_waits:
             return False

@@ -11,16 +11,16 @@ from functools import partial
 
 from torch import Tensor
 
-from decoding.generation import Hypothesis, Run, Snapshot, StepEvent, Wanted
+from decoding.generation import Generation, Hypothesis, Snapshot, StepEvent, TopToken
 from decoding.model import Scores
 
 ROWS_NOTED = 16  # of a step, the best first: nobody looks at more
 
 
-class Noted:
-    """A run that notes the `count` most probable tokens after each of its best rows; obeys `Run` as the run does."""
+class TopTokensRecorder:
+    """A generation that records the `count` most probable tokens after each of its best rows; obeys `Generation`."""
 
-    def __init__(self, run: Run, count: int) -> None:
+    def __init__(self, run: Generation, count: int) -> None:
         self._run, self._count = run, count
         self._fed: list[tuple[int, ...]] = [()]  # the ids of each row of the feed at hand
         self._steps = 1  # that this feed is for
@@ -46,16 +46,16 @@ class Noted:
     def answers(self) -> tuple[Hypothesis, ...]:
         return self._run.answers()
 
-    def _wanted(self, log_probs: Tensor) -> tuple[Wanted, ...]:
+    def _wanted(self, log_probs: Tensor) -> tuple[TopToken, ...]:
         """Of float32 [R, V], the rows as they were fed: of all that begin with the prompt's one row there is one."""
         best = log_probs[:ROWS_NOTED].topk(min(self._count, log_probs.shape[1]), dim=1)
         rows = zip(self._fed, best.values.tolist(), best.indices.tolist(), strict=False)
         return tuple(
-            Wanted(fed, token, log_prob)
+            TopToken(fed, token, log_prob)
             for fed, values, ids in rows
             for log_prob, token in zip(values, ids, strict=True)
         )
 
 
-def _with(told: Snapshot, wanted: tuple[Wanted, ...]) -> StepEvent:
+def _with(told: Snapshot, wanted: tuple[TopToken, ...]) -> StepEvent:
     return replace(told(), wanted=wanted)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoding.model import Feed, LanguageModel, begin_text
+from decoding.model import LanguageModel, StepInput, begin_text
 
 _RARE = log(1 / 84)  # EOS under the prior: fewer than a quarter of the texts end within 24 tokens
 _CONTEXTS, _CONTEXT_TOKENS, _SEED = 3, 10, 20_251  # beginnings of the model's own texts, after which tokens are tried
@@ -78,12 +78,12 @@ def _endings_after(
     for _ in range(_CONTEXT_TOKENS):
         probs = log_probs[0].double().cpu().exp().index_fill(0, torch.tensor(ends), 0.0)
         token = torch.multinomial(probs, 1, generator=random)
-        (scores,) = model.step([Feed(session, rows.to(model.device), token[:, None].to(model.device))])
+        (scores,) = model.step([StepInput(session, rows.to(model.device), token[:, None].to(model.device))])
         log_probs = scores.log_probs
     tokens, spent = torch.tensor(tried)[:, None], torch.zeros(len(tried), 1, dtype=torch.float64)  # [N, m], nats
     rows = torch.zeros(len(tried), dtype=torch.int64)
     while len(rows):
-        (scores,) = model.step([Feed(session, rows.to(model.device), tokens[:, -1:].to(model.device))])
+        (scores,) = model.step([StepInput(session, rows.to(model.device), tokens[:, -1:].to(model.device))])
         log_probs = scores.log_probs.double().cpu()
         left = spent[:, -1:] - log_probs[:, ends].logsumexp(1, keepdim=True) - spent
         yield from zip(map(tuple, tokens.tolist()), left.tolist(), strict=True)

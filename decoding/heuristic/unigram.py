@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding.model import Feed, LanguageModel, begin_text
+from decoding.model import LanguageModel, StepInput, begin_text
 
-LEAST_PRIOR = -20.0
+PRIOR_FLOOR = -20.0
 """Floor under the prior's log-probs: a token that the sample gave no probability is not impossible."""
 
 _TEXTS, _TOKENS = 64, 24  # the sample: so many texts of at most so many tokens
@@ -33,7 +33,7 @@ Wholes = NDArray[np.int64]
 
 @torch.inference_mode()
 def unigram_prior(model: LanguageModel[Any]) -> Tensor:
-    """The log-prob of each id regardless of context: float64 [V] on the host, none below LEAST_PRIOR.
+    """The log-prob of each id regardless of context: float64 [V] on the host, none below PRIOR_FLOOR.
 
     The mean of the model's distributions over texts that it samples after an empty prompt, with a fixed seed. It takes
     as long as a request of _TEXTS rows and _TOKENS tokens.
@@ -48,14 +48,14 @@ def unigram_prior(model: LanguageModel[Any]) -> Tensor:
         live = (~torch.isin(drawn, ends)).nonzero()[:, 0]
         if not len(live):
             break
-        feed = Feed(session, parents[live].to(model.device), drawn[live, None].to(model.device))
+        feed = StepInput(session, parents[live].to(model.device), drawn[live, None].to(model.device))
         (scores,) = model.step([feed])
         probs = scores.log_probs.double().cpu().exp()
         total += probs.sum(dim=0)
         count += len(probs)
         drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
         parents = torch.arange(len(drawn))
-    return (total / count).log().clamp(min=LEAST_PRIOR)
+    return (total / count).log().clamp(min=PRIOR_FLOOR)
 
 
 def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:

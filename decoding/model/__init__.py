@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from decoding.model.chunked_feed import piece_rows
 from decoding.model.huggingface import HuggingFaceModel
-from decoding.model.protocol import Feed, LanguageModel, Rescored, Scores, begin_text
+from decoding.model.protocol import LanguageModel, ScoredSequence, Scores, StepInput, begin_text
 
 __all__ = [
-    "Feed",
     "HuggingFaceModel",
     "LanguageModel",
-    "Rescored",
+    "ScoredSequence",
     "Scores",
+    "StepInput",
     "begin_text",
     "piece_rows",
 ]

@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from decoding.model.prefix_tree import Tree
+from decoding.model.prefix_tree import PrefixTree
 
 SHARED_PREFIX = "shared_prefix"
 SHARED_PREFIX_CHECKED = "shared_prefix_checked"
@@ -37,7 +37,7 @@ class NotShareable(Exception):
 class Prompt:
     """The rows of a pass that are one generation's prompt."""
 
-    def __init__(self, tree: Tree, tokens: int) -> None:
+    def __init__(self, tree: PrefixTree, tokens: int) -> None:
         self.rows = tokens
         self.positions = torch.arange(tokens)
         self._tree = tree
@@ -60,7 +60,7 @@ class _Block:
     bias    float [n, K]  0 where a row sees, -inf where it does not; where heads share keys, so many times
     """
 
-    def __init__(self, tree: Tree, sees: Tensor, dtype: torch.dtype, rows: Tensor | None = None) -> None:
+    def __init__(self, tree: PrefixTree, sees: Tensor, dtype: torch.dtype, rows: Tensor | None = None) -> None:
         self.rows = rows
         self._places: Tensor | None = None
         if rows is not None:
@@ -94,7 +94,7 @@ class _Block:
         return found.reshape(heads, rows, -1)  # not every kernel lays out its result alike
 
 
-def _blocks(tree: Tree, sees: Tensor, count: int, dtype: torch.dtype) -> list[_Block]:
+def _blocks(tree: PrefixTree, sees: Tensor, count: int, dtype: torch.dtype) -> list[_Block]:
     """How rows attend that see these slots, bool [N * count, slots]: together, or on the CPU kin by kin.
 
     Where rows are many few see what most of the others wrote, and masked products are computed all the same. An
@@ -111,7 +111,7 @@ def _blocks(tree: Tree, sees: Tensor, count: int, dtype: torch.dtype) -> list[_B
 class Nodes:
     """The rows of a pass that are new nodes of one generation: N rows of m tokens, row by row."""
 
-    def __init__(self, tree: Tree, parents: Tensor, count: int, dtype: torch.dtype) -> None:
+    def __init__(self, tree: PrefixTree, parents: Tensor, count: int, dtype: torch.dtype) -> None:
         before = tree.length
         self.rows = len(parents) * count
         self.positions = torch.arange(before, before + count).repeat(len(parents))

@@ -14,10 +14,10 @@ PIECE_BYTES_MAX = 2**25  # log-probs of one piece, unless one token a row is mor
 PIECE_ROWS_MAX = 2**7  # tokens of one piece, all rows together: each is as much to a pass as a row of its own
 
 
-class Stretch:
+class ChunkedFeed:
     """N rows fed m tokens each, W tokens of each row at a time. V ids.
 
-    parents    int64 [N]; tokens int64 [N, m], as in `Feed`
+    parents    int64 [N]; tokens int64 [N, m], as in `StepInput`
     width_max  W is never more
     """
 

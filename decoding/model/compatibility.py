@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicLayer
 from decoding.model.attention import SHARED_PREFIX, SHARED_PREFIX_CHECKED, NotShareable
 from decoding.model.loading import ROPE_BY_LENGTH, rope_types
 from decoding.model.plain_cache import PlainReader
-from decoding.model.protocol import Feed
+from decoding.model.protocol import StepInput
 from decoding.model.shared_prefix import SharedReader
 
 _OFF_HALVED = 0.125  # of the spread of log-probs: rounding costs some 0.03 of it, a model read wrongly all of it
@@ -73,8 +73,8 @@ def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedRea
         rows = torch.tensor(parents, device=model.device)
         ids = _ids(model, len(parents) * count, 17 * number)
         tokens = torch.tensor(ids, device=model.device).view(-1, count)
-        found = reader.step([Feed(ours, rows, tokens)])[0]
-        known = plain.step([Feed(theirs, rows, tokens)])[0]
+        found = reader.step([StepInput(ours, rows, tokens)])[0]
+        known = plain.step([StepInput(theirs, rows, tokens)])[0]
         for mine, other in ((found.log_probs, known.log_probs), (found.own, known.own), (found.peak, known.peak)):
             _require_close(mine, other, tolerance, halved)
 

@@ -18,7 +18,7 @@ from decoding.model.compatibility import open_shared
 from decoding.model.cpu_layers import pack_layers
 from decoding.model.loading import context_length_of, eos_ids_of, load_model
 from decoding.model.plain_cache import PlainReader
-from decoding.model.protocol import Feed, Rescored, Scores
+from decoding.model.protocol import ScoredSequence, Scores, StepInput
 
 _RESCORE_TOKENS = 64  # tokens of an answer scored in one forward pass: bounds the logits held at once
 _TOLERANCE = {torch.float32: 1e-2, torch.float64: 1e-2}
@@ -90,7 +90,7 @@ class HuggingFaceModel:
         session, log_probs = self._reader.prefill(self._begun(prompt_ids))
         return session, log_probs
 
-    def step(self, feeds: Sequence[Feed[Any]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[Any]]) -> list[Scores]:
         scores: list[Scores] = self._reader.step(feeds)
         return scores
 
@@ -98,7 +98,7 @@ class HuggingFaceModel:
         return int(self._reader.bytes_for(max(1, prompt_tokens), rows, max_tokens))
 
     @torch.inference_mode()
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         """One row, many tokens a pass, in the library's own cache: shares no state and no attention with the search."""
         session, first = self._plain.prefill(self._begun(prompt_ids))
         rows, cache = [first[None]], session.cache
@@ -116,7 +116,7 @@ class HuggingFaceModel:
             log_probs += known[: len(piece)].gather(1, index[:, None])[:, 0].tolist()
             peaks += known[: len(piece)].amax(dim=1).tolist()
             rows = [known[len(piece) :]]
-        return Rescored(tuple(log_probs), tuple(peaks))
+        return ScoredSequence(tuple(log_probs), tuple(peaks))
 
     def _begun(self, prompt_ids: Sequence[int]) -> Sequence[int]:
         if prompt_ids:

@@ -17,9 +17,9 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
 from decoding.errors import ModelUnavailable
-from decoding.model.chunked_feed import PIECE_ROWS_MAX, Stretch, piece_bytes, piece_rows
+from decoding.model.chunked_feed import PIECE_ROWS_MAX, ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes
-from decoding.model.protocol import Feed, Scores
+from decoding.model.protocol import Scores, StepInput
 from decoding.tensors import draw_bytes
 
 
@@ -47,7 +47,7 @@ class PlainReader:
         return PlainSession(cache), log_probs[0, 0]
 
     @torch.inference_mode()
-    def step(self, feeds: Sequence[Feed[PlainSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PlainSession]]) -> list[Scores]:
         return [self._step_alone(feed) for feed in feeds]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
@@ -69,7 +69,7 @@ class PlainReader:
         try:
             for parents in ((0, 0), (1, 0, 1)):
                 rows = torch.tensor(parents, device=self._model.device)
-                self.step([Feed(session, rows, torch.full_like(rows, token)[:, None])])
+                self.step([StepInput(session, rows, torch.full_like(rows, token)[:, None])])
         except Exception as error:  # whatever a foreign cache raises
             name = self._model.name_or_path
             raise ModelUnavailable(f"the rows that the model {name!r} keeps cannot be reordered: {error}") from error
@@ -111,8 +111,8 @@ class PlainReader:
             raise ModelUnavailable(f"the model {self._model.name_or_path!r} keeps no cache whose rows can be reordered")
         return log_probs, kept
 
-    def _step_alone(self, feed: Feed[PlainSession]) -> Scores:
-        stretch = Stretch(feed.parents, feed.tokens, self._vocab_size, self.tokens_at_once)
+    def _step_alone(self, feed: StepInput[PlainSession]) -> Scores:
+        stretch = ChunkedFeed(feed.parents, feed.tokens, self._vocab_size, self.tokens_at_once)
         session = feed.session
         if not session.rows == len(feed.parents) == 1:
             session.cache.reorder_cache(feed.parents)

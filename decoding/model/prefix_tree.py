@@ -28,7 +28,7 @@ class Mark(NamedTuple):
     full: int
 
 
-class Tree:
+class PrefixTree:
     """One generation's memory. L layers, H heads of keys and values, P prompt tokens, C slots for nodes, R rows.
 
     length  tokens that each row has read: all rows of a generation are equally long

@@ -18,7 +18,7 @@ SessionT = TypeVar("SessionT")
 
 
 @dataclass(frozen=True, slots=True)
-class Rescored:
+class ScoredSequence:
     """A model's opinion of a finished continuation: for each token its log-prob, and the best log-prob in its place."""
 
     log_probs: tuple[float, ...]
@@ -26,7 +26,7 @@ class Rescored:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Feed(Generic[SessionT]):
+class StepInput(Generic[SessionT]):
     """What one generation asks of a step: N rows for the rows its session had, each m tokens longer than its parent.
 
     session  its rows are replaced by those of the feed
@@ -92,7 +92,7 @@ class LanguageModel(Protocol[SessionT]):
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
         """Reads the prompt: a session of one row, and the log-probs [V] of the first token."""
 
-    def step(self, feeds: Sequence[Feed[SessionT]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[SessionT]]) -> list[Scores]:
         """Extends the rows of several generations at once, each with its own session; the answers in their order.
 
         What one feed is answered does not depend on the others. Where it raises, and reads its feeds together, the
@@ -106,7 +106,7 @@ class LanguageModel(Protocol[SessionT]):
         max_tokens  of each row
         """
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         """Scores a finished continuation from scratch, by another way than `prefill` and `step` took."""
 
 

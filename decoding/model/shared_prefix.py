@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.model.attention import Nodes, Pass, Prompt
-from decoding.model.chunked_feed import Stretch, piece_bytes, piece_rows
+from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
-from decoding.model.prefix_tree import Tree, slots_at_most
-from decoding.model.protocol import Feed, Scores
+from decoding.model.prefix_tree import PrefixTree, slots_at_most
+from decoding.model.protocol import Scores, StepInput
 from decoding.tensors import draw_bytes
 
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
@@ -45,14 +45,14 @@ class SharedReader:
         self._threads = 0
 
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int]) -> tuple[Tree, Tensor]:
-        tree = Tree(self._model.device)
+    def prefill(self, ids: Sequence[int]) -> tuple[PrefixTree, Tensor]:
+        tree = PrefixTree(self._model.device)
         read = torch.tensor([list(ids)], device=self._model.device)
         log_probs = self._forward([Prompt(tree, len(ids))], read, fill=0, keep=1)
         return tree, log_probs[0]
 
     @torch.inference_mode()
-    def step(self, feeds: Sequence[Feed[Tree]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixTree]]) -> list[Scores]:
         """One pass for all; more only for what is left of feeds of many tokens a row."""
         if self._threads != torch.get_num_threads():  # products are split by them
             self.find_multiple()
@@ -64,8 +64,8 @@ class SharedReader:
                 feed.session.restore(mark)
             raise
 
-    def _step(self, feeds: Sequence[Feed[Tree]]) -> list[Scores]:
-        stretches = [Stretch(feed.parents, feed.tokens, self._vocab_size) for feed in feeds]
+    def _step(self, feeds: Sequence[StepInput[PrefixTree]]) -> list[Scores]:
+        stretches = [ChunkedFeed(feed.parents, feed.tokens, self._vocab_size) for feed in feeds]
         reading = list(zip([feed.session for feed in feeds], stretches, strict=True))
         while reading:
             self._read(reading)
@@ -132,7 +132,7 @@ class SharedReader:
             for at in (0, begin)
         )
 
-    def _read(self, reading: Sequence[tuple[Tree, Stretch]]) -> None:
+    def _read(self, reading: Sequence[tuple[PrefixTree, ChunkedFeed]]) -> None:
         pieces = [(tree, *stretch.piece()) for tree, stretch in reading]
         parts = [Nodes(tree, parents, tokens.shape[1], self._model.dtype) for tree, parents, tokens in pieces]
         fill = self._fill(sum(part.rows for part in parts))

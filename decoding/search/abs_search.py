@@ -21,7 +21,7 @@ from torch import Tensor
 from decoding.generation import Hypothesis, Snapshot, TextOf
 from decoding.model import Scores
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.beam_run import BeamRun
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import Continuations, best_candidates
@@ -66,10 +66,10 @@ def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_
 
 
 class AbsSearch(BeamRun):
-    """Algorithm 1 between two forward passes; obeys `Run`. Arguments as in `BeamRun`."""
+    """Algorithm 1 between two forward passes; obeys `Generation`. Arguments as in `BeamRun`."""
 
     def __init__(
-        self, constraint: Constraint, options: SearchOptions, *, start: int | None = None,
+        self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
         text_of: TextOf | None = None,
     ) -> None:
         super().__init__(constraint, options, start, text_of)

@@ -14,7 +14,7 @@ from decoding.tensors import Tables, take
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class HostBeams:
     """A beam on the host, best row first. R rows.
 
     token     int64   [R]  the last token; a finished row's last token is EOS
@@ -35,7 +35,7 @@ class Columns:
     live: NDArray[np.int64]
 
     @classmethod
-    def of(cls, beams: Beams, tables: Tables) -> Columns:
+    def of(cls, beams: Beams, tables: Tables) -> HostBeams:
         """In one transfer, without rows that only fill places. Whole numbers below 2**53 survive as float64."""
         distance = take(tables.distance, beams.state)
         if isinstance(distance, np.ndarray):
@@ -58,7 +58,7 @@ class Columns:
         return np.flatnonzero(self.distance == 0)
 
 
-class History:
+class BackPointers:
     """The links from each beam to the one before; grows by a beam a step, and what it holds never changes."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class History:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: HostBeams) -> None:
         self._parents.append(columns.parent)
         self._tokens.append(columns.token)
 

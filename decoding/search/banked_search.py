@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoding.forced_tokens import FREE
+from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.generation import Hypothesis, Snapshot, TextOf
 from decoding.heuristic import Endings
 from decoding.model import Scores
 from decoding.options import DEFAULT, NATS_PER_TOKEN, Heuristics, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.beam_run import BeamRun
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import NO_FLOOR, Continuations, best_candidates
@@ -138,19 +138,19 @@ def _finishing(moves: Continuations, tables: Tables) -> Beams:
     log_prob = moves.rows.log_prob + moves.own(moves.number, token)
     barred = take(tables.distance, state) != 0
     if moves.forced is not None:
-        barred = barred | ((moves.forced != FREE) & (moves.forced != token))
+        barred = barred | ((moves.forced != NO_FORCED_TOKEN) & (moves.forced != token))
     return Beams(token, moves.number, state, library(state).where(barred, DEAD_SCORE, log_prob), log_prob)
 
 
 class BankedSearch(BeamRun):
-    """The default search between two forward passes; obeys `Run`. `heuristics` is internal, the rest as in `BeamRun`.
+    """The default search between two forward passes; obeys `Generation`. `heuristics` is internal, the rest as in `BeamRun`.
 
     Finished rows are taken out as they come, and live rows that can no longer beat them are dropped: no step raises a
     log-prob, so this loses nothing. The search ends when no live row is left.
     """
 
     def __init__(
-        self, constraint: Constraint, options: SearchOptions, *, start: int | None = None,
+        self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
         text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
     ) -> None:
         super().__init__(constraint, options, start, text_of)
@@ -192,7 +192,7 @@ class BankedSearch(BeamRun):
         if self._forced is None:
             return None
         tokens = self._forced.tokens(self._columns.state[self._columns.live], self._budget_before - 1)
-        return self._array(tokens) if (tokens != FREE).any() else None
+        return self._array(tokens) if (tokens != NO_FORCED_TOKEN).any() else None
 
     def _forced_ahead(self) -> list[NDArray[np.int64]]:
         """The tokens forced in every live row, step by step as far as all have one; EOS is never fed."""
@@ -201,7 +201,7 @@ class BankedSearch(BeamRun):
         for budget_after in range(self._budget_before - 1, 0, -1) if self._forced else ():
             assert self._forced is not None
             tokens = self._forced.tokens(states, budget_after)
-            if (tokens == FREE).any() or self._forced.ends(tokens).any():
+            if (tokens == NO_FORCED_TOKEN).any() or self._forced.ends(tokens).any():
                 break
             columns.append(tokens)
             states = self._forced.after(states)

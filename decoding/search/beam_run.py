@@ -10,30 +10,30 @@ from torch import Tensor
 from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, Hypothesis, Snapshot, StepEvent, TextOf
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
-from decoding.search.back_pointers import Columns, History
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.search.back_pointers import BackPointers, HostBeams
 from decoding.search.beams import Beams
-from decoding.search.n_best import Finished
+from decoding.search.n_best import NBest
 from decoding.tensors import Array, count_up, like
 
 
 class BeamRun:
-    """The part of a `Run` that does not depend on the algorithm.
+    """The part of a `Generation` that does not depend on the algorithm.
 
     start    the automaton's state before the answer; None: the automaton's own
     text_of  with it answers are distinct as texts, without it as ids
     """
 
     def __init__(
-        self, constraint: Constraint, options: SearchOptions, start: int | None, text_of: TextOf | None
+        self, constraint: PreparedConstraint, options: SearchOptions, start: int | None, text_of: TextOf | None
     ) -> None:
         self._options, self._eos_ids = options, constraint.automaton.eos_ids
         self._tables = constraint.tables.for_search()
         self._device = constraint.tables.distance.device
         self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
-        self._columns = self._before = Columns.of(self._beams, self._tables)
+        self._columns = self._before = HostBeams.of(self._beams, self._tables)
         self._fed = np.zeros(1, dtype=np.int64)  # for each row of the beam, the row of the last feed that it extends
-        self._history, self._finished = History(), Finished(options, text_of)
+        self._history, self._finished = BackPointers(), NBest(options, text_of)
 
     @property
     def done(self) -> bool:
@@ -57,7 +57,7 @@ class BeamRun:
 
         keep_finished  whether finished rows stay in the beam; they are behind the live ones where they do not
         """
-        columns = Columns.of(beams, self._tables)
+        columns = HostBeams.of(beams, self._tables)
         if np.isnan(columns.score).any():
             raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
         if not columns.rows and not self._finished.complete:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from decoding.forced_tokens import FREE
+from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.tensors import Array, Tables, count_up, floored, library, take, take_columns, top, top_in_order
 
@@ -72,7 +72,7 @@ class Continuations:
         best = take(tables.eos_ids, take_columns(self.log_probs, tables.eos_ids).argmax(1))
         if self.forced is None:
             return best
-        ends = (self.forced != FREE) & take(tables.eos, self.forced.clip(min=0))
+        ends = (self.forced != NO_FORCED_TOKEN) & take(tables.eos, self.forced.clip(min=0))
         return library(best).where(ends, self.forced, best)
 
 
@@ -100,7 +100,7 @@ def best_candidates(moves: Continuations, tables: Tables, count: int) -> Candida
         barred = barred | (take(tables.eos, ids) & (ids != best_eos[row, None]))
     if moves.forced is not None:
         forced = moves.forced[row, None]
-        barred = barred | ((forced != FREE) & (ids != forced))
+        barred = barred | ((forced != NO_FORCED_TOKEN) & (ids != forced))
     keep = None if moves.keep is None else moves.keep[row, column, None]
     keys = moves.keys(moves.own(row[:, None], ids), row, moves.push[row, column, None], keep)
     keys = [key.reshape(-1) for key in (xp.where(barred, DEAD_SCORE, keys[0]), *keys[1:])]
@@ -127,7 +127,7 @@ def _best_chunks(moves: Continuations, best_eos: Array, tables: Tables, count: i
         elsewhere = chunk != take(tables.token_chunk, best_eos)[:, None]
         push = xp.where((tables.chunk_class == tables.eos_class) & elsewhere, DEAD_SCORE, push)
     if moves.forced is not None:
-        token, is_forced = moves.forced.clip(min=0), (moves.forced != FREE)[:, None]
+        token, is_forced = moves.forced.clip(min=0), (moves.forced != NO_FORCED_TOKEN)[:, None]
         push = xp.where(is_forced & (chunk != take(tables.token_chunk, token)[:, None]), DEAD_SCORE, push)
         own = xp.where(is_forced, moves.own(count_up(token, len(token)), token)[:, None], own)
 
@@ -136,7 +136,7 @@ def _best_chunks(moves: Continuations, best_eos: Array, tables: Tables, count: i
         first = moves.own(line[:, None], ids).argmax(1)  # of equal ones the lowest id
         leading = take(ids, count_up(ids, len(ids)) * ids.shape[1] + first)
         if moves.forced is not None:
-            leading = xp.where(moves.forced[line] == FREE, leading, moves.forced[line])
+            leading = xp.where(moves.forced[line] == NO_FORCED_TOKEN, leading, moves.forced[line])
         return leading * len(moves.number) + line
 
     keys = [key.reshape(-1) for key in moves.keys(own, slice(None), push, keep)]

@@ -9,16 +9,16 @@ import torch
 
 from compiler.lifting import TokenAutomaton
 from decoding.errors import Cancelled
-from decoding.generation import Hypothesis, Run, StepEvent, TextOf
-from decoding.model import Feed, LanguageModel, Scores
+from decoding.generation import Generation, Hypothesis, StepEvent, TextOf
+from decoding.model import LanguageModel, Scores, StepInput
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.abs_search import AbsSearch
 from decoding.search.banked_search import BankedSearch
 
 
 def generate(
-    model: LanguageModel[Any], prompt_ids: Sequence[int], automaton: TokenAutomaton | Constraint,
+    model: LanguageModel[Any], prompt_ids: Sequence[int], automaton: TokenAutomaton | PreparedConstraint,
     options: SearchOptions, *, on_step: Callable[[StepEvent], None] | None = None,
     cancelled: Callable[[], bool] | None = None, text_of: TextOf | None = None,
 ) -> tuple[Hypothesis, ...]:
@@ -28,17 +28,17 @@ def generate(
     cancelled  is called before every step
     text_of    with it answers are distinct as texts, without it as ids
 
-    Raises what `Constraint.refuse_early` raises before the first forward pass; later Cancelled, ModelOutputInvalid,
+    Raises what `PreparedConstraint.refuse_early` raises before the first forward pass; later Cancelled, ModelOutputInvalid,
     and SearchExhausted where the automaton's distances are wrong.
     """
     if isinstance(automaton, TokenAutomaton):
-        automaton = Constraint.prepare(automaton, model.device)
+        automaton = PreparedConstraint.prepare(automaton, model.device)
     automaton.refuse_early(model, len(prompt_ids), options.max_tokens)
     return drive(model, prompt_ids, search_of(automaton, options, text_of=text_of), on_step, cancelled)
 
 
 def search_of(
-    constraint: Constraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None,
+    constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None,
     heuristics: Heuristics = DEFAULT,
 ) -> AbsSearch | BankedSearch:
     """The search that `options.algorithm` names."""
@@ -54,7 +54,7 @@ def rows_of(options: SearchOptions, heuristics: Heuristics = DEFAULT) -> int:
 
 @torch.inference_mode()
 def drive(
-    model: LanguageModel[Any], prompt_ids: Sequence[int], run: Run,
+    model: LanguageModel[Any], prompt_ids: Sequence[int], run: Generation,
     on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Hypothesis, ...]:
     """Drive one run by itself, in this thread."""
@@ -69,5 +69,5 @@ def drive(
         if run.done:
             return run.answers()
         del scores  # the model needs their memory
-        (scores,) = model.step([Feed(session, *run.feed())])
+        (scores,) = model.step([StepInput(session, *run.feed())])
 

@@ -11,7 +11,7 @@ from decoding.options import SearchOptions
 Key = tuple[float, float, int, tuple[int, ...]]
 
 
-class Finished:
+class NBest:
     """The `options.n` best of the answers that were added.
 
     text_of  with it answers are distinct as texts, without it as ids

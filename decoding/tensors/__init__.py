@@ -8,13 +8,13 @@ push-up of the paper's Equation 2, and the draw of tokens for independent rows a
 from __future__ import annotations
 
 from decoding.tensors.automaton_tables import Tables
-from decoding.tensors.backend import LEAST_LOG_PROB, Array, count_up, floored, library, like, real, take, take_columns
+from decoding.tensors.backend import LOG_PROB_FLOOR, Array, count_up, floored, library, like, real, take, take_columns
 from decoding.tensors.ramp import push_up, push_up_table, pushed
 from decoding.tensors.token_draw import draw, draw_bytes, rows_at_a_time
 from decoding.tensors.top_k import place_in_group, top, top_in_order
 
 __all__ = [
-    "LEAST_LOG_PROB",
+    "LOG_PROB_FLOOR",
     "Array",
     "Tables",
     "count_up",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.tensors.backend import Array, count_up, library, like, take
-from decoding.tensors.chunk_layout import NARROW, WIDE, Layout
+from decoding.tensors.chunk_layout import NARROW, WIDE, ChunkLayout
 
 _LAID_MAX = 2**19  # log-probs laid out at once: they stay in the processor's cache
 
@@ -29,7 +29,7 @@ class Tables:
     letter_states  Q
     distance_max   the largest of the distances that is not UNREACHABLE
 
-    The ids lie in chunks of one class each, as in `Layout`: all tokens of a chunk take a row to the same state.
+    The ids lie in chunks of one class each, as in `ChunkLayout`: all tokens of a chunk take a row to the same state.
 
     chunk_id       int64 [M, W]
     spare          bool  [M, W]
@@ -65,7 +65,7 @@ class Tables:
     def from_automaton(cls, automaton: TokenAutomaton, device: torch.device) -> Tables:
         """Copies an automaton's arrays to the device; a few milliseconds for 50,000 ids."""
         letter_states, token_class = automaton.letter_states, automaton.token_class
-        layout = Layout.of(token_class, automaton.classes)
+        layout = ChunkLayout.of(token_class, automaton.classes)
         eos = np.zeros(len(token_class), dtype=bool)
         eos[list(automaton.eos_ids)] = True
         finite = automaton.distance[automaton.distance != UNREACHABLE]

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-LEAST_LOG_PROB = -1e4
+LOG_PROB_FLOOR = -1e4
 """Floor under every log-prob that a generation adds up. A token of probability 0 may still be the only path to
 acceptance, and -inf would make all scores after it equal (and NaN at full push, 0 * -inf)."""
 Array: TypeAlias = Any
@@ -53,6 +53,6 @@ def take_columns(array: Array, columns: Array) -> Array:
 
 
 def floored(log_probs: Array) -> Array:
-    """As float64, not below LEAST_LOG_PROB; NaN and infinity become LEAST_LOG_PROB and are reported by the step."""
-    sound = (log_probs >= LEAST_LOG_PROB) & (log_probs < inf)
-    return real(library(log_probs).where(sound, log_probs, LEAST_LOG_PROB))
+    """As float64, not below LOG_PROB_FLOOR; NaN and infinity become LOG_PROB_FLOOR and are reported by the step."""
+    sound = (log_probs >= LOG_PROB_FLOOR) & (log_probs < inf)
+    return real(library(log_probs).where(sound, log_probs, LOG_PROB_FLOOR))

@@ -15,7 +15,7 @@ WIDE, NARROW = 64, 4  # ids in a chunk of a large class, and of a small one
 Wholes = NDArray[np.int64]
 
 
-class Layout(NamedTuple):
+class ChunkLayout(NamedTuple):
     """V ids by class, ascending within it, each class cut into M chunks of at most W ids; the wide chunks come first.
 
     chunk_id     int64 [M, W]  the ids of each chunk; spare places repeat its last id
@@ -34,7 +34,7 @@ class Layout(NamedTuple):
     slot_id: Wholes
 
     @classmethod
-    def of(cls, token_class: NDArray[np.int32], classes: int) -> Layout:
+    def of(cls, token_class: NDArray[np.int32], classes: int) -> ChunkLayout:
         """From the class of each id. More than half a wide chunk of them is cut into wide ones, fewer into narrow."""
         small = token_class.astype(np.uint16) if classes <= 2**16 else token_class  # numpy sorts 16 bits by radix
         order = np.argsort(small, kind="stable")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from decoding.tensors.backend import LEAST_LOG_PROB
+from decoding.tensors.backend import LOG_PROB_FLOOR
 
 _RANKED = 512  # tokens of a row that are put in order to find its nucleus
 _UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64
@@ -38,7 +38,7 @@ def draw(
     uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
     Where the model gives probability 0 to every token allowed, they are alike.
     """
-    known = log_probs.clamp(min=LEAST_LOG_PROB).masked_fill(~allowed, float("-inf"))  # [R, V]
+    known = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill(~allowed, float("-inf"))  # [R, V]
     best, first = known.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
     if temperature == 0.0:
         return first[:, 0], torch.zeros_like(uniform)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from decoding.tensors.backend import Array, count_up, library, take
 
 _DEEP = 4  # columns shorter than this save nothing
-Order = Callable[[Array], Array]
+TieBreak = Callable[[Array], Array]
 """For elements named by int64 [n], numbers int64 [n]: the lower comes first, and equal ones in any order."""
 
 
-def top_in_order(keys: Sequence[Array], order: Order, count: int) -> Array:
+def top_in_order(keys: Sequence[Array], order: TieBreak, count: int) -> Array:
     """The first `count` elements by descending lexicographic order of the keys, in that order: int64 [count].
 
     keys   float64 [N] each, the most significant first, no NaN; count <= N
@@ -26,7 +26,7 @@ def top_in_order(keys: Sequence[Array], order: Order, count: int) -> Array:
     return chosen[np.lexsort([order(chosen), *(-key[chosen] for key in reversed(keys))])]
 
 
-def top(keys: Sequence[Array], order: Order, count: int) -> Array:
+def top(keys: Sequence[Array], order: TieBreak, count: int) -> Array:
     """The same elements; on the CPU in any order."""
     if isinstance(keys[0], np.ndarray):
         return _top_by_numpy(keys, order, count)
@@ -36,7 +36,7 @@ def top(keys: Sequence[Array], order: Order, count: int) -> Array:
     return chosen[:count]
 
 
-def _top_by_numpy(keys: Sequence[NDArray[np.float64]], order: Order, count: int) -> NDArray[np.int64]:
+def _top_by_numpy(keys: Sequence[NDArray[np.float64]], order: TieBreak, count: int) -> NDArray[np.int64]:
     """Each key in turn settles the elements above its threshold, and passes on those that tie with it."""
     tied = _superset(keys[0], count)
     settled: list[NDArray[np.int64]] = []

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.api.middleware.body import StrictBody
-from app.api.middleware.security import Walls
+from app.api.middleware.security import SecurityMiddleware
 from app.http_server import serve
 from app.settings import read_settings
 
@@ -29,7 +29,7 @@ class Small:
 
     def __init__(self) -> None:
         self.state = SimpleNamespace(service=self)
-        self.walls = Walls(StrictBody(self.answer, 2**20, body_s_max=1.0), read_settings(), None, None)
+        self.walls = SecurityMiddleware(StrictBody(self.answer, 2**20, body_s_max=1.0), read_settings(), None, None)
 
     def drain(self) -> None:
         print("draining", flush=True)

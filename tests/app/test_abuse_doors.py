@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
-from app.auth import DOORS, add_key, new_key, opener
+from app.auth import ROUTE_SCOPES, add_key, new_key, opener
 from app.auth.route_scopes import PAGE, PAGE_FILES
 from app.main import create_app
 from app.observability import metrics
@@ -78,7 +78,7 @@ def bearer(key: str) -> dict[str, str]:
 
 def test_every_route_is_in_the_table_and_every_row_is_a_route() -> None:
     found = routes(create_app(Settings(embedded_workers=())))
-    rows = {(door.method, door.path) for door in DOORS}
+    rows = {(door.method, door.path) for door in ROUTE_SCOPES}
     assert rows <= found, rows - found
     assert found - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
 
@@ -92,7 +92,7 @@ def test_what_a_path_takes_is_told_without_keys_too() -> None:
 
 def test_the_document_says_which_scopes_a_path_needs() -> None:
     paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
-    for door in DOORS:
+    for door in ROUTE_SCOPES:
         if door.path not in ("/health", "/openapi.json", PAGE) and not door.path.startswith(PAGE_FILES):
             operation = paths[door.path][door.method.lower()]
             assert operation["x-scopes"] == list(door.scopes) and operation["security"] == [{"key": []}]
@@ -135,7 +135,7 @@ def test_at_a_worker_s_port_only_probes_are_answered_without_a_key(keys: Keys) -
 def test_a_key_opens_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) -> None:
     owned = {keys.reader: ("compile",), keys.admin: ("admin",)}
     for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
-        door = next((door for door in DOORS if (door.method, door.path) == (method, path)), None)
+        door = next((door for door in ROUTE_SCOPES if (door.method, door.path) == (method, path)), None)
         for key, scopes in owned.items():
             status = locked.request(method, filled(path), headers=bearer(key)).status_code
             refused = door is not None and path != "/health" and not set(scopes) & set(door.scopes)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.auth import (
-    DOORS,
+    ROUTE_SCOPES,
     Key,
     KeyRing,
     add_key,
@@ -192,7 +192,7 @@ def test_a_path_that_is_not_in_the_table_stays_shut() -> None:
 
 
 def test_only_health_is_open_unless_a_setting_says_more() -> None:
-    open_doors = [door.path for door in DOORS if is_public(door.method, door.path, ())]
+    open_doors = [door.path for door in ROUTE_SCOPES if is_public(door.method, door.path, ())]
     assert open_doors == ["/health"]
     assert is_public("GET", "/ready", ("/ready",)) and not is_public("POST", "/ready", ("/ready",))
     assert not is_public("GET", "/health/", ()) and not is_public("HEAD", "/health", ())

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from app.auth import Key, Limiter, Standing, door_to
+from app.auth import Key, Limiter, RateLimitStatus, door_to
 from app.auth import counters as counters_module
 from app.auth import rate_limit as limits_module
 from app.auth import redis_counters as server_module
-from app.auth.counters import Counters, Entered, Entry, MemoryCounters
+from app.auth.counters import Admission, AdmissionResult, Counters, MemoryCounters
 from app.auth.redis_counters import SharedCounters
-from app.auth.route_scopes import Door
+from app.auth.route_scopes import RouteScope
 from app.errors import RateLimited, RequestOverLimit
 from app.redis.connection import Connection
 from app.settings import Settings
@@ -38,20 +38,20 @@ class FakeServer(MemoryCounters):
 
     away, asked = False, 0
 
-    async def enter(self, entry: Entry) -> Entered:
+    async def enter(self, entry: Admission) -> AdmissionResult:
         self.asked += 1
         if self.away:
             raise OSError("away")
         return await super().enter(entry)
 
 
-async def count(limiter: Limiter, key: Key, door: Door = WORK) -> Standing | None:
+async def count(limiter: Limiter, key: Key, door: RouteScope = WORK) -> RateLimitStatus | None:
     """One request, at work for no time."""
     async with limiter.admitted(key, door) as standing:
         return standing
 
 
-async def refused(limiter: Limiter, key: Key, door: Door = WORK) -> RateLimited:
+async def refused(limiter: Limiter, key: Key, door: RouteScope = WORK) -> RateLimited:
     """Why it is not let in."""
     with pytest.raises(RateLimited) as caught:
         await count(limiter, key, door)
@@ -243,8 +243,8 @@ def test_a_place_of_a_process_that_died_is_free_after_its_lease_and_one_in_use_i
 
 
 def test_who_has_left_gets_no_place_by_a_renewal_that_was_on_its_way(tell: Tell) -> None:
-    def entry(owner: str, member: str, *left: str) -> Entry:
-        return Entry(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
+    def entry(owner: str, member: str, *left: str) -> Admission:
+        return Admission(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
 
     async def story(counters: Counters) -> None:
         assert not (await counters.enter(entry("anna", "stays"))).missing

@@ -16,7 +16,7 @@ from app.main import create_app
 from app.messages import CheckJob, CompileJob, CompileResult
 from app.models import open_model_files
 from app.settings import Settings
-from app.worker.handlers.compile import Compiler
+from app.worker.handlers.compile import CompileHandler
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits
 from tests.app.conftest import wait_for_compiler
@@ -61,21 +61,21 @@ NAMES = [name for name, *_ in BOMBS]
 
 
 @pytest.fixture(scope="module")
-def compiler() -> Iterator[Compiler]:
+def compiler() -> Iterator[CompileHandler]:
     settings = Settings(limits=LIMITS)
-    compiler = Compiler(settings, open_model_files(settings.model).vocabulary)
+    compiler = CompileHandler(settings, open_model_files(settings.model).vocabulary)
     yield compiler
     compiler.sandbox.close()
 
 
-def compiled(compiler: Compiler, constraint: dict[str, object]) -> CompileResult:
+def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> CompileResult:
     try:
         return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), Context())  # type: ignore[arg-type]
     except LimitExceeded as killed:  # by who watches it: it had no time to see for itself that it was late
         raise JobFailed("LimitExceeded", str(killed), vars(killed)) from killed
 
 
-def held(compiler: Compiler) -> tuple[int, int]:
+def held(compiler: CompileHandler) -> tuple[int, int]:
     """The memory of this worker and of its server."""
     gc.collect()
     return resident_bytes(os.getpid()), resident_bytes(compiler.sandbox.pid)
@@ -83,7 +83,7 @@ def held(compiler: Compiler) -> tuple[int, int]:
 
 @pytest.mark.parametrize(("constraint", "limits"), [row[1:] for row in BOMBS], ids=NAMES)
 def test_a_bomb_is_answered_with_the_limit_that_struck_and_leaves_nothing_behind(
-    compiler: Compiler, constraint: dict[str, object], limits: tuple[str, ...]
+    compiler: CompileHandler, constraint: dict[str, object], limits: tuple[str, ...]
 ) -> None:
     usual, server = compiled(compiler, ORDINARY), compiler.sandbox.pid
     before = held(compiler)
@@ -100,7 +100,7 @@ def test_a_bomb_is_answered_with_the_limit_that_struck_and_leaves_nothing_behind
     assert all(now - then < 16 * MIB for then, now in zip(before, held(compiler), strict=True))
 
 
-def test_a_check_of_a_bomb_is_bounded_as_well(compiler: Compiler) -> None:
+def test_a_check_of_a_bomb_is_bounded_as_well(compiler: CompileHandler) -> None:
     with pytest.raises(JobFailed) as caught:
         compiler.check(CheckJob({"regex": "(a|b)*a(a|b){24}"}, "ab", time.time() + 60), Context())
     assert caught.value.fields["limit"] == "dfa_states_max"
@@ -117,7 +117,7 @@ def test_a_check_of_a_bomb_is_bounded_as_well(compiler: Compiler) -> None:
     ],
 )
 def test_a_schema_that_refers_to_itself_is_compiled_to_a_depth_or_refused(
-    compiler: Compiler, schema: dict[str, object]
+    compiler: CompileHandler, schema: dict[str, object]
 ) -> None:
     try:
         assert compiled(compiler, {"json_schema": schema}).states
@@ -126,7 +126,7 @@ def test_a_schema_that_refers_to_itself_is_compiled_to_a_depth_or_refused(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: Compiler, seed: int) -> None:
+def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: CompileHandler, seed: int) -> None:
     chance = random.Random(seed)
     ranges = ((32, 127), (0, 0x250), (0x2000, 0x2C00), (0x1F300, 0x1F700))
     low, high = ranges[seed % len(ranges)]

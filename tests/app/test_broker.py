@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from app.broker import PRESENCE_TTL_S, Broker, Presence, Terms
+from app.broker import PRESENCE_TTL_S, Broker, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from tests.app.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, SLOTS, Tell, Time, all_events, take
@@ -167,15 +167,15 @@ def test_an_unknown_or_forgotten_job_is_said_to_be_so(tell: Tell) -> None:
 def test_workers_are_seen_while_they_announce_themselves(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         assert await broker.workers("q") == ()
-        await broker.announce("q", Presence("w1", "loading"))
-        await broker.announce("q", Presence("w1", ""))
-        await broker.announce("q", Presence("w2", ""))
-        assert set(await broker.workers("q")) == {Presence("w1", ""), Presence("w2", "")}
+        await broker.announce("q", WorkerStatus("w1", "loading"))
+        await broker.announce("q", WorkerStatus("w1", ""))
+        await broker.announce("q", WorkerStatus("w2", ""))
+        assert set(await broker.workers("q")) == {WorkerStatus("w1", ""), WorkerStatus("w2", "")}
         assert await broker.workers("other") == ()
         await time.passes(PRESENCE_TTL_S / 2)
-        await broker.announce("q", Presence("w2", ""))
+        await broker.announce("q", WorkerStatus("w2", ""))
         await time.passes(PRESENCE_TTL_S / 2 + 0.1)
-        assert await broker.workers("q") == (Presence("w2", ""),)
+        assert await broker.workers("q") == (WorkerStatus("w2", ""),)
 
     tell(story)
 
@@ -234,7 +234,7 @@ def test_the_first_to_end_goes_first_however_long_it_was_to_be_remembered(tell: 
     async def story(broker: Broker, time: Time) -> None:
         third, ended = bytes(RESULT_BYTES_MAX // 3), []
         for number in range(4):
-            terms = Terms(detached=True, remember_s=0.0 if number in (1, 3) else 600.0)
+            terms = SubmitOptions(detached=True, remember_s=0.0 if number in (1, 3) else 600.0)
             ended.append(await broker.submit("q", str(number), b"", terms))
             await take(broker)
             await broker.finish(ended[-1], third)

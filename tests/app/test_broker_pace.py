@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from app.broker import Broker, Terms
+from app.broker import Broker, SubmitOptions
 from app.errors import DeadlineExceeded, QueueFull, QueueSlow
 from app.messages import failure_of, load
 from tests.app.brokers import SLOTS, Tell, Time, take
@@ -20,9 +20,9 @@ LONG_S = 5_000.0
 keys: Iterator[str] = map(str, itertools.count())
 
 
-async def submit(broker: Broker, time: Time, within_s: float | None, terms: Terms | None = None) -> str:
+async def submit(broker: Broker, time: Time, within_s: float | None, terms: SubmitOptions | None = None) -> str:
     """A job that must be done in so many seconds of the story."""
-    terms = terms or Terms(weight=WEIGHT)
+    terms = terms or SubmitOptions(weight=WEIGHT)
     within_s = None if within_s is None else time.real(within_s)
     return await broker.submit("q", next(keys), b"", dataclasses.replace(terms, within_s=within_s))
 
@@ -128,7 +128,7 @@ def test_only_what_goes_before_a_job_counts(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
-        batch = Terms(weight=WEIGHT, priority="batch")
+        batch = SubmitOptions(weight=WEIGHT, priority="batch")
         await submit(broker, time, None, batch)
         with pytest.raises(QueueSlow):
             await submit(broker, time, 0.5, batch)
@@ -158,7 +158,7 @@ def test_of_those_that_wait_for_another_job_each_has_the_others_before_it(tell: 
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
-        outside = Terms(weight=WEIGHT, after=await broker.submit("compile", next(keys), b""))
+        outside = SubmitOptions(weight=WEIGHT, after=await broker.submit("compile", next(keys), b""))
         for _ in range(2):
             await submit(broker, time, None, outside)
         with pytest.raises(QueueSlow):
@@ -171,8 +171,8 @@ def test_of_those_that_wait_for_another_job_each_has_the_others_before_it(tell: 
 def test_who_joins_a_job_needs_no_time(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
-        job_id = await broker.submit("q", "known", b"", Terms(within_s=time.real(LONG_S)))
-        assert await broker.submit("q", "known", b"", Terms(within_s=time.real(0.01))) == job_id
+        job_id = await broker.submit("q", "known", b"", SubmitOptions(within_s=time.real(LONG_S)))
+        assert await broker.submit("q", "known", b"", SubmitOptions(within_s=time.real(0.01))) == job_id
 
     tell(story)
 
@@ -190,7 +190,7 @@ def test_a_queue_that_is_full_says_by_its_pace_when_there_is_room(tell: Tell) ->
 
 def test_what_comes_too_late_to_its_turn_is_not_run_while_others_wait(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        own = Terms(weight=WEIGHT, kind="generate")
+        own = SubmitOptions(weight=WEIGHT, kind="generate")
         for _ in range(5):
             await submit(broker, time, None)
             job_id, _ = await take(broker)
@@ -235,14 +235,14 @@ def test_the_sums_of_what_waits_and_runs_are_right_however_jobs_end(tell: Tell) 
 
         async def wait_s() -> float:
             for priority in ("interactive", "batch"):
-                await submit(broker, time, None, Terms(priority=priority))  # type: ignore[arg-type]
+                await submit(broker, time, None, SubmitOptions(priority=priority))  # type: ignore[arg-type]
             with pytest.raises(QueueSlow) as refused:
-                await submit(broker, time, 0.001, Terms(weight=10_000 - 3, priority="batch"))
+                await submit(broker, time, 0.001, SubmitOptions(weight=10_000 - 3, priority="batch"))
             await empty(broker)
             return refused.value.wait_s
 
         before = await wait_s()
-        heavy = Terms(weight=90)
+        heavy = SubmitOptions(weight=90)
         for ending in ("finish", "cancel", "leave", "give_back", "cancel while it runs"):
             for terms in (heavy, dataclasses.replace(heavy, priority="batch")):
                 job_id = await submit(broker, time, None, terms)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from app.broker import Broker, Pool, Terms
+from app.broker import Broker, ConcurrencyGroup, SubmitOptions
 from app.errors import QueueFull
-from app.service.job_client import Desk
+from app.service.job_client import JobClient
 from app.settings import Settings
 from tests.app.brokers import Tell, Time, take
 
-ALL, ANNA = Pool("all", 3, "all_max"), Pool("anna", 2, "anna_max")
-OWN, OTHERS = Terms(pools=(ALL, ANNA)), Terms(pools=(ALL, Pool("ben", 2, "ben_max")))
+ALL, ANNA = ConcurrencyGroup("all", 3, "all_max"), ConcurrencyGroup("anna", 2, "anna_max")
+OWN, OTHERS = SubmitOptions(pools=(ALL, ANNA)), SubmitOptions(pools=(ALL, ConcurrencyGroup("ben", 2, "ben_max")))
 
 
-async def refused(broker: Broker, key: str, terms: Terms) -> tuple[str, float]:
+async def refused(broker: Broker, key: str, terms: SubmitOptions) -> tuple[str, float]:
     """The limit that keeps a job out."""
     with pytest.raises(QueueFull) as caught:
         await broker.submit("q", key, b"", terms)
@@ -67,7 +67,7 @@ def test_what_one_pool_refuses_takes_no_room_in_another(tell: Tell) -> None:
 
 def test_compilations_are_limited_in_all_and_for_each_key(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        desk = Desk(Settings(compilations_max=3, key_compilations_max=2), broker)
+        desk = JobClient(Settings(compilations_max=3, key_compilations_max=2), broker)
         for key in "ab":
             await broker.submit("q", key, b"", desk.compilation("anna"))
         assert await refused(broker, "c", desk.compilation("anna")) == ("key_compilations_max", 2)
@@ -75,7 +75,7 @@ def test_compilations_are_limited_in_all_and_for_each_key(tell: Tell) -> None:
         await take(broker)
         for owner in ("ben", ""):
             assert await refused(broker, "d", desk.compilation(owner)) == ("compilations_max", 3)
-        free = Desk(Settings(key_compilations_max=0), broker)
+        free = JobClient(Settings(key_compilations_max=0), broker)
         assert [pool.limit for pool in free.compilation("anna").pools] == ["compilations_max"]
 
     tell(story)

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.api.errors import ERRORS
-from app.broker import Terms
+from app.broker import SubmitOptions
 from app.broker.memory import MemoryBroker
 from app.errors import BudgetTooSmall, DeadlineExceeded, JobUnknown, StorageDown
 from app.messages import Job, Result, dump
@@ -20,7 +20,7 @@ from app.worker.loop import serve
 from decoding.errors import Cancelled, ModelUnavailable
 from tests.app.test_worker import S_MAX, job
 
-REMEMBERED = Terms(remember_s=60)
+REMEMBERED = SubmitOptions(remember_s=60)
 
 
 def test_what_is_remembered_is_what_is_answered_with_422() -> None:

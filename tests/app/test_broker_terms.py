@@ -7,13 +7,13 @@ import contextlib
 
 import pytest
 
-from app.broker import Broker, JobState, Terms
+from app.broker import Broker, JobState, SubmitOptions
 from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
 from tests.app.brokers import RESULT_TTL_S, SLOTS, WEIGHT_MAX, Tell, Time, all_events, first_events, never, take
 
-BATCH = Terms(priority="batch")
-DETACHED = Terms(detached=True)
+BATCH = SubmitOptions(priority="batch")
+DETACHED = SubmitOptions(detached=True)
 
 
 def test_interactive_jobs_go_before_batch_jobs_that_came_earlier(tell: Tell) -> None:
@@ -30,15 +30,15 @@ def test_interactive_jobs_go_before_batch_jobs_that_came_earlier(tell: Tell) -> 
 
 def test_the_weight_of_those_that_wait_is_bounded(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        heavy = await broker.submit("q", "heavy", b"", Terms(weight=2 * WEIGHT_MAX))  # alone, it may
+        heavy = await broker.submit("q", "heavy", b"", SubmitOptions(weight=2 * WEIGHT_MAX))  # alone, it may
         with pytest.raises(QueueFull) as refused:
-            await broker.submit("q", "light", b"", Terms(weight=1))
+            await broker.submit("q", "light", b"", SubmitOptions(weight=1))
         assert (refused.value.limit, refused.value.cap) == ("queue_weight_max", WEIGHT_MAX)
         await broker.submit("q", "weightless", b"")
-        assert await broker.submit("q", "heavy", b"", Terms(weight=2 * WEIGHT_MAX)) == heavy
+        assert await broker.submit("q", "heavy", b"", SubmitOptions(weight=2 * WEIGHT_MAX)) == heavy
         assert (await broker.backlog("q")).weight == 2 * WEIGHT_MAX
         assert (await take(broker))[0] == heavy
-        await broker.submit("q", "light", b"", Terms(weight=WEIGHT_MAX))
+        await broker.submit("q", "light", b"", SubmitOptions(weight=WEIGHT_MAX))
         assert (await broker.backlog("q")).weight == WEIGHT_MAX
 
     tell(story)
@@ -47,12 +47,15 @@ def test_the_weight_of_those_that_wait_is_bounded(tell: Tell) -> None:
 def test_the_weight_of_a_job_that_is_called_off_is_free_again(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("other", "first", b"")
-        for key, terms in (("a", Terms(weight=WEIGHT_MAX)), ("b", Terms(weight=WEIGHT_MAX, after=first))):
+        for key, terms in (
+            ("a", SubmitOptions(weight=WEIGHT_MAX)),
+            ("b", SubmitOptions(weight=WEIGHT_MAX, after=first)),
+        ):
             gone = await broker.submit("q", key, b"", terms)
             with pytest.raises(QueueFull):
-                await broker.submit("q", "c", b"", Terms(weight=1))
+                await broker.submit("q", "c", b"", SubmitOptions(weight=1))
             await broker.cancel(gone)
-        await broker.submit("q", "c", b"", Terms(weight=1))
+        await broker.submit("q", "c", b"", SubmitOptions(weight=1))
 
     tell(story)
 
@@ -61,7 +64,7 @@ def test_the_weight_of_a_job_that_is_called_off_is_free_again(tell: Tell) -> Non
 def test_a_job_that_waits_for_another_is_taken_once_that_is_over(tell: Tell, ending: str) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
-        second = await broker.submit("q", "second", b"second", Terms(after=first, weight=7))
+        second = await broker.submit("q", "second", b"second", SubmitOptions(after=first, weight=7))
         assert (await broker.state(second)).state == "waiting"
         assert await broker.backlog("q") == Backlog(0, 0, 0)
         taker = asyncio.create_task(take(broker))
@@ -83,7 +86,7 @@ def test_a_job_waits_for_none_that_is_over_or_unknown(tell: Tell) -> None:
         await take(broker, "compile")
         await broker.finish(over, b"")
         for key, after in (("a", over), ("b", "never")):
-            await broker.submit("q", key, key.encode(), Terms(after=after))
+            await broker.submit("q", key, key.encode(), SubmitOptions(after=after))
         assert [(await take(broker))[1] for _ in range(2)] == [b"a", b"b"]
 
     tell(story)
@@ -93,7 +96,7 @@ def test_those_that_wait_for_another_take_room_in_their_queue(tell: Tell) -> Non
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         for key in "ab":
-            await broker.submit("q", key, b"", Terms(after=first))
+            await broker.submit("q", key, b"", SubmitOptions(after=first))
         await broker.submit("q", "c", b"")
         with pytest.raises(QueueFull):
             await broker.submit("q", "d", b"")
@@ -104,7 +107,7 @@ def test_those_that_wait_for_another_take_room_in_their_queue(tell: Tell) -> Non
 def test_a_job_that_waits_for_another_is_called_off_like_any_other(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
-        second = await broker.submit("q", "second", b"", Terms(after=first))
+        second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
         await broker.leave(second)
         with pytest.raises(JobCancelled):
             await broker.result(second)
@@ -153,14 +156,14 @@ def test_whoever_joins_has_a_share(tell: Tell) -> None:
 
 def test_a_key_of_another_request_is_refused_and_leaves_the_job_alone(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        job_id = await broker.submit("q", "k", b"", Terms(digest="one", remember_s=60))
+        job_id = await broker.submit("q", "k", b"", SubmitOptions(digest="one", remember_s=60))
         for _ in range(2):  # while it waits, and once it is remembered
             with pytest.raises(KeyReused):
-                await broker.submit("q", "k", b"", Terms(digest="two"))
+                await broker.submit("q", "k", b"", SubmitOptions(digest="two"))
             if (await broker.state(job_id)).state == "waiting":
                 await take(broker)
                 await broker.finish(job_id, b"answer")
-        assert await broker.submit("q", "k", b"", Terms(digest="one")) == job_id
+        assert await broker.submit("q", "k", b"", SubmitOptions(digest="one")) == job_id
         assert await broker.result(job_id) == b"answer"
 
     tell(story)
@@ -168,7 +171,7 @@ def test_a_key_of_another_request_is_refused_and_leaves_the_job_alone(tell: Tell
 
 def test_a_finished_job_is_remembered_by_its_key_for_as_long_as_was_asked(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        remembered = Terms(remember_s=time.real(2 * RESULT_TTL_S))
+        remembered = SubmitOptions(remember_s=time.real(2 * RESULT_TTL_S))
         job_id = await broker.submit("q", "k", b"", remembered)
         await take(broker)
         await broker.finish(job_id, b"answer")
@@ -185,7 +188,7 @@ def test_a_finished_job_is_remembered_by_its_key_for_as_long_as_was_asked(tell: 
 
 def test_a_result_that_is_not_worth_it_is_not_found_by_its_key_but_by_its_id(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        remembered = Terms(remember_s=60)
+        remembered = SubmitOptions(remember_s=60)
         first = await broker.submit("q", "k", b"", remembered)
         assert await broker.submit("q", "k", b"", remembered) == first
         await take(broker)
@@ -202,9 +205,9 @@ def test_a_result_that_is_not_worth_it_is_not_found_by_its_key_but_by_its_id(tel
 
 def test_a_job_that_was_called_off_is_not_remembered(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        job_id = await broker.submit("q", "k", b"", Terms(remember_s=60))
+        job_id = await broker.submit("q", "k", b"", SubmitOptions(remember_s=60))
         await broker.cancel(job_id)
-        assert await broker.submit("q", "k", b"", Terms(remember_s=60)) != job_id
+        assert await broker.submit("q", "k", b"", SubmitOptions(remember_s=60)) != job_id
 
     tell(story)
 
@@ -215,7 +218,7 @@ def test_a_job_tells_where_it_is(tell: Tell) -> None:
             await broker.state("never")
         await broker.submit("q", "a", b"")
         await broker.submit("q", "b", b"", BATCH)
-        job_id = await broker.submit("q", "c", b"", Terms(owner="me", priority="batch", kind="generate"))
+        job_id = await broker.submit("q", "c", b"", SubmitOptions(owner="me", priority="batch", kind="generate"))
 
         async def state() -> JobState:
             return await broker.state(job_id)
@@ -284,7 +287,7 @@ def test_a_job_that_is_given_back_is_taken_next_and_it_was_no_try(tell: Tell) ->
 def test_a_jobs_age_counts_from_its_submission_whatever_it_waited_for(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
-        second = await broker.submit("q", "second", b"", Terms(after=first))
+        second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
         await asyncio.sleep(0.6)
         await take(broker, "compile")
         await broker.finish(first, b"")

@@ -13,7 +13,7 @@ from app import wiring
 from app.auth import add_key, new_key
 from app.errors import RateLimited, StorageDown
 from app.main import create_app
-from app.service import Begun, Service
+from app.service import Service, SubmittedJob
 from app.settings import Settings
 from app.wiring import open_limiter
 from tests.app.conftest import wait_until_ready
@@ -53,7 +53,7 @@ def test_what_is_refused_costs_nothing(
 ) -> None:
     client, (owner, _) = place
 
-    async def refuse(self: Service, *arguments: Any) -> Begun:
+    async def refuse(self: Service, *arguments: Any) -> SubmittedJob:
         raise StorageDown
 
     with monkeypatch.context() as patch:

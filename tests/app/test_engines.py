@@ -12,7 +12,7 @@ from app.errors import JobFailed
 from app.messages import CompileJob, CompileResult
 from app.models import open_model_files
 from app.settings import Settings
-from app.worker.handlers.compile import Compiler
+from app.worker.handlers.compile import CompileHandler
 from compiler.limits import Limits
 from tests.app.processes import children
 from tests.app.test_handlers import Context
@@ -21,15 +21,15 @@ from tests.mona_oracle import mona_binary
 FORMULAS = ("F(coffee & X(F cat))", "G(a -> WX b) & (a U dot)", "F(pet & X eos)")
 
 
-def compiled(compiler: Compiler, formula: str) -> CompileResult:
+def compiled(compiler: CompileHandler, formula: str) -> CompileResult:
     return compiler.compile(CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60), Context())
 
 
 def test_mona_gives_the_automata_that_ours_gives_and_is_stopped_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(mona_binary()).parent), os.environ["PATH"]]))
     vocabulary = open_model_files(Settings().model).vocabulary
-    native = Compiler(Settings(), vocabulary)
-    mona = Compiler(Settings(ltlf_engine="mona", limits=Limits(compile_s_max=3.0)), vocabulary)
+    native = CompileHandler(Settings(), vocabulary)
+    mona = CompileHandler(Settings(ltlf_engine="mona", limits=Limits(compile_s_max=3.0)), vocabulary)
     for formula in FORMULAS:
         ours, theirs = compiled(native, formula), compiled(mona, formula)
         sizes = ("states", "letters", "token_states", "token_classes", "min_tokens")
@@ -46,7 +46,7 @@ def test_mona_gives_the_automata_that_ours_gives_and_is_stopped_with_the_job(mon
 
 def test_an_engine_that_is_not_installed_is_the_operators_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    compiler = Compiler(Settings(ltlf_engine="mona"), open_model_files(Settings().model).vocabulary)
+    compiler = CompileHandler(Settings(ltlf_engine="mona"), open_model_files(Settings().model).vocabulary)
     with pytest.raises(JobFailed) as caught:
         compiled(compiler, FORMULAS[0])
     compiler.sandbox.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from app.http_server import GATHERED_BYTES_MAX, Gathering
+from app.http_server import GATHERED_BYTES_MAX, CoalescingTransport
 
 
 class Transport:
@@ -21,9 +21,9 @@ class Transport:
         return 5
 
 
-async def gathering() -> tuple[Gathering, Transport]:
+async def gathering() -> tuple[CoalescingTransport, Transport]:
     transport = Transport()
-    return Gathering(cast(asyncio.Transport, transport), asyncio.get_running_loop()), transport
+    return CoalescingTransport(cast(asyncio.Transport, transport), asyncio.get_running_loop()), transport
 
 
 def test_a_header_and_its_body_leave_together() -> None:

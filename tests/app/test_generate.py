@@ -28,7 +28,7 @@ from decoding.engine import Engine
 from decoding.errors import BudgetTooSmall, Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
 from decoding.generation import StepEvent
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import SamplingOptions
 from tests.app.test_handlers import Context
 from tests.fakes import HashModel
@@ -205,14 +205,14 @@ def test_many_generations_at_once_say_what_each_says_alone(settings: Settings) -
 
 def test_a_constraint_is_put_on_the_device_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    whole = Constraint.prepare.__func__  # type: ignore[attr-defined]
+    whole = PreparedConstraint.prepare.__func__  # type: ignore[attr-defined]
 
-    def counted(cls: type[Constraint], *rest: Any, **options: Any) -> Constraint:
+    def counted(cls: type[PreparedConstraint], *rest: Any, **options: Any) -> PreparedConstraint:
         seen.append(rest)
-        prepared: Constraint = whole(cls, *rest, **options)
+        prepared: PreparedConstraint = whole(cls, *rest, **options)
         return prepared
 
-    monkeypatch.setattr(Constraint, "prepare", classmethod(counted))
+    monkeypatch.setattr(PreparedConstraint, "prepare", classmethod(counted))
     context = Context()
     with open_generator(settings) as generator:
         for spec in (DOG, DOG, NotSpec(DOG), DOG):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import app.worker.handlers.compile as compile_handler
-from app.broker import Broker, Presence
+from app.broker import Broker, WorkerStatus
 from app.errors import AutomatonMissing, BudgetTooSmall, JobFailed, UnknownJob
 from app.messages import (
     DescribeResult,
@@ -25,8 +25,8 @@ from app.messages import (
     automaton_key,
 )
 from app.models import open_model_files
-from app.requests import GenerateOrder
-from app.service import Asking, Service
+from app.requests import GenerateParams
+from app.service import Service, SubmissionContext
 from app.settings import Settings
 from app.store import Store
 from app.wiring import open_broker, open_store
@@ -39,7 +39,7 @@ from tests.app.redis_server import RedisServer
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 NEVER = AllSpec((RegexSpec("a"), RegexSpec("b")))
 COMPILE: Mapping[str, OpenHandler] = {"compile": compile_handler.open_handler}
-ALONE = Asking("owner", "/generate", alone=True)
+ALONE = SubmissionContext("owner", "/generate", alone=True)
 S_MAX = 60.0
 
 
@@ -66,7 +66,7 @@ class Place:
     async def pretend(self, *queues: str) -> None:
         """Say that there are workers, who take nothing for now."""
         for queue in queues:
-            await self.broker.announce(queue, Presence("nobody", ""))
+            await self.broker.announce(queue, WorkerStatus("nobody", ""))
 
 
 class _Over(Exception):
@@ -98,9 +98,9 @@ def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
     return Settings(model=str(captions_dir), broker=server.url, store=server.url, secret=b"s" * 32)
 
 
-def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateOrder:
+def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:
     chosen = GenerateOptions(**{"max_tokens": 8, "beams": 4, **options})
-    return GenerateOrder("a", spec, automaton, None, chosen, False, None)
+    return GenerateParams("a", spec, automaton, None, chosen, False, None)
 
 
 async def over(service: Service, job: str, owner: str = "owner") -> Result:
@@ -248,7 +248,7 @@ def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
             await here.pretend("compile", "generate")
             service = here.service()
             ids = [
-                (await service.begin_generate(order(), Asking(owner, route, "key", "digest"))).job_id
+                (await service.begin_generate(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
                 for owner, route in (("a", "/generate"), ("b", "/generate"), ("a", "/x"), ("a", "/generate"))
             ]
             assert ids[0] == ids[3] and len(set(ids)) == 3
@@ -284,7 +284,7 @@ def test_a_description_of_ones_own_is_explained_in_ones_own_words(settings: Sett
         async with place(settings) as here:
             await here.work(COMPILE)
             service = here.service()
-            asking = Asking("owner", "/compile", "key", "digest")
+            asking = SubmissionContext("owner", "/compile", "key", "digest")
             first, second = [
                 await service.answer(await service.begin_describe(spec, None, True, asking)) for _ in range(2)
             ]

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from app.broker import PLAIN, Presence, Terms
+from app.broker import PLAIN, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobFailed, StorageDown
 from app.messages import CheckJob, CheckResult, Failure, dump
 from app.models import open_model_files
-from app.service import Asking, Begun, Service
-from app.service.job_client import Desk
+from app.service import Service, SubmissionContext, SubmittedJob
+from app.service.job_client import JobClient
 from app.settings import Settings
 from app.store.memory import MemoryStore
 
@@ -39,13 +39,13 @@ class Dying(MemoryBroker):
         await asyncio.sleep(0.1)
         raise StorageDown
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
         await asyncio.sleep(0.01)
         return await super().submit(queue, key, body, terms)
 
     async def answer(self, result: CheckResult | Failure) -> None:
         """Take a job, and finish it so."""
-        await self.announce("compile", Presence("w", ""))
+        await self.announce("compile", WorkerStatus("w", ""))
         await self.finish((await self.take("compile")).job_id, dump(result))
 
 
@@ -68,7 +68,7 @@ def test_a_waiter_has_his_answer_at_once(result: CheckResult | Failure, captions
         service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
         with unheard() as complaints:
             job_id = await broker.submit("compile", "k", JOB)
-            begun = Begun(job_id, math.inf, math.inf, Asking())
+            begun = SubmittedJob(job_id, math.inf, math.inf, SubmissionContext())
             answering = asyncio.create_task(broker.answer(result))
             with pytest.raises(JobFailed) if result is FAILURE else contextlib.nullcontext():
                 assert await service.answer(begun) == result
@@ -83,8 +83,8 @@ def test_a_waiter_has_his_answer_at_once(result: CheckResult | Failure, captions
 def test_a_job_of_ours_is_answered_too() -> None:
     async def story() -> None:
         broker = Dying()
-        desk = Desk(Settings(), broker)
-        await broker.announce("compile", Presence("w", ""))
+        desk = JobClient(Settings(), broker)
+        await broker.announce("compile", WorkerStatus("w", ""))
         with unheard() as complaints:
             answering = asyncio.create_task(broker.answer(RESULT))
             job = CheckJob({"regex": "a"}, "a", 4e9)
@@ -99,8 +99,8 @@ def test_a_job_of_ours_is_answered_too() -> None:
 def test_whoever_leaves_before_he_has_his_job_leaves_no_error_behind() -> None:
     async def story() -> None:
         broker = Dying()
-        desk = Desk(Settings(), broker)
-        await broker.announce("compile", Presence("w", ""))
+        desk = JobClient(Settings(), broker)
+        await broker.announce("compile", WorkerStatus("w", ""))
         with unheard() as complaints:
             asking = asyncio.create_task(desk.submit("compile", "k", CheckJob({"regex": "a"}, "a", 4e9)))
             await asyncio.sleep(0.005)

@@ -281,7 +281,7 @@ def ask(port: int, path: str) -> tuple[int, str]:
 def test_a_worker_process_answers_probes_and_scrapes_on_a_port_of_its_own(
     free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beats = metrics.Beats()  # its own: workers of other tests in this process sign as well
+    beats = metrics.HeartbeatRegistry()  # its own: workers of other tests in this process sign as well
     with metrics.listening(Settings(metrics_port=free_port), beats=beats):
         assert ask(free_port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
         beats.put("w-1", "loading")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.messages import GenerateOptions, Step, StepRow
-from app.openai.stable_prefix import Reading, Settled
+from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.stops import without_stop
 from compiler.artifact import Compiled
 from compiler.pipeline import compile_spec
@@ -18,7 +18,7 @@ from compiler.text import answer_text
 from compiler.vocab import byte_vocabulary
 from decoding.generation import StepEvent
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate
 from tests.fakes import HashModel
@@ -59,7 +59,7 @@ def run(options: GenerateOptions, compiled: Compiled, model: HashModel) -> tuple
 
     if options.algorithm == "sample":
         drawn = SamplingOptions(options.max_tokens, n=options.n, seed=options.seed or 0)
-        found = drive(model, [1], Sampling(Constraint.prepare(compiled.tokens, model.device), drawn), heard)
+        found = drive(model, [1], Sampling(PreparedConstraint.prepare(compiled.tokens, model.device), drawn), heard)
     else:
         searched = SearchOptions(
             options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
@@ -90,9 +90,9 @@ def test_what_is_certain_is_the_beginning_of_the_answer_and_only_grows(
         model = HashModel(VOCABULARY.size, VOCABULARY.eos_ids, seed=number, spread=chance.choice([1.0, 6.0]))
         options = options_of(chance, algorithm, compiled.tokens.min_tokens)
         steps, answers = run(options, compiled, model)
-        said = Reading(stops)
+        said = AnswerNormalizer(stops)
         said.compiled = compiled
-        settled, before = Settled(options, said), [""] * options.rows
+        settled, before = StablePrefixTracker(options, said), [""] * options.rows
         for step in steps:
             if chance.random() < 0.1:
                 continue  # a reader who lags misses some
@@ -111,7 +111,7 @@ def test_after_a_step_that_was_missed_nothing_more_of_a_search_is_certain() -> N
     def step(number: int, *texts: str) -> Step:
         return Step(number, 9, tuple(StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
 
-    settled = Settled(GenerateOptions(9), Reading())
+    settled = StablePrefixTracker(GenerateOptions(9), AnswerNormalizer())
     settled.take(step(1, "a", "a"))
     settled.take(step(3, "abc", "abc"))  # in the second, "a" may have been finished
     assert settled.text(0) == "a"
@@ -121,7 +121,7 @@ def test_a_finished_row_holds_back_what_it_does_not_say_until_it_is_beaten() -> 
     def row(text: str, log_prob: float, finished: bool) -> StepRow:
         return StepRow(text, 0, 0, 0 if finished else 1, 0.0, 0.0, log_prob, finished)
 
-    settled = Settled(GenerateOptions(9, length_penalty=0.0), Reading())
+    settled = StablePrefixTracker(GenerateOptions(9, length_penalty=0.0), AnswerNormalizer())
     settled.take(Step(1, 8, (row("a", -3.0, False),)))
     settled.take(Step(2, 7, (row("a", -4.0, True), row("ab", -3.1, False))))
     settled.take(Step(3, 6, (row("abc", -3.2, False),)))
@@ -131,7 +131,7 @@ def test_a_finished_row_holds_back_what_it_does_not_say_until_it_is_beaten() -> 
 
 
 def test_a_character_is_certain_when_it_is_whole_and_a_stop_string_when_it_has_broken_off() -> None:
-    settled = Settled(GenerateOptions(9, algorithm="sample"), Reading(["\n\n", "END"]))
+    settled = StablePrefixTracker(GenerateOptions(9, algorithm="sample"), AnswerNormalizer(["\n\n", "END"]))
     for number, (text, certain) in enumerate(
         [("a\ufffd", "a"), ("aé", "aé"), ("aé\n", "aé"), ("aé\nE", "aé\n"), ("aé\nEN", "aé\n"), ("aé\nENd", "aé\nENd")]
     ):
@@ -141,9 +141,9 @@ def test_a_character_is_certain_when_it_is_whole_and_a_stop_string_when_it_has_b
 
 def test_a_leading_space_is_certain_only_where_it_can_be_but_one_thing() -> None:
     for pattern, told in [("[a-z]+", "a"), (" [a-z]+|[a-z]", ""), ("[ab ]+", "")]:
-        said = Reading()
+        said = AnswerNormalizer()
         assert said(" a") == ""  # the constraint is not known yet
         said.compiled = compiled_of({"regex": pattern})
         assert said(" a") == told
     said.compiled = compiled_of({"regex": " ?[a-z]+", "leading_space": "forbid"})
-    assert said(" a") == " a" and Reading(raw=True)(" a") == " a"
+    assert said(" a") == " a" and AnswerNormalizer(raw=True)(" a") == " a"

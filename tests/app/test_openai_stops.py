@@ -16,7 +16,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text
 from compiler.vocab import byte_vocabulary
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
 from tests.fakes import PrefixModel
@@ -59,7 +59,7 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
     alone = None if constraint is None else compile_spec(spec_from_json(constraint), VOCABULARY).text
     drawn = SamplingOptions(whole.tokens.min_tokens + 8, n=200, seed=3)
     model = Letters()
-    found = drive(model, [1], Sampling(Constraint.prepare(whole.tokens, model.device), drawn))
+    found = drive(model, [1], Sampling(PreparedConstraint.prepare(whole.tokens, model.device), drawn))
     ended = 0
     for answer in found:
         raw = bytes(token for token in answer.tokens if token != VOCABULARY.eos_ids[0]).decode()

@@ -24,7 +24,7 @@ from app.openai.render import CompletionWriter
 from app.openai.requests import CompletionRequest
 from app.openai.stream import Chunks, Told
 from app.openai.translate import completion_order
-from app.service import Asking, Begun
+from app.service import SubmissionContext, SubmittedJob
 from app.settings import BUILT_IN_MODEL
 from tests.app import fake_handlers
 from tests.app.faked import faked_service
@@ -51,7 +51,7 @@ class TellingService:
     async def _forgotten(self, automaton: str) -> Any:
         raise UnknownAutomaton("it was dropped")
 
-    def reader(self, begun: Begun) -> Any:
+    def reader(self, begun: SubmittedJob) -> Any:
         return SimpleNamespace(until_deadline=contextlib.nullcontext)
 
     async def events(self, job_id: str, after: str) -> AsyncGenerator[Event, None]:
@@ -79,7 +79,7 @@ def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     service = TellingService(story, text)
     order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5), 64)
     told = Told(
-        service, Begun("job", 0.0, 1.0, Asking()), order,  # type: ignore[arg-type]
+        service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), order,  # type: ignore[arg-type]
         CompletionWriter("job", "captions", order, 0), usage=False,
     )
     sent: list[bytes] = []

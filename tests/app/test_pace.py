@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.broker.throughput import IDLE_MEMORY_S, KNOWN_S, MEMORY_S, S_MAX, UNKNOWN_S, Pace, come_again_s
+from app.broker.throughput import IDLE_MEMORY_S, KNOWN_S, MEMORY_S, S_MAX, UNKNOWN_S, ThroughputEstimator, come_again_s
 from tests.app.clock import Clock
 
 
-def moves(pace: Pace, clock: Clock, work_per_s: float, seconds: float) -> None:
+def moves(pace: ThroughputEstimator, clock: Clock, work_per_s: float, seconds: float) -> None:
     """A queue in which something always waits, and from which so much is taken, every half second."""
     for _ in range(round(2 * seconds)):
         clock.now += 0.5
@@ -18,7 +18,7 @@ def moves(pace: Pace, clock: Clock, work_per_s: float, seconds: float) -> None:
 
 def test_a_pace_is_what_was_taken_while_something_waited() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     assert pace.seconds(100) is None
     moves(pace, clock, 20, 10)
     assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
@@ -28,12 +28,12 @@ def test_a_pace_is_what_was_taken_while_something_waited() -> None:
 
 def test_nothing_is_known_before_something_waited_for_a_while_and_something_was_taken() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     pace.taken(10)
     clock.now = 0.5 * KNOWN_S
     pace.passed(moving=True)
     assert pace.seconds(10) is None
-    standing = Pace(clock)
+    standing = ThroughputEstimator(clock)
     clock.now += 100
     standing.passed(moving=True)
     assert standing.seconds(10) is None, "a first job may be long"
@@ -41,7 +41,7 @@ def test_nothing_is_known_before_something_waited_for_a_while_and_something_was_
 
 def test_idle_time_says_nothing_of_the_pace() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 30)
     for _ in range(10):
         clock.now += IDLE_MEMORY_S / 10
@@ -56,7 +56,7 @@ def test_what_is_new_outweighs_what_was_and_after_idle_time_the_sooner() -> None
     taken_s = []
     for idle_s in (0.0, 2 * IDLE_MEMORY_S):
         clock = Clock()
-        pace = Pace(clock)
+        pace = ThroughputEstimator(clock)
         moves(pace, clock, 20, 100)
         clock.now += idle_s
         pace.passed(moving=False)
@@ -69,7 +69,7 @@ def test_what_is_new_outweighs_what_was_and_after_idle_time_the_sooner() -> None
 
 def test_a_queue_that_stands_still_gets_slower() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 60)
     clock.now += MEMORY_S
     pace.passed(moving=True)
@@ -78,7 +78,7 @@ def test_a_queue_that_stands_still_gets_slower() -> None:
 
 def test_a_crowd_is_not_judged_by_how_long_the_first_of_it_takes() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     for _ in range(32):
         pace.passed(moving=False)
     pace.begins(320)  # as many run as may, of whom none had to wait
@@ -89,7 +89,7 @@ def test_a_crowd_is_not_judged_by_how_long_the_first_of_it_takes() -> None:
 
 
 def test_a_run_is_not_begun_in_much_less_time_than_runs_take_of_late() -> None:
-    pace = Pace(Clock())
+    pace = ThroughputEstimator(Clock())
     assert not pace.hopeless(10, 0.01, 100)
     for _ in range(50):
         pace.ran(10.0, 100)
@@ -105,7 +105,7 @@ def test_a_run_is_not_begun_in_much_less_time_than_runs_take_of_late() -> None:
 
 def test_what_is_given_back_was_not_done() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 60)
     before = pace.seconds(100)
     pace.taken(400)
@@ -117,7 +117,7 @@ def test_what_is_given_back_was_not_done() -> None:
 
 def test_a_clock_that_goes_back_is_no_time() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 60)
     clock.now -= 1000
     pace.passed(moving=True)

@@ -12,7 +12,7 @@ import pytest
 from coredis import PureToken, Redis
 from streaq import constants
 
-from app.broker import PLAIN, Presence, Terms
+from app.broker import PLAIN, SubmitOptions, WorkerStatus
 from app.broker.base import Backlog
 from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
@@ -98,8 +98,8 @@ async def lives_for_ever(client: Client) -> set[bytes]:
 def test_jobs_that_are_over_leave_nothing_behind(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         for number in range(4):
-            first = await api.submit("q", f"first {number}", b"", Terms(detached=True))
-            then = await api.submit("q", f"then {number}", b"", Terms(after=first, weight=3, remember_s=1))
+            first = await api.submit("q", f"first {number}", b"", SubmitOptions(detached=True))
+            then = await api.submit("q", f"then {number}", b"", SubmitOptions(after=first, weight=3, remember_s=1))
             await take(worker)
             await worker.publish(first, b"event")
             await worker.publish(first, b"event", passing=True)
@@ -164,7 +164,7 @@ def test_who_saw_no_reply_and_submits_again_does_not_run_a_job_twice_that_is_ove
 
 def test_neither_a_job_whose_workers_died_nor_a_forged_one_is_remembered(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        terms = Terms(remember_s=60)
+        terms = SubmitOptions(remember_s=60)
         lost, forged = await api.submit("q", "a", b"", terms), await api.submit("other", "b", b"", terms)
         await client.hset(f"abs:job:{lost}", {"attempt": "3"})  # as many as may be
         await client.set(f"streaq:abs:other:task:data:{forged}", b"not ours")
@@ -194,13 +194,13 @@ def test_a_job_that_dropped_out_of_the_queue_is_put_back(redis_server: RedisServ
 
 def test_workers_of_two_secrets_are_not_let_onto_one_server(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        await worker.announce("q", Presence("w", ""))
-        await worker.announce("q", Presence("w", ""))
+        await worker.announce("q", WorkerStatus("w", ""))
+        await worker.announce("q", WorkerStatus("w", ""))
         stranger = RedisBroker.from_url(redis_server.url, Settings(secret=b"another secret of 16"))
         with pytest.raises(SettingsInvalid, match="ABS_SECRET"):
-            await stranger.announce("q", Presence("s", ""))
+            await stranger.announce("q", WorkerStatus("s", ""))
         await stranger.close()
-        assert await api.workers("q") == (Presence("w", ""),)
+        assert await api.workers("q") == (WorkerStatus("w", ""),)
 
     run(redis_server.url, story)
 

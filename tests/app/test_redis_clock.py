@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from app.auth.counters import Entry
+from app.auth.counters import Admission
 from app.auth.redis_counters import SharedCounters
-from app.broker import Presence, Terms
+from app.broker import SubmitOptions, WorkerStatus
 from app.broker.redis.broker import RedisBroker
 from app.redis.connection import Connection
 from tests.app.brokers import SLOTS, tell
@@ -67,7 +67,7 @@ def test_the_pace_of_a_queue_is_none_of_its_clock_s(stepped: tuple[RedisServer, 
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
         for number in range(12):
-            await api.submit("q", str(number), b"", Terms(within_s=60.0))
+            await api.submit("q", str(number), b"", SubmitOptions(within_s=60.0))
         held = [(await worker.take("q", SLOTS)).job_id]
         for _ in range(4):
             await asyncio.sleep(0.3)  # so long that the pace is known
@@ -77,7 +77,7 @@ def test_the_pace_of_a_queue_is_none_of_its_clock_s(stepped: tuple[RedisServer, 
             await worker.finish(job_id, b"")
         assert 0 < field(server, "pace_run_ms") < 10_000
         await worker.take("q", SLOTS)
-        await api.submit("q", "new", b"", Terms(within_s=60.0))  # else: the queue is too slow for that
+        await api.submit("q", "new", b"", SubmitOptions(within_s=60.0))  # else: the queue is too slow for that
 
     run(server, story)
 
@@ -87,8 +87,8 @@ def test_a_job_that_is_on_its_way_is_as_old_as_it_is(stepped: tuple[RedisServer,
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
         first = await api.submit("q", "first", b"")
-        then = await api.submit("q", "then", b"", Terms(after=first))
-        last = await api.submit("q", "last", b"", Terms(priority="batch"))
+        then = await api.submit("q", "then", b"", SubmitOptions(after=first))
+        last = await api.submit("q", "last", b"", SubmitOptions(priority="batch"))
         assert (await worker.take("q", SLOTS)).job_id == first
         await step(HOUR)
         asked = asyncio.create_task(worker.take("q", SLOTS))
@@ -124,14 +124,14 @@ def test_a_worker_is_thought_alive_no_longer_than_it_says_so(stepped: tuple[Redi
     server, step = stepped
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
-        await worker.announce("q", Presence("gone", ""))
+        await worker.announce("q", WorkerStatus("gone", ""))
         await step(-HOUR)
-        await worker.announce("q", Presence("alive", ""))
+        await worker.announce("q", WorkerStatus("alive", ""))
         assert len(await api.workers("q")) == 2
         await asyncio.sleep(0.6 * PRESENCE_S)
-        await worker.announce("q", Presence("alive", ""))
+        await worker.announce("q", WorkerStatus("alive", ""))
         await asyncio.sleep(0.6 * PRESENCE_S)
-        assert await api.workers("q") == (Presence("alive", ""),)
+        assert await api.workers("q") == (WorkerStatus("alive", ""),)
 
     run(server, story)
 
@@ -146,7 +146,7 @@ def test_nobody_is_kept_out_for_the_hour_that_a_clock_was_put_back_by(
         counters = SharedCounters(Connection(server.url))
 
         async def enter(member: str) -> str:
-            return (await counters.enter(Entry("anna", member, "requests", 2, 2))).missing
+            return (await counters.enter(Admission("anna", member, "requests", 2, 2))).missing
 
         assert [await enter(member) for member in ("died", "too", "third")] == ["", "", "requests"]
         await step(-HOUR)

@@ -11,18 +11,18 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from app.api.refusals import refusal
-from app.broker import Terms
+from app.broker import SubmitOptions
 from app.broker.redis.broker import RedisBroker
 from app.errors import StorageDown
 from app.messages import Failure, load
-from app.service.job_client import Desk
+from app.service.job_client import JobClient
 from tests.app.brokers import all_events
 from tests.app.redis_server import RedisServer
 from tests.app.redis_worker import WorkerProcess, settings, until, workers
 
 LEASE_S = 3.0
 SLACK_S = 20.0  # what a busy machine may add to a start or a wait
-DETACHED = Terms(detached=True)
+DETACHED = SubmitOptions(detached=True)
 
 
 def run(url: str, story: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
@@ -131,7 +131,7 @@ def test_who_waits_for_a_job_that_the_server_has_lost_is_told_to_ask_again(redis
 
     async def story(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"hold answer")
-        waiting = asyncio.create_task(Desk(settings(LEASE_S), broker).result(job_id))
+        waiting = asyncio.create_task(JobClient(settings(LEASE_S), broker).result(job_id))
         await asyncio.sleep(0.5)
         assert not waiting.done()
         redis_server.flush()

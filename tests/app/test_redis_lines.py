@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.broker import Terms
+from app.broker import SubmitOptions
 from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
 from app.broker.redis.records import Records
@@ -28,7 +28,7 @@ CONNECTIONS_MAX = 8  # of a broker
 STORY_S_MAX = 120.0
 SILENT_S_MAX = 60.0  # to say nothing for 5 s is to be away; then all is asked again
 ONE = script("#!lua\nreturn 1")
-DETACHED = Terms(detached=True)
+DETACHED = SubmitOptions(detached=True)
 JOBS, EVENTS = 60 if FULL else 15, 5
 
 
@@ -108,7 +108,7 @@ def test_what_nobody_was_told_is_found_by_one_look_for_all_who_wait(
 ) -> None:
     many, look_s = 50, 0.5
 
-    async def deaf(self: ears.Ears) -> None:
+    async def deaf(self: ears.JobNotifications) -> None:
         await asyncio.Event().wait()
 
     async def story() -> None:
@@ -142,7 +142,7 @@ def test_what_nobody_was_told_is_found_by_one_look_for_all_who_wait(
         return int(found[1]) if found else 0
 
     monkeypatch.setattr(ears, "LOOK_S", look_s)
-    monkeypatch.setattr(ears.Ears, "_listen", deaf)
+    monkeypatch.setattr(ears.JobNotifications, "_listen", deaf)
     asyncio.run(story())
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.auth import Key, door_to
-from app.broker import Pool, Presence, Terms
+from app.broker import ConcurrencyGroup, SubmitOptions, WorkerStatus
 from app.broker.redis.broker import RedisBroker
 from app.redis.server_checks import check_server
 from app.settings import Settings
@@ -66,10 +66,12 @@ def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worke
 
 
 async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
-    await worker.announce("q", Presence("w", ""))
-    assert await api.workers("q") == (Presence("w", ""),)
-    first = await api.submit("q", "first", b"", Terms(weight=2, remember_s=5, pools=(Pool("q", 9, "cap"),)))
-    then = await api.submit("q", "then", b"", Terms(after=first, priority="batch"))
+    await worker.announce("q", WorkerStatus("w", ""))
+    assert await api.workers("q") == (WorkerStatus("w", ""),)
+    first = await api.submit(
+        "q", "first", b"", SubmitOptions(weight=2, remember_s=5, pools=(ConcurrencyGroup("q", 9, "cap"),))
+    )
+    then = await api.submit("q", "then", b"", SubmitOptions(after=first, priority="batch"))
     gone = await api.submit("q", "gone", b"")
     await api.join(gone)
     await api.leave(gone)

@@ -24,8 +24,8 @@ from app.messages import (
     failure_of,
 )
 from app.models import open_model_files
-from app.requests import GenerateOrder
-from app.service import Asking, Service
+from app.requests import GenerateParams
+from app.service import Service, SubmissionContext
 from app.service.service import WAITED
 from app.settings import Settings
 from app.store.memory import MemoryStore
@@ -39,11 +39,11 @@ from tests.app import fake_handlers
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 
 
-def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateOrder:
-    return GenerateOrder("a", spec, automaton, None, GenerateOptions(8, beams=4), False, timeout_s)
+def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateParams:
+    return GenerateParams("a", spec, automaton, None, GenerateOptions(8, beams=4), False, timeout_s)
 
 
-async def generate(service: Service, order: GenerateOrder, asking: Asking = WAITED) -> GenerateResult:
+async def generate(service: Service, order: GenerateParams, asking: SubmissionContext = WAITED) -> GenerateResult:
     """The answer to someone who waits for it."""
     result = await service.answer(await service.begin_generate(order, asking))
     assert isinstance(result, GenerateResult)

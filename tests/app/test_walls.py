@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.api.middleware.security import Walls
+from app.api.middleware.security import SecurityMiddleware
 from app.auth import KeyRing, Limiter, add_key, new_key
 from app.settings import Settings
 
@@ -30,13 +30,13 @@ class Inner:
         await send({"type": "http.response.body", "body": b"{}"})
 
 
-def ask(walls: Walls, method: str = "GET", path: str = "/v1/models", **headers: str) -> Answer:
+def ask(walls: SecurityMiddleware, method: str = "GET", path: str = "/v1/models", **headers: str) -> Answer:
     """Status, headers and JSON of an answer. Header names are spelt with underscores."""
     fields = [(name.replace("_", "-").lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
     return asyncio.run(asked(walls, method, path, fields))
 
 
-async def asked(walls: Walls, method: str, path: str, fields: list[tuple[bytes, bytes]]) -> Answer:
+async def asked(walls: SecurityMiddleware, method: str, path: str, fields: list[tuple[bytes, bytes]]) -> Answer:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -52,11 +52,11 @@ async def asked(walls: Walls, method: str, path: str, fields: list[tuple[bytes, 
     return sent[0]["status"], got, json.loads(sent[1]["body"])
 
 
-def walls_of(tmp_path: Path | None = None, inner: Any = None, **settings: Any) -> Walls:
+def walls_of(tmp_path: Path | None = None, inner: Any = None, **settings: Any) -> SecurityMiddleware:
     if tmp_path is None:
-        return Walls(inner or Inner(), Settings(**settings), None, None)
+        return SecurityMiddleware(inner or Inner(), Settings(**settings), None, None)
     chosen = Settings(keys_file=str(tmp_path / "keys"), **settings)
-    return Walls(inner or Inner(), chosen, KeyRing(tmp_path / "keys"), Limiter(chosen))
+    return SecurityMiddleware(inner or Inner(), chosen, KeyRing(tmp_path / "keys"), Limiter(chosen))
 
 
 def made(tmp_path: Path, *scopes: str, name: str = "anna", **limits: Any) -> str:

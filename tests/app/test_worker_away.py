@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.broker import Presence, Terms
+from app.broker import SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
 from app.messages import GenerateJob, GenerateOptions, dump
@@ -53,7 +53,7 @@ def submit(server: RedisServer, prompt: str) -> None:
 
     async def story() -> None:
         broker = RedisBroker.from_url(server.url, Settings(secret=COMMON["ABS_SECRET"].encode()))
-        await broker.submit("generate", prompt, dump(job), Terms(detached=True))
+        await broker.submit("generate", prompt, dump(job), SubmitOptions(detached=True))
         await broker.close()
 
     asyncio.run(story())
@@ -78,12 +78,14 @@ def test_a_worker_ends_in_time_though_its_server_is_away(prompt: str, server: Re
 class Away(MemoryBroker):
     """One whose server is away."""
 
-    async def announce(self, queue: str, presence: Presence) -> None:
+    async def announce(self, queue: str, presence: WorkerStatus) -> None:
         await asyncio.Event().wait()
 
 
 @contextlib.asynccontextmanager
-async def served(beats: metrics.Beats, monkeypatch: pytest.MonkeyPatch, handler: Handler) -> AsyncIterator[None]:
+async def served(
+    beats: metrics.HeartbeatRegistry, monkeypatch: pytest.MonkeyPatch, handler: Handler
+) -> AsyncIterator[None]:
     """A worker of this handler on a server that is away, which has given its first signs."""
     monkeypatch.setattr(metrics, "BEATS", beats)
     for name, seconds in (("SIGN_S", 0.02), ("TELL_S_MAX", 0.02)):
@@ -98,7 +100,7 @@ async def served(beats: metrics.Beats, monkeypatch: pytest.MonkeyPatch, handler:
 
 
 def test_a_worker_whose_server_is_away_is_not_ready_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    beats = metrics.Beats()
+    beats = metrics.HeartbeatRegistry()
 
     async def story() -> None:
         async with served(beats, monkeypatch, fake_handlers.open_quick(Settings())):
@@ -111,7 +113,7 @@ def test_a_worker_whose_server_is_away_is_not_ready_and_lives(monkeypatch: pytes
 
 
 def test_a_worker_whose_handler_is_stuck_or_whose_loop_stands_still_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
-    beats, trouble = metrics.Beats(), ["stuck: no step"]
+    beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
     handler = dataclasses.replace(fake_handlers.open_quick(Settings()), trouble=lambda: "".join(trouble))
 
     async def story() -> None:

@@ -11,7 +11,7 @@ from app.messages import Progress, Restart, Step, dump, load
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker.handlers.base import Context
-from app.worker.job_run import Attempt, Bench
+from app.worker.job_run import JobRun, WorkerContext
 from tests.app import fake_handlers
 from tests.app.test_worker import S_MAX, job, worker
 
@@ -84,8 +84,8 @@ def test_nothing_is_told_of_a_try_once_its_job_is_given_back() -> None:
         broker, handler = MemoryBroker(16), fake_handlers.open_after(tell_twice)(Settings())
         job_id = await broker.submit("q", "a", dump(job()))
         with ThreadPoolExecutor(1) as threads:
-            bench = Bench(handler, threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
-            attempt = asyncio.create_task(Attempt(bench, await broker.take("q")).run())
+            bench = WorkerContext(handler, threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
+            attempt = asyncio.create_task(JobRun(bench, await broker.take("q")).run())
             assert await asyncio.to_thread(begun.wait, S_MAX)
             say.set()
             assert said.wait(S_MAX)  # on the loop, which can send nothing meanwhile

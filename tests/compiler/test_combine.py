@@ -13,7 +13,7 @@ from compiler.codec import decode, encode
 from compiler.engines import NATIVE
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
 from compiler.forms import part_of
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import AllSpec, RegexSpec, spec_from_json
 from compiler.text import answer_text, check_text, flattened
@@ -80,7 +80,7 @@ def test_a_combination_accepts_exactly_the_texts_that_the_definitions_combine_to
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
-    spec, meter = spec_from_json(constraint), Meter(Limits())
+    spec, meter = spec_from_json(constraint), ResourceGuard(Limits())
     texts = flattened(part_of(spec, NATIVE, meter), meter)
     for text in TEXTS:
         assert texts.accepts(text) == satisfies(spec, text), text

@@ -11,7 +11,7 @@ from compiler.diagnostics import conflict, conjuncts
 from compiler.diagnostics.conflict import smallest_conflict
 from compiler.engines import NATIVE
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded, SpecUnsatisfiable
-from compiler.limits import DEFAULT_LIMITS, Limits, Meter
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import AllSpec, LabelsSpec, spec_from_json
 from compiler.vocab import byte_vocabulary
@@ -150,17 +150,17 @@ def test_where_a_trial_fails_what_is_named_still_has_no_text(monkeypatch: pytest
 
     spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     monkeypatch.setattr(conflict, "combine", failing)
-    assert len(smallest_conflict(spec, NATIVE, Meter(DEFAULT_LIMITS))) == 3
+    assert len(smallest_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))) == 3
 
 
 def test_where_the_compilation_s_own_time_runs_out_it_is_refused_all_the_same() -> None:
-    meter = Meter(Limits(compile_s_max=1e-9))
+    meter = ResourceGuard(Limits(compile_s_max=1e-9))
     spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     assert len(smallest_conflict(spec, NATIVE, meter)) == 3
 
 
 def test_a_compilation_that_is_called_off_does_not_look_any_further() -> None:
-    meter = Meter(DEFAULT_LIMITS, cancelled=lambda: True)
+    meter = ResourceGuard(DEFAULT_LIMITS, cancelled=lambda: True)
     spec = spec_from_json({"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}, {"regex": "a"}]})
     with pytest.raises(CompileCancelled):
         smallest_conflict(spec, NATIVE, meter)
@@ -170,7 +170,7 @@ def test_a_part_over_a_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be tried is not known to be needless."""
     limits = Limits(dfa_states_max=60)
     spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
-    named = smallest_conflict(spec, NATIVE, Meter(limits))
+    named = smallest_conflict(spec, NATIVE, ResourceGuard(limits))
     assert named[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")
 
 
@@ -179,7 +179,7 @@ def test_a_text_satisfies_what_satisfies_every_conjunct(seed: int) -> None:
     draw = random.Random(seed)
     spec = AllSpec((random_spec(draw), random_spec(draw))) if seed % 2 else random_spec(draw)
     try:
-        found = conjuncts(spec, Meter(Limits()))
+        found = conjuncts(spec, ResourceGuard(Limits()))
     except LimitExceeded:
         return
     units = ["a", "b", "ab", " ", "1", ".", "é", "A", "", '"', "{", "}"]
@@ -191,6 +191,6 @@ def test_a_text_satisfies_what_satisfies_every_conjunct(seed: int) -> None:
 def test_the_conjuncts_of_a_constraint_over_labels_are_over_the_same_labels() -> None:
     spec = spec_from_json({"ltlf": "F(a) & G(!b)", "labels": ["a", "b", "c"]})
     assert isinstance(spec, LabelsSpec)
-    assert [part.spec for part in conjuncts(spec, Meter(Limits()))] == [
+    assert [part.spec for part in conjuncts(spec, ResourceGuard(Limits()))] == [
         spec_from_json({"ltlf": f"({part})", "labels": ["a", "b", "c"]}) for part in ("F a", "G !b")
     ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compiler.automata import Dfa, count_dfa, is_empty, keyword_counts_dfa, minimize, sentences_dfa
 from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, parse_formula
 
 Bounds = tuple[int, int | None]
@@ -22,8 +22,8 @@ LETTERS = tuple(frozenset(found) for size in range(4) for found in itertools.com
 BOUNDS = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4))
 
 
-def meter(**caps: int) -> Meter:
-    return Meter(Limits(**caps))
+def meter(**caps: int) -> ResourceGuard:
+    return ResourceGuard(Limits(**caps))
 
 
 def within(count: int, bounds: Bounds) -> bool:

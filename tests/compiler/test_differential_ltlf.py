@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from compiler.automata import Dfa, is_empty
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
 from tests.compiler.test_ltlf import ROWS, assert_same
 from tests.formula_suite import DECLARE, Case, suite
@@ -25,7 +25,7 @@ def binary() -> str:
 
 
 def native(case: Case) -> Dfa:
-    return formula_to_dfa(parse_formula(case.source, Meter(PATIENT)), case.letters, Meter(PATIENT))
+    return formula_to_dfa(parse_formula(case.source, ResourceGuard(PATIENT)), case.letters, ResourceGuard(PATIENT))
 
 
 def of_family(family: str) -> list[Case]:
@@ -46,16 +46,16 @@ def test_the_suite_has_more_than_500_different_formulas_of_every_family() -> Non
 def test_mona_asked_in_the_words_of_ltlf2dfa_gives_the_same_automata(family: str, binary: str) -> None:
     """The paper's tool chain. Minimal automata in canonical form: equal arrays are equal languages."""
     for case in of_family(family):
-        formula = parse_formula(case.source, Meter(PATIENT))
-        theirs = formula_to_dfa_mona(formula, case.letters, Meter(PATIENT), binary=binary)
+        formula = parse_formula(case.source, ResourceGuard(PATIENT))
+        theirs = formula_to_dfa_mona(formula, case.letters, ResourceGuard(PATIENT), binary=binary)
         assert_same(native(case), theirs)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mona_asked_in_our_own_words_gives_the_same_automata(family: str, binary: str) -> None:
     for case in of_family(family)[::3]:
-        formula = parse_formula(case.source, Meter(PATIENT))
-        theirs = formula_to_dfa_mona(formula, case.letters, Meter(PATIENT), binary=binary, program=mona_program)
+        formula = parse_formula(case.source, ResourceGuard(PATIENT))
+        theirs = formula_to_dfa_mona(formula, case.letters, ResourceGuard(PATIENT), binary=binary, program=mona_program)
         assert_same(native(case), theirs)
 
 

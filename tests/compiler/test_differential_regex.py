@@ -14,7 +14,7 @@ from compiler.automata import Dfa, Minterms, minterms
 from compiler.automata.dfa import equivalent
 from compiler.engines import NATIVE, open_engines
 from compiler.errors import LimitExceeded, SpecSyntaxError
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import Anchor, Node, alternation, concat, literal_node, node_to_dfa_fado, parse_pattern
 from tests.compiler.test_regex import CASES as TABLE
 from tests.compiler.test_regex import random_pattern
@@ -35,7 +35,7 @@ ANCHORED = [
 
 
 def tree(pattern: str) -> Node:
-    return parse_pattern(pattern, Meter(Limits()))
+    return parse_pattern(pattern, ResourceGuard(Limits()))
 
 
 def over(parts: Minterms, dfa: Dfa, common: Minterms) -> Dfa:
@@ -47,8 +47,8 @@ def over(parts: Minterms, dfa: Dfa, common: Minterms) -> Dfa:
 def assert_same_language(node: Node, what: object) -> None:
     """The two partitions may differ: ours knows no set of a position that was dropped."""
     (ours, our_parts), (theirs, their_parts) = (
-        NATIVE.node(node, Meter(Limits())),
-        node_to_dfa_fado(node, Meter(Limits(compile_s_max=SLOW_S_MAX))),
+        NATIVE.node(node, ResourceGuard(Limits())),
+        node_to_dfa_fado(node, ResourceGuard(Limits(compile_s_max=SLOW_S_MAX))),
     )
     sets = [parts.charset([symbol]) for parts in (our_parts, their_parts) for symbol in range(parts.count)]
     common = minterms(sets)
@@ -94,13 +94,13 @@ def test_trees_made_without_a_pattern_go_to_fado_too() -> None:
 def test_what_fado_would_need_too_much_for_is_refused_before_it_is_asked() -> None:
     node = tree("(?:a{100}){1000}")
     with pytest.raises(LimitExceeded) as caught:
-        open_engines(regex="fado").node(node, Meter(Limits()))
+        open_engines(regex="fado").node(node, ResourceGuard(Limits()))
     assert caught.value.limit == "nfa_positions_max"
 
 
 def test_an_automaton_of_fado_s_over_our_limit_is_refused() -> None:
     with pytest.raises(LimitExceeded) as caught:
-        node_to_dfa_fado(tree("(a|b)*a(a|b){6}"), Meter(Limits(dfa_states_max=100)))
+        node_to_dfa_fado(tree("(a|b)*a(a|b){6}"), ResourceGuard(Limits(dfa_states_max=100)))
     assert caught.value.limit == "dfa_states_max"
 
 
@@ -109,5 +109,5 @@ def test_a_tree_too_deep_for_fado_meets_a_limit() -> None:
     for _ in range(3000):
         node = concat([literal_node("b", ignore_case=False), alternation([node, literal_node("c", ignore_case=False)])])
     with pytest.raises(LimitExceeded) as caught:
-        node_to_dfa_fado(node, Meter(Limits()))
+        node_to_dfa_fado(node, ResourceGuard(Limits()))
     assert caught.value.limit == "nesting_depth_max"

@@ -11,7 +11,7 @@ import pytest
 
 from compiler.engines import NATIVE, Engines, open_engines
 from compiler.errors import EngineFailure
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import parse_formula, require_ltlf2dfa
 from compiler.regex import parse_pattern, require_fado
 from tests.mona_oracle import mona_binary
@@ -21,10 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 NATIVE_COMPILE = """
 import sys
 from compiler.engines import open_engines
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import parse_formula
 from compiler.regex import parse_pattern
-engines, meter = open_engines(), Meter(Limits())
+engines, meter = open_engines(), ResourceGuard(Limits())
 engines.formula(parse_formula("F(a & X b)", meter), [frozenset("a"), frozenset("b")], meter)
 engines.node(parse_pattern("(a|b)+c", meter), meter)
 import compiler.pipeline
@@ -33,8 +33,8 @@ sys.exit(f"loaded: {sorted(foreign)}" if foreign else 0)
 """
 
 
-def meter() -> Meter:
-    return Meter(Limits())
+def meter() -> ResourceGuard:
+    return ResourceGuard(Limits())
 
 
 def test_our_engines_load_nothing_foreign() -> None:

@@ -17,7 +17,7 @@ from compiler.diagnostics import Explanation, explain, told_as
 from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
 from compiler.diagnostics.prose import sentence, title
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable
-from compiler.limits import DEFAULT_LIMITS, Limits, Meter
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.spec import LabelsSpec, RegexSpec, caller_names, spec_from_json
 from compiler.text import check_text
@@ -268,13 +268,13 @@ def test_a_caller_s_names_leave_labels_alone() -> None:
 def test_walks_stop_when_the_time_is_up() -> None:
     constraint = compiled({"regex": "[a-z]{40}"})
     with pytest.raises(LimitExceeded):
-        explain(constraint, meter=Meter(Limits(compile_s_max=1e-9)))
+        explain(constraint, meter=ResourceGuard(Limits(compile_s_max=1e-9)))
 
 
 def test_where_examples_do_not_fit_the_limits_the_rest_is_told() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
     text = dataclasses.replace(constraint.text, limits=Limits(table_bytes_max=1))
-    told = explain(dataclasses.replace(constraint, text=text), meter=Meter(DEFAULT_LIMITS))
+    told = explain(dataclasses.replace(constraint, text=text), meter=ResourceGuard(DEFAULT_LIMITS))
     assert told.shortest is None and told.samples == ()
     assert told.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
     assert len(told.states) == constraint.text.dfa.states

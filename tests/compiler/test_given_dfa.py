@@ -16,10 +16,10 @@ from compiler.automata import ANYTHING, CharDfa, is_empty, minimize, single
 from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import determinize
 from compiler.regex.glushkov import pattern_nfa
-from compiler.spec import GivenDfa, Transition, propositions_named
+from compiler.spec import Transition, UserDfa, propositions_named
 from compiler.spec.user_dfa import given_from_json, given_to_json
 from tests.byte_dfa import byte_dfa
 
@@ -52,8 +52,8 @@ WORD: dict[str, Any] = {
 }
 
 
-def meter(**caps: int) -> Meter:
-    return Meter(Limits(**caps))
+def meter(**caps: int) -> ResourceGuard:
+    return ResourceGuard(Limits(**caps))
 
 
 def changed(source: dict[str, Any], number: int, **fields: object) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def random_guard(rng: random.Random, depth: int) -> tuple[str, Any]:
     return f"({left}) {kind} ({right})", whole[kind]
 
 
-def reference_accepts(automaton: GivenDfa, holds: Sequence[Any], word: Sequence[frozenset[str]]) -> bool:
+def reference_accepts(automaton: UserDfa, holds: Sequence[Any], word: Sequence[frozenset[str]]) -> bool:
     state = automaton.start
     for letter in word:
         ways = [
@@ -188,7 +188,7 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
         ends = [(rng.choice("pqr"), rng.choice("pqr")) for _ in guards]
         transitions = tuple(Transition(*end, when=text) for end, (text, _) in zip(ends, guards, strict=True))
         known = {"p", *itertools.chain(*ends)}
-        automaton = GivenDfa("p", tuple(rng.sample(sorted(known), 1)), transitions)
+        automaton = UserDfa("p", tuple(rng.sample(sorted(known), 1)), transitions)
         holds = [function for _, function in guards]
         clash = any(
             sum(end[0] == state and applies(letter) for end, applies in zip(ends, holds, strict=True)) > 1
@@ -303,22 +303,22 @@ def test_two_transitions_that_read_one_byte_are_both_named(
 
 def test_characters_that_begin_alike_may_lead_apart() -> None:
     ways = (Transition("a", "b", text="é😀"), Transition("a", "c", text="è😁"))
-    found = user_char_dfa(GivenDfa("a", ("b",), ways), meter())
+    found = user_char_dfa(UserDfa("a", ("b",), ways), meter())
     assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
 
 
 def test_half_characters_are_no_texts() -> None:
     everything = (Transition("a", "a", byte_ranges=((0, 255),)),)
-    found = user_char_dfa(GivenDfa("a", ("a",), everything), meter())
+    found = user_char_dfa(UserDfa("a", ("a",), everything), meter())
     assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
     halves = (Transition("a", "b", byte_ranges=((0xC3, 0xC3),)), Transition("b", "c", byte_ranges=((0xA9, 0xA9),)))
-    assert is_empty(user_char_dfa(GivenDfa("a", ("b",), halves), meter()).dfa)
-    whole = user_char_dfa(GivenDfa("a", ("c",), halves), meter())
+    assert is_empty(user_char_dfa(UserDfa("a", ("b",), halves), meter()).dfa)
+    whole = user_char_dfa(UserDfa("a", ("c",), halves), meter())
     assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
 
 
 def test_an_automaton_without_transitions_reads_nothing() -> None:
-    found = user_char_dfa(GivenDfa("a", ("a",), ()), meter())
+    found = user_char_dfa(UserDfa("a", ("a",), ()), meter())
     assert found.accepts("") and not found.accepts("a") and not found.accepts("\U0010ffff")
 
 
@@ -331,7 +331,7 @@ def test_what_only_bytes_outside_utf8_tell_apart_is_one_class(path: bytes) -> No
         Transition(source, target, byte_ranges=((byte, byte),))
         for source, target, byte in zip(ends, ends[1:], path, strict=False)
     ]
-    found = user_char_dfa(GivenDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), meter())
+    found = user_char_dfa(UserDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), meter())
     assert is_empty(found.dfa) and found.dfa.states == 1 and found.minterms.count == 1
 
 
@@ -343,7 +343,7 @@ def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: s
         Transition("-" + state.encode().hex(), "-" + (state + char).encode().hex(), text=char)
         for state, char in sorted(ways)
     )
-    automaton = GivenDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
+    automaton = UserDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
     found = user_char_dfa(automaton, meter())
     assert all(found.accepts(text) for text in texts)
     assert found.accepts(other) == (other in texts)
@@ -351,7 +351,7 @@ def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: s
 
 def test_automata_over_bytes_meet_the_limits() -> None:
     chain = tuple(Transition(f"s{number}", f"s{number + 1}", text="😀") for number in range(100))
-    long = GivenDfa("s0", ("s100",), chain)
+    long = UserDfa("s0", ("s100",), chain)
     for limit, cap in (("dfa_states_max", 200), ("table_bytes_max", 10_000)):
         with pytest.raises(LimitExceeded) as caught:
             user_char_dfa(long, meter(**{limit: cap}))

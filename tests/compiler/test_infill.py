@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms.infill import choice_node, infill_node
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import Node, determinize, node_nfa
 
 CASES = tomllib.loads((Path(__file__).parents[1] / "cases" / "infill.toml").read_text(encoding="utf-8"))["case"]
@@ -54,13 +54,13 @@ FRAGMENTS = (
 
 def accepts(node: Node, limits: Limits | None = None) -> Any:
     """A function that says whether a text matches the pattern."""
-    meter = Meter(limits or Limits())
+    meter = ResourceGuard(limits or Limits())
     dfa, parts = determinize(node_nfa(node, meter), meter)
     return lambda text: dfa.accepts(parts.word(text))
 
 
 def template(source: str) -> Any:
-    return accepts(infill_node(source, Meter(Limits())))
+    return accepts(infill_node(source, ResourceGuard(Limits())))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -96,7 +96,7 @@ def filled(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("gap", [gap for gap in GAPS if gap.startswith("<|infill_")])
 def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
-    meter = Meter(Limits())
+    meter = ResourceGuard(Limits())
     named = determinize(node_nfa(infill_node(gap, meter), meter), meter)
     spelled = determinize(node_nfa(infill_node(f"<|infill:{GAPS[gap]}|>", meter), meter), meter)
     assert (named[1].cuts == spelled[1].cuts).all() and (named[1].cell == spelled[1].cell).all()
@@ -120,14 +120,14 @@ def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
 )
 def test_a_fault_names_its_offset_in_the_template(source: str, position: int) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        infill_node(source, Meter(Limits()))
+        infill_node(source, ResourceGuard(Limits()))
     assert (caught.value.position, caught.value.field) == (position, "infill")
     assert caught.value.line == source[:position].count("\n") + 1
 
 
 def test_an_unknown_gap_is_told_the_known_ones() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        infill_node("<|blank|>", Meter(Limits()))
+        infill_node("<|blank|>", ResourceGuard(Limits()))
     for gap in ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", "<|infill:REGEX|>"):
         assert gap in caught.value.expected
 
@@ -142,43 +142,43 @@ def test_an_unknown_gap_is_told_the_known_ones() -> None:
 )
 def test_what_a_gap_cannot_hold_is_refused_by_name(source: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as caught:
-        infill_node(source, Meter(Limits()))
+        infill_node(source, ResourceGuard(Limits()))
     assert (caught.value.construct, caught.value.field) == (construct, "infill")
 
 
 def test_a_template_that_is_too_long_meets_the_limit() -> None:
     with pytest.raises(LimitExceeded) as caught:
-        infill_node("a" * 11, Meter(Limits(template_chars_max=10)))
+        infill_node("a" * 11, ResourceGuard(Limits(template_chars_max=10)))
     assert caught.value.limit == "template_chars_max"
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(alphabet="ab é😀\n", max_size=5), max_size=8), st.text(alphabet="ab é😀\n", max_size=5))
 def test_a_choice_is_its_texts_and_no_other(choices: list[str], other: str) -> None:
-    chosen = accepts(choice_node(choices, Meter(Limits())))
+    chosen = accepts(choice_node(choices, ResourceGuard(Limits())))
     assert all(chosen(text) for text in choices)
     assert chosen(other) == (other in choices)
 
 
 def test_choices_that_begin_alike_share_their_beginnings() -> None:
     words = [f"a long beginning of a text {number}" for number in range(100)]
-    assert node_nfa(choice_node(words, Meter(Limits())), Meter(Limits())).positions < 300
+    assert node_nfa(choice_node(words, ResourceGuard(Limits())), ResourceGuard(Limits())).positions < 300
 
 
 def test_choices_that_are_the_beginnings_of_one_another_are_not_too_deep() -> None:
     words = ["ab" * length for length in range(1_200)]
-    chosen = accepts(choice_node(words, Meter(Limits())))
+    chosen = accepts(choice_node(words, ResourceGuard(Limits())))
     assert all(chosen(word) for word in words) and not chosen("ab" * 1_200) and not chosen("aba")
 
 
 def test_a_thousand_words_fit_the_limits() -> None:
     rng = random.Random(0)
     words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(3, 9))) for _ in range(1_000)]
-    chosen = accepts(choice_node(words, Meter(Limits())))
+    chosen = accepts(choice_node(words, ResourceGuard(Limits())))
     assert all(chosen(word) for word in words) and not chosen("etaoinshrdlu")
 
 
 def test_a_hundred_thousand_words_meet_the_limit() -> None:
     with pytest.raises(LimitExceeded) as caught:
-        choice_node([f"{number:x}-{number}" for number in range(100_000)], Meter(Limits()))
+        choice_node([f"{number:x}-{number}" for number in range(100_000)], ResourceGuard(Limits()))
     assert caught.value.limit == "nfa_positions_max"

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from compiler.automata import CharDfa
 from compiler.json_schema import schema_dfa
 from compiler.json_schema.compile import write_instance
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from tests.compiler.test_json_fuzz import embed
 
 NAMES = [f"p{number}" for number in range(10)]
@@ -20,14 +20,14 @@ STRINGS = {"type": "object", "properties": {name: {"type": "string"} for name in
 
 
 def compiled(schema: Any) -> CharDfa:
-    return schema_dfa(schema, "compact", 3, embed, Meter(Limits()))
+    return schema_dfa(schema, "compact", 3, embed, ResourceGuard(Limits()))
 
 
 def assert_agrees(schema: Any, values: list[Any]) -> None:
     """The verdicts on the values are the library's, and there are some of either kind."""
     automaton, validator = compiled(schema), Draft202012Validator(schema)
     wanted = [validator.is_valid(value) for value in values]
-    texts = [write_instance(schema, value, "compact", Meter(Limits())) for value in values]
+    texts = [write_instance(schema, value, "compact", ResourceGuard(Limits())) for value in values]
     assert [automaton.accepts(text) for text in texts] == wanted
     assert any(wanted) and not all(wanted)
 
@@ -92,5 +92,5 @@ def test_conditions_of_which_something_would_be_refused_apart_are_decided_togeth
     ]
     automaton, validator = compiled(schema), Draft202012Validator(schema)
     for value in values:
-        text = write_instance(schema, value, "compact", Meter(Limits()))
+        text = write_instance(schema, value, "compact", ResourceGuard(Limits()))
         assert automaton.accepts(text) == validator.is_valid(value), value

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from compiler.automata import steps_to
 from compiler.json_schema import FORMATS, schema_dfa
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from tests.compiler.test_json_fuzz import embed, random_text
 
 
@@ -18,7 +18,7 @@ from tests.compiler.test_json_fuzz import embed, random_text
 def test_whatever_a_format_accepts_is_valid(name: str) -> None:
     rng = random.Random(name)
     schema = {"type": "string", "format": name}
-    automaton = schema_dfa(schema, "compact", 1, embed, Meter(Limits()))
+    automaton = schema_dfa(schema, "compact", 1, embed, ResourceGuard(Limits()))
     toward = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
     checker = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     for _ in range(300):

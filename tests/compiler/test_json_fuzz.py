@@ -14,7 +14,7 @@ from compiler.automata import CharDfa, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema import schema_dfa
 from compiler.json_schema.compile import write_instance
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 
 NAMES = ("a", "b", "ab", "é", 'q"', "n\n")
@@ -26,7 +26,7 @@ PATTERNS = ("a", "^a", "b$", "^[ab]*$", "é|0", "^.{2}$")
 def embed(value: object, field: str) -> CharDfa:
     """A constraint of the tests: a pattern for the whole string."""
     assert isinstance(value, dict), field
-    return CharDfa(*pattern_dfa(value["regex"], Meter(Limits())))
+    return CharDfa(*pattern_dfa(value["regex"], ResourceGuard(Limits())))
 
 
 def random_value(rng: random.Random, depth: int) -> Any:
@@ -153,11 +153,11 @@ def judge(rng: random.Random, schema: Any, whitespace: Literal["compact", "prett
     """Compare all verdicts on one schema; False where it is refused."""
     validator = Draft202012Validator(schema)
     try:
-        automaton = schema_dfa(schema, whitespace, 2, embed, Meter(Limits()))
+        automaton = schema_dfa(schema, whitespace, 2, embed, ResourceGuard(Limits()))
     except (SpecUnsupported, LimitExceeded):
         return False
     for value in (random_value(rng, 2) for _ in range(30)):
-        text = write_instance(schema, value, whitespace, Meter(Limits()))
+        text = write_instance(schema, value, whitespace, ResourceGuard(Limits()))
         assert automaton.accepts(text) == validator.is_valid(value), (schema, text)
     toward = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
     if toward[automaton.dfa.start] < automaton.dfa.states:

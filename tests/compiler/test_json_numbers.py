@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from compiler.json_schema import schema_dfa
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from tests.compiler.test_json_fuzz import embed
 
 THIRD, LONG = 1 / 3, 12345678901234567
@@ -25,7 +25,10 @@ FACTS: list[dict[str, Any]] = [
 
 
 def assert_agrees(schema: dict[str, Any], texts: list[str]) -> None:
-    automaton, validator = schema_dfa(schema, "compact", 2, embed, Meter(Limits())), Draft202012Validator(schema)
+    automaton, validator = (
+        schema_dfa(schema, "compact", 2, embed, ResourceGuard(Limits())),
+        Draft202012Validator(schema),
+    )
     assert [text for text in texts if automaton.accepts(text) != validator.is_valid(json.loads(text))] == []
 
 

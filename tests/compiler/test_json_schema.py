@@ -16,9 +16,9 @@ from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.json_schema import schema_dfa
 from compiler.json_schema.compile import write_instance
 from compiler.json_schema.nodes import NumberFacts
-from compiler.json_schema.numbers import SYMBOLS, Spelling, number_dfa
+from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
 from compiler.json_schema.reader import supported_keywords
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.json_suite import groups
 
@@ -28,11 +28,11 @@ TABLE = tomllib.loads((Path(__file__).parents[1] / "cases" / "json_schema.toml")
 def embed(value: object, field: str) -> CharDfa:
     """A constraint of the tests: a pattern for the whole string."""
     assert isinstance(value, dict) and field.endswith("constraint")
-    return CharDfa(*pattern_dfa(value["regex"], Meter(Limits())))
+    return CharDfa(*pattern_dfa(value["regex"], ResourceGuard(Limits())))
 
 
 def compiled(schema: Any, whitespace: Any = "compact", depth: int = 2) -> CharDfa:
-    return schema_dfa(schema, whitespace, depth, embed, Meter(Limits()))
+    return schema_dfa(schema, whitespace, depth, embed, ResourceGuard(Limits()))
 
 
 @pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["name"])
@@ -95,9 +95,9 @@ def test_the_automaton_is_minimal() -> None:
 def test_an_instance_is_written_in_the_order_of_the_schema() -> None:
     schema = {"properties": {"b": {"properties": {"d": {}, "c": {}}}, "a": {"items": {"required": ["y", "x"]}}}}
     instance = {"z": 1, "a": [{"x": 1, "y": 2}], "b": {"c": 1, "e": 2, "d": "é\n"}}
-    text = write_instance(schema, instance, "compact", Meter(Limits()))
+    text = write_instance(schema, instance, "compact", ResourceGuard(Limits()))
     assert text == '{"b":{"d":"é\\n","c":1,"e":2},"a":[{"y":2,"x":1}],"z":1}'
-    assert json.loads(write_instance(schema, instance, "pretty", Meter(Limits()))) == instance
+    assert json.loads(write_instance(schema, instance, "pretty", ResourceGuard(Limits()))) == instance
     assert compiled(schema, depth=3).accepts(text)
 
 
@@ -114,7 +114,7 @@ def test_numbers_compare_and_divide_as_decimals_do(seed: int) -> None:
         upper = (Decimal(number()), rng.random() < 0.5) if rng.random() < 0.7 else None
         divisors = (Decimal(rng.choice(("1", "3", "0.5", "2.5", "12"))),) if rng.random() < 0.4 else ()
         integer = rng.random() < 0.3
-        dfa = number_dfa(NumberFacts(integer, lower, upper, divisors), Spelling())
+        dfa = number_dfa(NumberFacts(integer, lower, upper, divisors), NumberSpelling())
         for text in (number() for _ in range(60)):
             value = Decimal(text)
             fits = (not integer or value == int(value)) and all(value % divisor == 0 for divisor in divisors)

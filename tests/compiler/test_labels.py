@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import parse_formula
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
@@ -42,7 +42,7 @@ def judged(constraint: dict[str, Any], labels: list[str]) -> bool:
         for label in labels
     ]
     trace += [frozenset({"eos"})] * ("eos" in constraint["ltlf"])
-    return reference_ltlf.satisfies(parse_formula(constraint["ltlf"], Meter(Limits())), trace)
+    return reference_ltlf.satisfies(parse_formula(constraint["ltlf"], ResourceGuard(Limits())), trace)
 
 
 SHOES = {"shoe": ["ankle boot", "sneaker"], "S": {"regex": "S\\w+"}}

@@ -13,7 +13,7 @@ from compiler.artifact import Compiled
 from compiler.automata import DEAD, NO_END
 from compiler.errors import LimitExceeded, SpecError
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.vocab import Vocabulary, byte_vocabulary
@@ -145,7 +145,7 @@ def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
             compiled.text.labeller,
             compiled.text.letters,
             Vocabulary((None, *alphabet), (0,)),
-            Meter(Limits(table_bytes_max=4_000)),
+            ResourceGuard(Limits(table_bytes_max=4_000)),
         )
 
 

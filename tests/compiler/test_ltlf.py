@@ -14,7 +14,7 @@ import pytest
 from compiler.automata import Dfa, complement
 from compiler.automata.dfa import equivalent, product
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Formula, formula_to_dfa, parse_formula, propositions_of
 from tests.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.reference_ltlf import satisfies
@@ -25,11 +25,11 @@ ROOMY = Limits(formula_chars_max=100_000, propositions_max=100)
 
 
 def parse(source: str) -> Formula:
-    return parse_formula(source, Meter(ROOMY))
+    return parse_formula(source, ResourceGuard(ROOMY))
 
 
 def translate(source: str, letters: Sequence[frozenset[str]], limits: Limits = ROOMY) -> Dfa:
-    return formula_to_dfa(parse(source), letters, Meter(limits))
+    return formula_to_dfa(parse(source), letters, ResourceGuard(limits))
 
 
 def one_hot(*names: str, empty: bool = True) -> list[frozenset[str]]:
@@ -117,7 +117,7 @@ def test_the_paper_s_ordered_specification_of_three_concepts_has_7_states() -> N
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_the_table_of_traces_holds_in_the_evaluator_and_the_automaton(row: dict[str, object]) -> None:
     formula = parse(str(row["formula"]))
-    dfa = formula_to_dfa(formula, LETTERS, Meter(ROOMY))
+    dfa = formula_to_dfa(formula, LETTERS, ResourceGuard(ROOMY))
     for verdict in (True, False):
         for trace in row["accepts" if verdict else "rejects"]:  # type: ignore[attr-defined]
             steps = [frozenset(step) for step in trace]

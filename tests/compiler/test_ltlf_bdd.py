@@ -8,7 +8,7 @@ import random
 import pytest
 
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf.bdd import FALSE, TRUE, MonotoneBdd
 
 VARIABLES = 4
@@ -27,7 +27,7 @@ def random_function(bdd: MonotoneBdd, rng: random.Random, depth: int) -> int:
 
 
 def test_joining_functions_joins_their_truth_tables() -> None:
-    rng, bdd = random.Random(1), MonotoneBdd(Meter(Limits()))
+    rng, bdd = random.Random(1), MonotoneBdd(ResourceGuard(Limits()))
     for _ in range(200):
         left, right = random_function(bdd, rng, 3), random_function(bdd, rng, 3)
         pairs = list(zip(table(bdd, left), table(bdd, right), strict=True))
@@ -36,7 +36,7 @@ def test_joining_functions_joins_their_truth_tables() -> None:
 
 
 def test_equal_functions_are_one_node() -> None:
-    rng, bdd = random.Random(2), MonotoneBdd(Meter(Limits()))
+    rng, bdd = random.Random(2), MonotoneBdd(ResourceGuard(Limits()))
     seen: dict[tuple[bool, ...], int] = {}
     for _ in range(500):
         function = random_function(bdd, rng, 4)
@@ -45,7 +45,7 @@ def test_equal_functions_are_one_node() -> None:
 
 
 def test_substituting_functions_composes_their_truth_tables() -> None:
-    rng, bdd = random.Random(3), MonotoneBdd(Meter(Limits()))
+    rng, bdd = random.Random(3), MonotoneBdd(ResourceGuard(Limits()))
     for _ in range(100):
         values = [random_function(bdd, rng, 2) for _ in range(VARIABLES)]
         function = random_function(bdd, rng, 3)
@@ -56,7 +56,7 @@ def test_substituting_functions_composes_their_truth_tables() -> None:
 
 
 def test_a_diagram_deeper_than_the_stack_is_joined_and_substituted() -> None:
-    bdd = MonotoneBdd(Meter(Limits()))
+    bdd = MonotoneBdd(ResourceGuard(Limits()))
     even = odd = TRUE
     for variable in range(0, 5_000, 2):
         even, odd = bdd.node(variable, FALSE, even), bdd.node(variable + 1, FALSE, odd)
@@ -67,7 +67,7 @@ def test_a_diagram_deeper_than_the_stack_is_joined_and_substituted() -> None:
 
 
 def test_growth_over_the_cap_stops() -> None:
-    bdd = MonotoneBdd(Meter(Limits(bdd_nodes_max=2_000)))
+    bdd = MonotoneBdd(ResourceGuard(Limits(bdd_nodes_max=2_000)))
     with pytest.raises(LimitExceeded, match="bdd_nodes_max"):
         for variable in range(5_000):
             bdd.atom(variable)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Builder, Formula, Op, parse_formula, print_formula, propositions_of
 from compiler.ltlf.syntax import Node
 from tests.random_formulas import random_formula
@@ -16,7 +16,7 @@ DEFAULTS = Limits()
 
 
 def parse(source: str, limits: Limits = DEFAULTS) -> Formula:
-    return parse_formula(source, Meter(limits))
+    return parse_formula(source, ResourceGuard(limits))
 
 
 READINGS = [

@@ -12,7 +12,7 @@ import pytest
 
 from compiler.automata import Dfa
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Formula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
 from compiler.ltlf.mona import run_mona
 from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
@@ -26,11 +26,11 @@ PATIENT = Limits(compile_s_max=60)
 
 
 def ours(formula: Formula, letters: Sequence[frozenset[str]]) -> Dfa:
-    return formula_to_dfa(formula, letters, Meter(PATIENT))
+    return formula_to_dfa(formula, letters, ResourceGuard(PATIENT))
 
 
 def theirs(formula: Formula, letters: Sequence[frozenset[str]], binary: str) -> Dfa:
-    return formula_to_dfa_mona(formula, letters, Meter(PATIENT), binary=binary)
+    return formula_to_dfa_mona(formula, letters, ResourceGuard(PATIENT), binary=binary)
 
 
 @pytest.fixture(scope="session")
@@ -195,7 +195,7 @@ def test_a_run_out_of_time_leaves_no_process_and_no_file(tmp_path: Path, monkeyp
         "time.sleep(600)"
     )
     with pytest.raises(LimitExceeded) as caught:
-        formula_to_dfa_mona(parse("a"), LETTERS, Meter(Limits(compile_s_max=2)), binary=fake(tmp_path, script))
+        formula_to_dfa_mona(parse("a"), LETTERS, ResourceGuard(Limits(compile_s_max=2)), binary=fake(tmp_path, script))
     assert caught.value.limit == "compile_s_max"
     assert ended(int(note.read_text(encoding="utf-8")))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "mona"]
@@ -208,7 +208,7 @@ def test_what_a_program_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(note)!r}, 'w').write(str(child.pid))"
     )
-    assert run_mona(fake(tmp_path, script), "", Meter(PATIENT)) == b""
+    assert run_mona(fake(tmp_path, script), "", ResourceGuard(PATIENT)) == b""
     assert ended(int(note.read_text(encoding="utf-8")))
 
 
@@ -219,20 +219,20 @@ def test_a_program_gets_no_more_memory_than_its_cap(tmp_path: Path) -> None:
         "except MemoryError: print('none left'); raise SystemExit(3)"
     )
     with pytest.raises(EngineFailure, match="exit status 3: none left"):
-        run_mona(fake(tmp_path, script), "", Meter(Limits(compile_memory_bytes_max=300 * 2**20)))
+        run_mona(fake(tmp_path, script), "", ResourceGuard(Limits(compile_memory_bytes_max=300 * 2**20)))
 
 
 def test_a_formula_too_large_for_mona_s_memory_meets_the_limit_by_name(binary: str) -> None:
     limits = Limits(compile_memory_bytes_max=100 * 2**20, compile_s_max=60)
     with pytest.raises(LimitExceeded) as caught:
-        formula_to_dfa_mona(parse("F(a & " + "X " * 24 + "b)"), LETTERS, Meter(limits), binary=binary)
+        formula_to_dfa_mona(parse("F(a & " + "X " * 24 + "b)"), LETTERS, ResourceGuard(limits), binary=binary)
     assert caught.value.limit == "compile_memory_bytes_max"
 
 
 def test_a_compile_that_is_called_off_ends_mona(tmp_path: Path) -> None:
     asked = iter([False, False, True])
     with pytest.raises(CompileCancelled):
-        run_mona(fake(tmp_path, "import time; time.sleep(600)"), "", Meter(PATIENT, lambda: next(asked)))
+        run_mona(fake(tmp_path, "import time; time.sleep(600)"), "", ResourceGuard(PATIENT, lambda: next(asked)))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_compile_that_is_called_off_ends_mona(tmp_path: Path) -> None:
 def test_an_automaton_of_mona_s_over_our_limits_is_refused(limits: Limits, limit: str, binary: str) -> None:
     formula = parse("F(a & " + "X " * 10 + "b)")
     with pytest.raises(LimitExceeded) as caught:
-        formula_to_dfa_mona(formula, LETTERS, Meter(limits), binary=binary)
+        formula_to_dfa_mona(formula, LETTERS, ResourceGuard(limits), binary=binary)
     assert caught.value.limit == limit
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from compiler.automata import Dfa, is_empty, minimize
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import alternation, concat, determinize, literal_node, node_nfa, pattern_dfa, space_run_node
 from compiler.regex.glushkov import pattern_nfa
 from tests.byte_dfa import byte_dfa
@@ -29,7 +29,7 @@ ALPHABET = "abAkK1 _.\n\0éÉß\u1e9eſs\u212a😀\U00010400\U00010428\x80\u07ff
 
 def compile_pattern(pattern: str, limits: Limits | None = None) -> Any:
     """A function that says whether a text is accepted; the DFAs over characters and over bytes have to agree."""
-    meter = Meter(limits or Limits())
+    meter = ResourceGuard(limits or Limits())
     dfa, parts = pattern_dfa(pattern, meter)
     over_bytes, _ = byte_dfa(dfa, parts, meter)
 
@@ -80,13 +80,13 @@ def test_random_patterns_accept_what_fullmatch_accepts(seed: int) -> None:
 
 @pytest.mark.parametrize("pattern", ["(a|b)*a(a|b){3}", "cat|category|dog", r"\d{2}:\d{2}", ".{0,9}", "a*b*c*"])
 def test_the_result_is_minimal(pattern: str) -> None:
-    dfa, _ = pattern_dfa(pattern, Meter(Limits()))
+    dfa, _ = pattern_dfa(pattern, ResourceGuard(Limits()))
     again = minimize(dfa)
     assert again.states == dfa.states and (again.next_state == dfa.next_state).all()
 
 
 def test_a_pattern_that_nothing_matches_has_an_empty_language() -> None:
-    dfa, _ = pattern_dfa(r"[^\s\S]", Meter(Limits()))
+    dfa, _ = pattern_dfa(r"[^\s\S]", ResourceGuard(Limits()))
     assert is_empty(dfa)
 
 
@@ -95,19 +95,19 @@ def test_a_pattern_that_nothing_matches_has_an_empty_language() -> None:
 )
 def test_too_many_positions_are_refused_before_any_is_built(pattern: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
-        pattern_nfa(pattern, Meter(Limits()))
+        pattern_nfa(pattern, ResourceGuard(Limits()))
     assert caught.value.limit == "nfa_positions_max"
 
 
 def test_a_blow_up_of_states_meets_the_limit() -> None:
     with pytest.raises(LimitExceeded) as caught:
-        pattern_dfa("(a|b)*a(a|b){14}", Meter(Limits(dfa_states_max=500)))
+        pattern_dfa("(a|b)*a(a|b){14}", ResourceGuard(Limits(dfa_states_max=500)))
     assert caught.value.limit == "dfa_states_max"
 
 
 def test_a_table_over_the_byte_limit_is_refused() -> None:
     with pytest.raises(LimitExceeded) as caught:
-        pattern_dfa("[abcdefgh]{1,400}", Meter(Limits(table_bytes_max=500)))
+        pattern_dfa("[abcdefgh]{1,400}", ResourceGuard(Limits(table_bytes_max=500)))
     assert caught.value.limit == "table_bytes_max"
 
 
@@ -132,7 +132,7 @@ def test_a_thousand_words_are_accepted_and_nothing_else() -> None:
 
 
 def test_trees_built_by_hand_compile_like_patterns() -> None:
-    meter = Meter(Limits())
+    meter = ResourceGuard(Limits())
     ice_cream = concat([literal_node("ice", True), space_run_node(), literal_node("cream", True)])
     dfa, parts = determinize(node_nfa(alternation([ice_cream, literal_node("Straße", True)]), meter), meter)
     for text in ("ice cream", "ICE \t CREAM", "icecream", "STRAẞE", "strasse", "ice cream "):
@@ -140,13 +140,15 @@ def test_trees_built_by_hand_compile_like_patterns() -> None:
 
 
 def test_a_position_automaton_speaks_of_first_last_and_following_positions() -> None:
-    nfa = pattern_nfa("ab*", Meter(Limits()))
+    nfa = pattern_nfa("ab*", ResourceGuard(Limits()))
     assert (nfa.positions, nfa.first, nfa.last, nfa.follow, nfa.nullable) == (2, 0b01, 0b11, (0b10, 0b10), False)
     assert [nfa.sets[which] for which in nfa.position_set] == [((97, 98),), ((98, 99),)]
 
 
 def test_words_with_a_common_beginning_share_positions() -> None:
-    assert pattern_nfa("category|catalogue|dog", Meter(Limits())).positions == len("cat" + "egory" + "alogue" + "dog")
+    assert pattern_nfa("category|catalogue|dog", ResourceGuard(Limits())).positions == len(
+        "cat" + "egory" + "alogue" + "dog"
+    )
 
 
 def test_a_tree_too_deep_for_the_stack_meets_a_limit() -> None:
@@ -154,10 +156,10 @@ def test_a_tree_too_deep_for_the_stack_meets_a_limit() -> None:
     for _ in range(5000):
         node = concat([literal_node("b", ignore_case=False), alternation([node, literal_node("c", ignore_case=False)])])
     with pytest.raises(LimitExceeded) as caught:
-        node_nfa(node, Meter(Limits()))
+        node_nfa(node, ResourceGuard(Limits()))
     assert caught.value.limit == "nesting_depth_max"
 
 
 def test_equal_languages_have_equal_tables_whatever_the_pattern() -> None:
-    one, other = (pattern_dfa(pattern, Meter(Limits()))[0] for pattern in ("a(b|c)*", "a|a(c*b*)*(b|c)"))
+    one, other = (pattern_dfa(pattern, ResourceGuard(Limits()))[0] for pattern in ("a(b|c)*", "a|a(c*b*)*(b|c)"))
     assert isinstance(one, Dfa) and (one.next_state == other.next_state).all()

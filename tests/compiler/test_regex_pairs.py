@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compiler.errors import SpecUnsupported
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import parse_pattern, pattern_dfa
 from tests.compiler.test_regex import ALPHABET, random_pattern
 
@@ -31,7 +31,7 @@ def reference(pattern: str) -> re.Pattern[str]:
 
 def compare(pattern: str, texts: Iterable[str]) -> None:
     """The DFA's verdict on each text against `re`'s."""
-    dfa, parts = pattern_dfa(pattern, Meter(Limits()))
+    dfa, parts = pattern_dfa(pattern, ResourceGuard(Limits()))
     asked = reference(pattern)
     for text in texts:
         assert dfa.accepts(parts.word(text)) is bool(asked.fullmatch(text)), (pattern, text)
@@ -97,5 +97,5 @@ def test_the_verdicts_on_python_s_own_table_are_those_of_fullmatch() -> None:
 def test_what_is_refused_is_refused_by_name(row: dict[str, str]) -> None:
     reference(row["pattern"])  # that `re` takes it is why it has to be refused, and not guessed at
     with pytest.raises(SpecUnsupported) as caught:
-        parse_pattern(row["pattern"], Meter(Limits()))
+        parse_pattern(row["pattern"], ResourceGuard(Limits()))
     assert caught.value.construct == row["construct"]

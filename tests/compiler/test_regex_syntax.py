@@ -9,7 +9,7 @@ import pytest
 
 from compiler.automata import category, literal, single
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
     Alternation,
     Anchor,
@@ -31,7 +31,7 @@ A, B, C = (Chars(single(ord(char))) for char in "abc")
 
 
 def parse(pattern: str, limits: Limits | None = None) -> Node:
-    return parse_pattern(pattern, Meter(limits or Limits()))
+    return parse_pattern(pattern, ResourceGuard(limits or Limits()))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_moderate_nesting_is_read() -> None:
 
 
 def test_a_late_compilation_stops_while_it_reads() -> None:
-    meter = Meter(Limits(compile_s_max=0.0))
+    meter = ResourceGuard(Limits(compile_s_max=0.0))
     time.sleep(0.001)
     with pytest.raises(LimitExceeded) as caught:
         parse_pattern("a", meter)

@@ -14,7 +14,7 @@ from compiler.automata import Dfa, charset, minimize, minterms
 from compiler.automata.character_sets import CODE_POINTS
 from compiler.automata.utf8 import expand
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.byte_dfa import byte_dfa
 
@@ -26,7 +26,7 @@ CLASSES = [
 
 
 def pattern_bytes(pattern: str) -> tuple[Dfa, int]:
-    return byte_dfa(*pattern_dfa(pattern, Meter(Limits())))
+    return byte_dfa(*pattern_dfa(pattern, ResourceGuard(Limits())))
 
 
 def scalars(low: int, high: int) -> np.ndarray:
@@ -108,7 +108,7 @@ intervals = st.lists(st.tuples(edges, edges).map(lambda pair: (min(pair), max(pa
 def test_opaque_codes_come_back_on_the_last_byte(family: list[list[tuple[int, int]]], dead: int, seed: int) -> None:
     parts = minterms([charset(one) for one in family])
     table = np.random.default_rng(seed).integers(0, 10, (3, parts.count))
-    result = expand(table, parts, dead, Meter(Limits()))
+    result = expand(table, parts, dead, ResourceGuard(Limits()))
     assert result.boundary == 3 and len(result.table) == 3 + result.inner
     for code in [*range(0x78, 0x88), 0x7FF, 0x800, 0x1233, 0x1234, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF]:
         for row in range(3):
@@ -128,19 +128,19 @@ def walk(result: compiler.automata.utf8.ByteTable, row: int, encoded: bytes) -> 
 
 def test_inner_states_are_shared_among_rows_that_differ_only_in_ascii() -> None:
     parts = minterms([charset([(0x61, 0x62)]), charset([(0x80, 0x900)])])
-    one = expand(np.array([[1, 2, 3]]), parts, 0, Meter(Limits()))
-    many = expand(np.array([[1, code, 3] for code in range(5)]), parts, 0, Meter(Limits()))
+    one = expand(np.array([[1, 2, 3]]), parts, 0, ResourceGuard(Limits()))
+    many = expand(np.array([[1, code, 3] for code in range(5)]), parts, 0, ResourceGuard(Limits()))
     assert one.inner == many.inner > 0
 
 
 def test_where_everything_is_dead_there_is_no_inner_state() -> None:
-    result = expand(np.array([[7, 1]]), minterms([charset([(0x61, 0x62)])]), 7, Meter(Limits()))
+    result = expand(np.array([[7, 1]]), minterms([charset([(0x61, 0x62)])]), 7, ResourceGuard(Limits()))
     assert result.inner == 0
     assert result.table[0, result.byte_class].tolist() == [1 if byte == 0x61 else 7 for byte in range(256)]
 
 
 def test_colliding_hashes_cost_time_but_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    dfa, parts = pattern_dfa(r"\w(?: [à-ü])?", Meter(Limits()))
+    dfa, parts = pattern_dfa(r"\w(?: [à-ü])?", ResourceGuard(Limits()))
     honest, _ = byte_dfa(dfa, parts)
     monkeypatch.setattr(compiler.automata.utf8, "mix", lambda values: np.zeros(values.shape, dtype=np.uint64))
     colliding, _ = byte_dfa(dfa, parts)
@@ -149,7 +149,7 @@ def test_colliding_hashes_cost_time_but_change_nothing(monkeypatch: pytest.Monke
 
 
 def test_inner_rows_over_the_byte_limit_are_refused_before_they_are_written() -> None:
-    dfa, parts = pattern_dfa(r"\w{1,50}", Meter(Limits()))
+    dfa, parts = pattern_dfa(r"\w{1,50}", ResourceGuard(Limits()))
     with pytest.raises(LimitExceeded) as caught:
-        byte_dfa(dfa, parts, Meter(Limits(table_bytes_max=100_000)))
+        byte_dfa(dfa, parts, ResourceGuard(Limits(table_bytes_max=100_000)))
     assert caught.value.limit == "table_bytes_max"

@@ -10,7 +10,7 @@ import pytest
 from compiler.automata import Dfa, by_characters, minimize, utf8_inverse
 from compiler.automata.dfa import equivalent, product
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.regex import determinize
 from compiler.regex.glushkov import pattern_nfa
 from tests.byte_dfa import byte_dfa
@@ -30,7 +30,7 @@ def random_byte_dfa(rng: random.Random, states: int, classes: int) -> Dfa:
 def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
     rng = random.Random(seed)
     over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
-    found = by_characters(over_bytes, Meter(Limits()))
+    found = by_characters(over_bytes, ResourceGuard(Limits()))
     points = [*EDGES, *(rng.randrange(0x80) for _ in range(20)), *(rng.randrange(0x110000) for _ in range(60))]
     texts = [chr(point) for point in points if not 0xD800 <= point < 0xE000]
     for text in ["", *texts, *("".join(rng.choices(texts, k=rng.randint(2, 5))) for _ in range(150))]:
@@ -41,8 +41,8 @@ def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
 def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
     rng = random.Random(seed)
     over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
-    found = by_characters(over_bytes, Meter(Limits()))
-    dfa, parts = determinize(pattern_nfa(r"[\s\S]*", Meter(Limits())), Meter(Limits()))
+    found = by_characters(over_bytes, ResourceGuard(Limits()))
+    dfa, parts = determinize(pattern_nfa(r"[\s\S]*", ResourceGuard(Limits())), ResourceGuard(Limits()))
     within_utf8 = product(over_bytes, byte_dfa(dfa, parts)[0], np.logical_and)
     assert equivalent(byte_dfa(found.dfa, found.minterms)[0], within_utf8)
     assert minimize(found.dfa).states == found.dfa.states
@@ -52,9 +52,9 @@ def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_few_functions_at_a_time_are_the_same_as_all_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     over_bytes = random_byte_dfa(random.Random(seed), 5, 8)
-    whole = by_characters(over_bytes, Meter(Limits()))
+    whole = by_characters(over_bytes, ResourceGuard(Limits()))
     monkeypatch.setattr(utf8_inverse, "_CELLS", 60)
-    pieced = by_characters(over_bytes, Meter(Limits()))
+    pieced = by_characters(over_bytes, ResourceGuard(Limits()))
     assert (pieced.minterms.cuts == whole.minterms.cuts).all() and (pieced.minterms.cell == whole.minterms.cell).all()
     assert (pieced.dfa.next_state == whole.dfa.next_state).all()
 
@@ -64,5 +64,5 @@ def test_characters_that_all_act_differently_meet_the_limit() -> None:
     table = rng.integers(0, 40, (40, 256)).astype(np.int32)
     scrambled = Dfa(np.arange(256, dtype=np.int32), table, rng.random(40) < 0.5)
     with pytest.raises(LimitExceeded) as caught:
-        by_characters(scrambled, Meter(Limits()))
+        by_characters(scrambled, ResourceGuard(Limits()))
     assert caught.value.limit in ("table_bytes_max", "compile_s_max")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import decoding.model.attention as attention
 from decoding.model.attention import Nodes, Prompt
-from decoding.model.prefix_tree import Tree
+from decoding.model.prefix_tree import PrefixTree
 
 PROMPT, WIDTH, SHARING = 5, 8, 2
 
@@ -19,7 +19,7 @@ class Written:
 
     def __init__(self, group: int, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.tree = Tree(torch.device("cpu"))
+        self.tree = PrefixTree(torch.device("cpu"))
         self.heads, self.group = SHARING * group, group
         keys, values = self.drawn(SHARING, PROMPT), self.drawn(SHARING, PROMPT)
         Prompt(self.tree, PROMPT).attend(0, self.drawn(self.heads, PROMPT), keys, values, None)

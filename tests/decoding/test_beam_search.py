@@ -22,7 +22,7 @@ from decoding.errors import (
 )
 from decoding.generation import Hypothesis, StepEvent
 from decoding.options import DEFAULT, Algorithm, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, generate, search_of
 from tests.decoding.random_automata import random_table
 from tests.decoding.twins import ALGORITHMS, MODELS, Case, random_options
@@ -70,7 +70,7 @@ def test_dropping_rows_below_the_floor_changes_no_value() -> None:
         values = {}
         for floor, steps in events.items():
             heuristics = replace(DEFAULT, floor=floor)
-            constraint = Constraint.prepare(_anything(6), model.device)
+            constraint = PreparedConstraint.prepare(_anything(6), model.device)
             found = drive(model, (), search_of(constraint, options, heuristics=heuristics), steps.append)
             values[floor] = [answer.log_prob for answer in found]
         assert values[True][0] >= values[False][0]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.heuristic import cost_to_go, unigram_prior
-from decoding.heuristic.unigram import LEAST_PRIOR
+from decoding.heuristic.unigram import PRIOR_FLOOR
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, ScriptedModel
 
@@ -107,7 +107,7 @@ def test_the_prior_of_a_model_without_memory_is_its_distribution() -> None:
 
 def test_an_impossible_token_has_a_finite_cost() -> None:
     certain = ScriptedModel(4, (3,), {(): {1: 0.0, 0: -500.0, 2: -500.0, 3: -500.0}}, floor=-500.0)
-    assert unigram_prior(certain).tolist()[0] >= LEAST_PRIOR
+    assert unigram_prior(certain).tolist()[0] >= PRIOR_FLOOR
 
 
 def test_a_model_that_only_ends_texts_is_read_once() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from compiler.lifting import TokenAutomaton, from_table
 from decoding.heuristic import Endings, find_endings, unigram_prior
 from decoding.options import DEFAULT, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import generate
 from decoding.search.banked_search import Ranking
 from decoding.search.beams import Beams
@@ -115,7 +115,7 @@ def test_a_search_with_endings_finds_the_cheap_ending(beams: int) -> None:
     prior, options = unigram_prior(model), SearchOptions(12, beams, length_penalty=0.0)
     endings = find_endings(model, prior)
     found = [
-        generate(model, (0,), Constraint.prepare(automaton, CPU, prior=prior, endings=known), options)[0]
+        generate(model, (0,), PreparedConstraint.prepare(automaton, CPU, prior=prior, endings=known), options)[0]
         for known in (endings, None)
     ]
     assert found[0].tokens == (WORD, STOP, MARK, EOS)

@@ -16,10 +16,10 @@ from torch import Tensor
 from compiler.lifting import TokenAutomaton, from_table
 from decoding.engine import Engine
 from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
-from decoding.generation import Hypothesis, Run, StepEvent
-from decoding.model import Feed, Scores
+from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import BankedSearch, generate, rows_of, search_of
 from tests.decoding.random_automata import random_table
 from tests.fakes import HashModel, PrefixSession
@@ -44,7 +44,7 @@ class WatchedModel(HashModel):
         self.opened.append(session)
         return session, first
 
-    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         assert self.may_step.wait(30.0)
         self.crowds.append([feed.session for feed in feeds])
         if self.fails:
@@ -61,8 +61,8 @@ class Order:
     def alone(self) -> tuple[Hypothesis, ...]:
         return generate(WatchedModel(), self.prompt, self.automaton, self.options)
 
-    def run(self) -> Run:
-        return search_of(Constraint.prepare(self.automaton, torch.device("cpu")), self.options)
+    def run(self) -> Generation:
+        return search_of(PreparedConstraint.prepare(self.automaton, torch.device("cpu")), self.options)
 
     def bytes_held(self) -> int:
         """What an engine keeps free for it."""
@@ -257,7 +257,7 @@ def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
         model.may_step.clear()
         good = callers.submit(_ask, engine, order)
         _wait_for(lambda: len(model.opened) == 1)
-        broken = Broken(Constraint.prepare(order.automaton, torch.device("cpu")), order.options)
+        broken = Broken(PreparedConstraint.prepare(order.automaton, torch.device("cpu")), order.options)
         limits = rows_of(order.options), order.options.max_tokens
         bad = callers.submit(engine.generate, lambda: broken, order.prompt, *limits)
         _wait_for(lambda: engine.generations == 2)

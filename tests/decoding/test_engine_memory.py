@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from decoding.engine import Engine
-from decoding.engine.memory_budget import SOUND_STEPS, Room
+from decoding.engine.memory_budget import SOUND_STEPS, MemoryBudget
 from decoding.errors import Cancelled, OutOfMemory
 from decoding.generation import Hypothesis, StepEvent
 from decoding.memory import is_out_of_memory
-from decoding.model import Feed, Rescored, Scores
+from decoding.model import ScoredSequence, Scores, StepInput
 from decoding.search import generate
 from tests.decoding.test_engine import PLENTY, VOCABULARY, Order, _ask, _long, _order, _wait_for
 from tests.fakes import HashModel, PrefixSession
@@ -61,7 +61,7 @@ class ScarceModel(HashModel):
         self._alive.append(session)
         return session, first
 
-    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         assert self.may_step.wait(S_MAX)
         rows = sum(len(feed.parents) for feed in feeds)
         self.sizes.append(rows)
@@ -70,7 +70,7 @@ class ScarceModel(HashModel):
         self._require(self.held() + grows <= self.tokens)
         return super().step(feeds)
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         if self.checks_fail:
             self.checks_fail -= 1
             self._require(False)
@@ -195,7 +195,7 @@ def test_memory_may_run_out_at_any_time() -> None:
 
 
 def test_what_has_fallen_rises_again() -> None:
-    room = Room(1000, 64)
+    room = MemoryBudget(1000, 64)
     room.crowd_failed(100)
     room.crowd_failed(400)
     room.pass_failed(8)
@@ -284,7 +284,7 @@ class HeldChecks(ScarceModel):
         self.checked: list[Sequence[int]] = []
         self.may_check = threading.Event()
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Rescored:
+    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         self.checked.append(prompt_ids)
         assert self.may_check.wait(S_MAX)
         return super().score(prompt_ids, tokens)

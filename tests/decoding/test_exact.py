@@ -17,7 +17,7 @@ from compiler.text import TextAutomaton, check_labels
 from compiler.vocab import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.label_decoding import BeamOptions, beam_labels, best_labels
-from decoding.tensors import LEAST_LOG_PROB, push_up, pushed
+from decoding.tensors import LOG_PROB_FLOOR, push_up, pushed
 
 Labels = tuple[int, ...]
 Matrix = NDArray[np.float64]
@@ -56,7 +56,7 @@ def accepts(automaton: TokenAutomaton, labels: Labels) -> bool:
 
 
 def total(matrix: Matrix, labels: Labels) -> float:
-    return sum(max(float(row[label]), LEAST_LOG_PROB) for row, label in zip(matrix, labels, strict=True))
+    return sum(max(float(row[label]), LOG_PROB_FLOOR) for row, label in zip(matrix, labels, strict=True))
 
 
 def accepted(automaton: TokenAutomaton, rows: int) -> list[Labels]:
@@ -91,7 +91,7 @@ def slow_beams(matrix: Matrix, automaton: TokenAutomaton, options: BeamOptions) 
     for _ in range(steps):
         possible.append({state for state in after if any(reached in possible[-1] for reached in after[state])})
     for step, line in enumerate(matrix):
-        own = [max(float(value), LEAST_LOG_PROB) for value in line]
+        own = [max(float(value), LOG_PROB_FLOOR) for value in line]
         found = []
         for number, (labels, state, score, log_prob) in enumerate(rows):
             here = to_go(automaton, state)

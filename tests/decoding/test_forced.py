@@ -18,11 +18,11 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from decoding.forced_tokens import FREE, Forced, Pieces
+from decoding.forced_tokens import NO_FORCED_TOKEN, ForcedTokens, TokenBytes
 from decoding.generation import Snapshot
-from decoding.model import Feed, Scores
+from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import BankedSearch, drive, rows_of
 from decoding.search.banked_search import forced_step
 from tests.fakes import HashModel, PrefixSession
@@ -36,10 +36,10 @@ def files() -> ModelFiles:
 
 
 @pytest.fixture(scope="module")
-def pieces(files: ModelFiles) -> Pieces:
+def pieces(files: ModelFiles) -> TokenBytes:
     vocabulary = files.vocabulary
     speller = Speller(Tokenizer.from_file(str(files.tokenizer_file)), vocabulary.tokens)
-    return Pieces(vocabulary.tokens, vocabulary.eos_ids, speller)
+    return TokenBytes(vocabulary.tokens, vocabulary.eos_ids, speller)
 
 
 def _compiled(files: ModelFiles, constraint: dict[str, object]) -> Compiled:
@@ -47,14 +47,14 @@ def _compiled(files: ModelFiles, constraint: dict[str, object]) -> Compiled:
 
 
 def _stretch(
-    files: ModelFiles, forced: Forced, state: int, budget_after: int = 1000, tokens_max: int = 100
+    files: ModelFiles, forced: ForcedTokens, state: int, budget_after: int = 1000, tokens_max: int = 100
 ) -> list[bytes | None]:
     """What a row that starts in a state writes until it may choose."""
     written = []
     states = np.array([state])
     while len(written) < tokens_max:
         token = int(forced.tokens(states, budget_after)[0])
-        if token == FREE:
+        if token == NO_FORCED_TOKEN:
             break
         if token in files.vocabulary.eos_ids:
             return [*written, b"<end>"]
@@ -64,10 +64,10 @@ def _stretch(
 
 
 def test_a_stretch_is_spelled_as_the_tokenizer_does_and_stops_where_the_text_may_differ(
-    files: ModelFiles, pieces: Pieces
+    files: ModelFiles, pieces: TokenBytes
 ) -> None:
     compiled = _compiled(files, TEMPLATE)
-    forced = Forced(compiled.tokens, pieces)
+    forced = ForcedTokens(compiled.tokens, pieces)
     begun = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
     assert b'{"name": "'.startswith(begun) and len(begun) >= len(b'{"name":')
     ids = files.vocabulary.tokens
@@ -78,35 +78,35 @@ def test_a_stretch_is_spelled_as_the_tokenizer_does_and_stops_where_the_text_may
     assert b'nn", "likes": "'.startswith(rest) and rest.startswith(b'nn", "likes":')
 
 
-def test_a_stretch_to_the_end_goes_through_eos(files: ModelFiles, pieces: Pieces) -> None:
+def test_a_stretch_to_the_end_goes_through_eos(files: ModelFiles, pieces: TokenBytes) -> None:
     compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
-    stretch = _stretch(files, Forced(compiled.tokens, pieces), compiled.tokens.start)
+    stretch = _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start)
     tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
     spelled = tokenizer.encode("the cat sat on the mat", add_special_tokens=False).ids
     assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
 
 
 def test_where_the_tokenizers_spelling_is_too_long_for_the_budget_any_other_may_be_taken(
-    files: ModelFiles, pieces: Pieces
+    files: ModelFiles, pieces: TokenBytes
 ) -> None:
     compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
     least = compiled.tokens.min_tokens
-    assert _stretch(files, Forced(compiled.tokens, pieces), compiled.tokens.start, least - 2) == []
+    assert _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start, least - 2) == []
 
 
-def test_what_is_dictated_does_not_depend_on_what_was_asked_before(files: ModelFiles, pieces: Pieces) -> None:
+def test_what_is_dictated_does_not_depend_on_what_was_asked_before(files: ModelFiles, pieces: TokenBytes) -> None:
     compiled = _compiled(files, TEMPLATE)
     states = np.flatnonzero(compiled.tokens.distance < 1000)
-    forwards, backwards = Forced(compiled.tokens, pieces), Forced(compiled.tokens, pieces)
+    forwards, backwards = ForcedTokens(compiled.tokens, pieces), ForcedTokens(compiled.tokens, pieces)
     found = forwards.tokens(states, 1000)
     assert (backwards.tokens(states[::-1], 1000)[::-1] == found).all()
-    assert (found != FREE).any() and (found == FREE).any()
+    assert (found != NO_FORCED_TOKEN).any() and (found == NO_FORCED_TOKEN).any()
 
 
-class SlowForced(Forced):
+class SlowForced(ForcedTokens):
     """Follows every stretch from its first byte, token by token of the vocabulary."""
 
-    def __init__(self, automaton: TokenAutomaton, pieces: Pieces, vocabulary: Sequence[bytes | None]) -> None:
+    def __init__(self, automaton: TokenAutomaton, pieces: TokenBytes, vocabulary: Sequence[bytes | None]) -> None:
         super().__init__(automaton, pieces)
         self._vocabulary = vocabulary
 
@@ -140,19 +140,19 @@ LITERAL = "the dog ran over a big hill and saw people play with balls in a park 
     ids=["template", "choice", "longer than a stretch", "bytes of characters", "nothing dictated"],
 )  # fmt: skip
 def test_what_is_dictated_is_what_a_walk_over_all_tokens_finds(
-    files: ModelFiles, pieces: Pieces, constraint: dict[str, object]
+    files: ModelFiles, pieces: TokenBytes, constraint: dict[str, object]
 ) -> None:
     automaton = _compiled(files, constraint).tokens
     states = np.flatnonzero(automaton.distance < 1000)[-300:]
-    found = Forced(automaton, pieces).tokens(states, 1000)
+    found = ForcedTokens(automaton, pieces).tokens(states, 1000)
     assert (found == SlowForced(automaton, pieces, files.vocabulary.tokens).tokens(states, 1000)).all()
 
 
 def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
-    files: ModelFiles, pieces: Pieces, monkeypatch: pytest.MonkeyPatch
+    files: ModelFiles, pieces: TokenBytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     automaton = _compiled(files, {"choice": [LITERAL], "leading_space": "forbid"}).tokens
-    forced, plain, asked = Forced(automaton, pieces), TokenAutomaton.successors, list[int]()
+    forced, plain, asked = ForcedTokens(automaton, pieces), TokenAutomaton.successors, list[int]()
 
     def counted(self: TokenAutomaton, state: int) -> NDArray[np.int64]:
         asked.append(state)
@@ -173,7 +173,7 @@ class StepByStep(BankedSearch):
         live = self._columns.live
         assert self._forced is not None
         tokens = self._forced.tokens(self._columns.state[live], self._budget_before - 1)
-        if not len(self._history) or (tokens == FREE).any() or self._forced.ends(tokens).any():
+        if not len(self._history) or (tokens == NO_FORCED_TOKEN).any() or self._forced.ends(tokens).any():
             return super().advance(scores)
         log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
         own, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
@@ -191,7 +191,7 @@ class Counting(HashModel):
 
     widest, most = 0, 0
 
-    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         scores = super().step(feeds)
         for feed in feeds:
             self.widest = max(self.widest, len(feed.session.rows))
@@ -199,10 +199,10 @@ class Counting(HashModel):
         return scores
 
 
-def test_stretches_read_ahead_stay_within_the_reported_rows(files: ModelFiles, pieces: Pieces) -> None:
+def test_stretches_read_ahead_stay_within_the_reported_rows(files: ModelFiles, pieces: TokenBytes) -> None:
     one_of_many = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
     compiled = _compiled(files, {"regex": one_of_many, "leading_space": "forbid"})
-    constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
     options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 1, beams=3)
     model = Counting(files.vocabulary.size, files.vocabulary.eos_ids)
     drive(model, (5,), BankedSearch(constraint, options))
@@ -212,10 +212,10 @@ def test_stretches_read_ahead_stay_within_the_reported_rows(files: ModelFiles, p
 
 @pytest.mark.parametrize("beams", [1, 2, 7])
 def test_a_dictated_stretch_goes_through_the_model_in_one_pass_and_changes_no_beam(
-    files: ModelFiles, pieces: Pieces, beams: int
+    files: ModelFiles, pieces: TokenBytes, beams: int
 ) -> None:
     compiled = _compiled(files, TEMPLATE)
-    constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
     for seed in range(6):
         options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 14, beams=beams, n=min(2, beams))
         ahead, alone = ([], []), ([], [])

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from decoding.errors import PromptEmpty
-from decoding.model import Feed, HuggingFaceModel, Scores
+from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.model import chunked_feed as stretch
 from decoding.model.attention import NotShareable, Pass, attend
 from tests.decoding.models import PLAIN, SHARED, V, gpt2_of, windowed
@@ -30,7 +30,7 @@ def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
 
 
 def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: list[list[int]]) -> Scores:
-    return model.step([Feed(session, torch.tensor(parents), torch.tensor(tokens))])[0]
+    return model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])[0]
 
 
 def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, tolerance: float = 2e-4) -> None:
@@ -136,7 +136,7 @@ def test_steps_leave_everything_on_the_device_but_a_count_now_and_then(name: str
     with _Asked() as asked:
         for step in range(40):
             parents = torch.arange(4) // 2 if step else torch.zeros(4, dtype=torch.int64)
-            model.step([Feed(session, parents, parents[:, None])])
+            model.step([StepInput(session, parents, parents[:, None])])
     assert not {"_local_scalar_dense", "equal", "is_nonzero"} & asked.counted.keys()
     assert 1 <= asked.counted["nonzero"] <= 12
 

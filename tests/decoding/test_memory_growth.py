@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from decoding.model import Feed, HuggingFaceModel
+from decoding.model import HuggingFaceModel, StepInput
 from decoding.model.cpu_layers import rows_computed
 from tests.decoding.models import GROUPED, made
 
@@ -43,7 +43,9 @@ def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
     for number in numbers:
         prompt = [1 + token % 50 for token in range(number)]
         session, _ = model.prefill(prompt)
-        model.step([Feed(session, torch.zeros(number, dtype=torch.int64), torch.ones(number, 1, dtype=torch.int64))])
+        model.step(
+            [StepInput(session, torch.zeros(number, dtype=torch.int64), torch.ones(number, 1, dtype=torch.int64))]
+        )
         model.score(prompt[:3], prompt)
 
 

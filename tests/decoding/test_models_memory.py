@@ -16,10 +16,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from compiler.lifting import from_table
 from decoding.engine import Engine
 from decoding.errors import OutOfMemory
-from decoding.generation import Hypothesis, Run
-from decoding.model import Feed, HuggingFaceModel, Scores
+from decoding.generation import Generation, Hypothesis
+from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, rows_of, search_of
 from tests.decoding.models import GROUPED, V, made, windowed
 from tests.decoding.test_engine import PLENTY, _wait_for
@@ -45,8 +45,8 @@ def llama() -> PreTrainedModel:
     return made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "max_position_embeddings": 200}))
 
 
-def _feed(session: Any, parents: list[int], tokens: list[list[int]]) -> Feed[Any]:
-    return Feed(session, torch.tensor(parents), torch.tensor(tokens))
+def _feed(session: Any, parents: list[int], tokens: list[list[int]]) -> StepInput[Any]:
+    return StepInput(session, torch.tensor(parents), torch.tensor(tokens))
 
 
 STORY: list[tuple[list[int], list[list[int]]]] = [  # grows, drops rows, takes slots again
@@ -124,7 +124,7 @@ class FailingSteps:
         assert self.may_begin.wait(S_MAX)
         return self._now_and_then(0.1, lambda: self._model.prefill(prompt_ids))
 
-    def step(self, feeds: Sequence[Feed[Any]]) -> Any:
+    def step(self, feeds: Sequence[StepInput[Any]]) -> Any:
         return self._now_and_then(0.6 if len(feeds) > 1 else 0.2, lambda: self._model.step(feeds))
 
 
@@ -136,7 +136,7 @@ def test_real_models_give_everybody_his_answer(make: Callable[[], PreTrainedMode
         torch.arange(V).remainder(3).numpy(), torch.tensor([[1, 0, 2], [2, 1, 0], [2, 2, 1]]).numpy(),
         torch.tensor([False, False, True]).numpy(), 0, (60,),
     )
-    constraint = Constraint.prepare(automaton, torch.device("cpu"))
+    constraint = PreparedConstraint.prepare(automaton, torch.device("cpu"))
     wanted = [SearchOptions(max_tokens=8 + number % 7, beams=2 + number % 5) for number in range(10)]
     alone = [drive(model, [number + 1], search_of(constraint, options)) for number, options in enumerate(wanted)]
     failing, notes = FailingSteps(model), Notes()
@@ -145,7 +145,7 @@ def test_real_models_give_everybody_his_answer(make: Callable[[], PreTrainedMode
         def ask(number: int) -> tuple[Hypothesis, ...]:
             options = wanted[number]
 
-            def begin() -> Run:
+            def begin() -> Generation:
                 return search_of(constraint, options)
 
             for _ in range(FAILURES_MAX + 1):  # by chance one may run out while it has the model to itself

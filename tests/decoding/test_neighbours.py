@@ -15,16 +15,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
 from compiler.lifting import from_table
-from decoding.model import Feed, HuggingFaceModel, Scores
+from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import Algorithm, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, rows_of, search_of
 from tests.decoding.models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed
 
 
 def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: list[list[int]]) -> Scores:
-    return model.step([Feed(session, torch.tensor(parents), torch.tensor(tokens))])[0]
+    return model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])[0]
 
 
 def _crowd(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[Scores]]:
@@ -40,7 +40,7 @@ def _crowd(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[S
             kept, count = int(random.integers(1, 9)), int(random.choice([1, 1, 1, 3]))
             parents = torch.from_numpy(random.integers(0, rows[number], kept))
             tokens = torch.from_numpy(random.integers(1, model.vocab_size, (kept, count)))
-            feeds.append(Feed(opened[number][0], parents, tokens))
+            feeds.append(StepInput(opened[number][0], parents, tokens))
             rows[number] = kept
         for own, scores in zip(found, model.step(feeds), strict=True):
             own.append(scores)
@@ -145,7 +145,7 @@ def test_a_search_holds_no_more_than_was_announced(name: str, algorithm: Algorit
     chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
     accepting = np.arange(length + 2) == length
     automaton = from_table(np.zeros(V, dtype=np.int64), chain, accepting, 0, model.eos_ids)
-    constraint = Constraint.prepare(automaton, model.device)
+    constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
     for beams in (2, 5, 20):
         options = SearchOptions(max_tokens=length + 1, beams=beams, algorithm=algorithm)
@@ -170,7 +170,7 @@ def test_a_sampling_holds_no_more_than_was_announced(
     model = HuggingFaceModel(make())
     table, accepting = np.array([[0, 1], [1, 0]]), np.array([True, True])
     automaton = from_table(np.arange(model.vocab_size) % 2, table, accepting, 0, model.eos_ids)
-    constraint = Constraint.prepare(automaton, model.device)
+    constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
     for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
         announced = model.bytes_for(3, rows, tokens)

@@ -14,12 +14,12 @@ from app.models.tokenizer import Speller
 from app.settings import BUILT_IN_MODEL
 from compiler.pipeline import compile_spec
 from compiler.spec import InfillSpec, KeywordsSpec, Spec
-from decoding.engine import Noted
+from decoding.engine import TopTokensRecorder
 from decoding.engine.top_tokens import ROWS_NOTED
-from decoding.forced_tokens import Pieces
-from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.forced_tokens import TokenBytes
+from decoding.generation import Generation, Hypothesis, StepEvent
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 from tests.fakes import HashModel
@@ -34,12 +34,12 @@ def files() -> ModelFiles:
 
 
 @pytest.fixture(scope="module")
-def pieces(files: ModelFiles) -> Pieces:
+def pieces(files: ModelFiles) -> TokenBytes:
     speller = Speller(Tokenizer.from_file(str(Path(BUILT_IN_MODEL) / "tokenizer.json")), files.vocabulary.tokens)
-    return Pieces(files.vocabulary.tokens, files.vocabulary.eos_ids, speller)
+    return TokenBytes(files.vocabulary.tokens, files.vocabulary.eos_ids, speller)
 
 
-def driven(run: Run, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
+def driven(run: Generation, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
     told: list[StepEvent] = []
     return drive(model, PROMPT, run, told.append), told
 
@@ -50,19 +50,19 @@ TEMPLATE = InfillSpec("A man on the beach saw <|infill_word|> in the park and we
 @pytest.mark.parametrize("spec", [KeywordsSpec((("dog",), ("park",))), TEMPLATE], ids=["keywords", "template"])
 @pytest.mark.parametrize("kind", ["banked", "abs", "sample"])
 def test_nothing_changes_but_that_it_is_told_what_the_model_wanted(
-    files: ModelFiles, pieces: Pieces, spec: Spec, kind: str
+    files: ModelFiles, pieces: TokenBytes, spec: Spec, kind: str
 ) -> None:
     compiled = compile_spec(spec, files.vocabulary)
-    constraint = Constraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
     budget = compiled.tokens.min_tokens + 8
 
-    def fresh() -> Run:
+    def fresh() -> Generation:
         if kind == "sample":
             return Sampling(constraint, SamplingOptions(budget, seed=3, n=3))
         return search_of(constraint, SearchOptions(budget, beams=8, algorithm=kind))  # type: ignore[arg-type]
 
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=1)
-    plain, noted = driven(fresh(), model), driven(Noted(fresh(), COUNT), model)
+    plain, noted = driven(fresh(), model), driven(TopTokensRecorder(fresh(), COUNT), model)
     assert plain[0] == noted[0]
     assert plain[1] == [dataclasses.replace(event, wanted=()) for event in noted[1]]
     fed: list[tuple[int, ...]] = [()]  # the live rows, best first, of the last event with noted tokens

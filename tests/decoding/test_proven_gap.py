@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.engine import Engine
-from decoding.forced_tokens import Pieces
+from decoding.forced_tokens import TokenBytes
 from decoding.generation import TextOf
-from decoding.model import Feed, Scores
+from decoding.model import Scores, StepInput
 from decoding.options import Heuristics, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate, rows_of, search_of
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, PrefixSession
 
 CPU, PROMPT, TOLERANCE = torch.device("cpu"), (1, 0), 1e-9
-LEAST_LOG_PROB, PREFIXES_MAX, SEEDS = -1e4, 600, range(20)  # languages of more prefixes are skipped
+LOG_PROB_FLOOR, PREFIXES_MAX, SEEDS = -1e4, 600, range(20)  # languages of more prefixes are skipped
 GRID = [(k, p, n) for k in (1, 2, 4, 8) for p in (0.0, 0.5, 1.0) for n in (1, 3) if n <= k]
 MODELS: tuple[dict[str, Any], ...] = ({}, {"levels": 3}, {"zeros": 0.4}, {"spread": 8.0}, {"levels": 2, "memory": 1})
 TOKENS = (b"a", b"b", b"c", b"ab", b"abc", b"bc", b"ca", b"cab", b"aa", None)  # None: an id without bytes
@@ -37,7 +37,7 @@ Texts = dict[tuple[int, ...], float]  # the log-prob of each satisfying token se
 class Language(NamedTuple):
     """All that a search is given but its options, and what it could find."""
 
-    constraint: Constraint
+    constraint: PreparedConstraint
     model: HashModel
     max_tokens: int
     texts: Texts
@@ -58,7 +58,7 @@ def enumerate_texts(
     """None of more than PREFIXES_MAX prefixes. forced: the only token by state and budget after it, if there is one."""
     texts, prefixes = Texts(), list[tuple[tuple[int, ...], int, float]]([((), automaton.start, 0.0)])
     for ids, state, log_prob in prefixes:  # grows on the way
-        z = [max(one, LEAST_LOG_PROB) for one in model.log_probs((*PROMPT, *ids)).tolist()]
+        z = [max(one, LOG_PROB_FLOOR) for one in model.log_probs((*PROMPT, *ids)).tolist()]
         budget_after = max_tokens - len(ids) - 1
         best_eos = min(automaton.eos_ids, key=lambda eos: (-z[eos], eos))
         only = forced(state, budget_after) if forced else None
@@ -84,7 +84,7 @@ def random_language(seed: int) -> Language:
         if len(texts) > 20:
             prior = torch.from_numpy(random.normal(-4.0, 4.0, size)).clamp(max=0.0) if seed % 3 else None
             text_of = (lambda ids: bytes(id // 2 for id in ids)) if seed % 7 == 0 else None
-            return Language(Constraint.prepare(automaton, CPU, prior=prior), model, max_tokens, texts, text_of)
+            return Language(PreparedConstraint.prepare(automaton, CPU, prior=prior), model, max_tokens, texts, text_of)
 
 
 def over_bytes(step: NDArray[np.int64], accepting: NDArray[np.bool_], eos_count: int = 1) -> TokenAutomaton:
@@ -139,9 +139,9 @@ def random_stretches(seed: int) -> Language:
         max_tokens = automaton.min_tokens + int(random.integers(1, 5))
         model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, spread=2.0 + 4.0 * (seed % 3))
         texts = enumerate_texts(automaton, model, max_tokens, partial(forced_token, automaton))
-        pieces = Pieces([*TOKENS, None, None][: automaton.vocabulary_size], automaton.eos_ids, spell)
+        pieces = TokenBytes([*TOKENS, None, None][: automaton.vocabulary_size], automaton.eos_ids, spell)
         if len(texts) > 4:
-            return Language(Constraint.prepare(automaton, CPU, pieces=pieces), model, max_tokens, texts)
+            return Language(PreparedConstraint.prepare(automaton, CPU, pieces=pieces), model, max_tokens, texts)
 
 
 @cache
@@ -227,7 +227,7 @@ class Gated(HashModel):
         assert self.gate.wait(60.0)
         return super().prefill(prompt_ids)
 
-    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         self.most = max(self.most, len(feeds))
         return super().step(feeds)
 

@@ -15,7 +15,7 @@ import pytest
 from compiler.lifting import TokenAutomaton, from_table
 from decoding.errors import ReplayRejected
 from decoding.generation import Hypothesis
-from decoding.model import Rescored
+from decoding.model import ScoredSequence
 from decoding.options import SearchOptions
 from decoding.replay import replay
 from decoding.search import generate
@@ -42,7 +42,7 @@ def _model() -> HashModel:
 
 def _told(
     automaton: TokenAutomaton, tokens: tuple[int, ...], options: SearchOptions = OPTIONS
-) -> tuple[Hypothesis, Rescored]:
+) -> tuple[Hypothesis, ScoredSequence]:
     """Any tokens as an answer with the true sums of just these tokens, and the model's opinion of them."""
     rescored = _model().score((), tokens)
     distance = automaton.distance.tolist()
@@ -169,4 +169,4 @@ def test_an_answer_whose_tokens_were_not_rescored_one_by_one_is_rejected(log_pro
     told, rescored = _told(_a_then_b(), (A, B, EOS))
     z, best = (*rescored.log_probs, -1.0), (*rescored.peaks, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
-        replay(_a_then_b(), told, Rescored(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)
+        replay(_a_then_b(), told, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)

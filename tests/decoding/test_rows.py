@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from decoding.model import Feed, Scores
+from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
 from decoding.search import drive, rows_of, search_of
 from tests.decoding.twins import ALGORITHMS, Case
@@ -20,7 +20,7 @@ class CountingModel(HashModel):
         super().__init__(vocab_size, eos_ids, seed=seed)
         self.rows: list[int] = []
 
-    def step(self, feeds: Sequence[Feed[PrefixSession]]) -> list[Scores]:
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         self.rows += [len(feed.tokens) for feed in feeds]
         return super().step(feeds)
 

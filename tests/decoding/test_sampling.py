@@ -25,10 +25,10 @@ from decoding.errors import ModelOutputInvalid, OptionsInvalid
 from decoding.generation import Hypothesis, StepEvent
 from decoding.heuristic import Endings
 from decoding.model import HuggingFaceModel, Scores
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
-from decoding.tensors import LEAST_LOG_PROB, draw
+from decoding.tensors import LOG_PROB_FLOOR, draw
 from decoding.tensors.token_draw import nucleus
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fakes import HashModel, PrefixModel
@@ -60,7 +60,7 @@ def even_number_of_b() -> TokenAutomaton:
 def sample(
     model: PrefixModel, automaton: TokenAutomaton, options: SamplingOptions, events: list[StepEvent] | None = None
 ) -> tuple[Hypothesis, ...]:
-    run = Sampling(Constraint.prepare(automaton, CPU), options)
+    run = Sampling(PreparedConstraint.prepare(automaton, CPU), options)
     return drive(model, PROMPT, run, None if events is None else events.append)
 
 
@@ -207,12 +207,12 @@ def test_tokens_that_the_model_rules_out_are_taken_only_where_nothing_else_may_b
     answers = sample(NeverB(4, (2, 3)), even_number_of_b(), SamplingOptions(6, 3, 30, temperature=5.0))
     for answer in answers:
         assert answer.tokens[3:] == (1, 1, 2)  # b as late as it may be, and the one end that is probable
-        assert answer.log_prob == pytest.approx(2 * LEAST_LOG_PROB + 4 * math.log(0.5))
+        assert answer.log_prob == pytest.approx(2 * LOG_PROB_FLOOR + 4 * math.log(0.5))
 
 
 @pytest.mark.parametrize("fault", [math.nan, -math.inf])
 def test_a_model_without_an_opinion_is_refused(fault: float) -> None:
-    run = Sampling(Constraint.prepare(even_number_of_b(), CPU), SamplingOptions(6, 0))
+    run = Sampling(PreparedConstraint.prepare(even_number_of_b(), CPU), SamplingOptions(6, 0))
     log_probs = torch.zeros(4) if math.isnan(fault) else torch.full((4,), fault)
     log_probs[2] = fault
     with pytest.raises(ModelOutputInvalid):
@@ -263,7 +263,7 @@ def test_a_nucleus_of_nearly_everything_is_not_rounded_to_nothing(top_p: float) 
 
 def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=6)
-    constraint = Constraint.prepare(automaton, CPU)
+    constraint = PreparedConstraint.prepare(automaton, CPU)
     orders = [
         SamplingOptions(5 + seed % 7, seed, 1 + seed % 5, 0.5 + seed % 3, 1.0 - seed % 2 / 4) for seed in range(12)
     ]
@@ -281,7 +281,7 @@ def test_endings_do_not_change_what_is_sampled() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     endings = Endings(np.array([0, 1]), np.zeros((3, 2)), np.array([1, 2, 0, 0]))
     options = SamplingOptions(9, 123, 40)
-    run = Sampling(Constraint.prepare(automaton, CPU, endings=endings), options)
+    run = Sampling(PreparedConstraint.prepare(automaton, CPU, endings=endings), options)
     assert drive(model, PROMPT, run) == sample(model, automaton, options)
 
 
@@ -293,7 +293,7 @@ def test_what_is_sampled_from_a_trained_model_satisfies(captions_dir: Path, temp
     prompt = Tokenizer.from_file(str(file)).encode("sentence:").ids
     for spec in (KeywordsSpec((("dog",), ("ball",))), RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park")):
         compiled = compile_spec(spec, vocabulary)
-        constraint = Constraint.prepare(compiled.tokens, model.device)
+        constraint = PreparedConstraint.prepare(compiled.tokens, model.device)
         for extra in (0, 9):
             options = SamplingOptions(compiled.tokens.min_tokens + extra, 3, 4, temperature, 0.95)
             for answer in drive(model, prompt, Sampling(constraint, options)):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from compiler.lifting import TokenAutomaton, from_table
-from decoding.forced_tokens import FREE
+from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.generation import Hypothesis, StepEvent
 from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.search import abs_search, generate
@@ -279,5 +279,5 @@ def test_a_forced_token_out_of_budget_leaves_no_row(library: str) -> None:
     tables = _tables(automaton, library)
     start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0)
     assert (_banked(tables, start, log_probs, 1, forced=2).score == DEAD_SCORE).all()
-    free = _banked(tables, start, log_probs, 2, forced=FREE)
+    free = _banked(tables, start, log_probs, 2, forced=NO_FORCED_TOKEN)
     assert free.token.tolist() == _banked(tables, start, log_probs, 2).token.tolist()

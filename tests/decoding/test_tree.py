@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from decoding.model.prefix_tree import Tree, slots_at_most
+from decoding.model.prefix_tree import PrefixTree, slots_at_most
 
 
-def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[Tree, int, int]:
+def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[PrefixTree, int, int]:
     """Grows a tree at random, each node's key its own number, and checks what every node sees; (tree, most rows, T)."""
     random = np.random.default_rng(seed)
-    tree = Tree(torch.device("cpu"))
+    tree = PrefixTree(torch.device("cpu"))
     prompt = torch.arange(-3.0, 0.0).view(3, 1, 1)
     tree.begin(3)
     for layer in (0, 1):
@@ -63,7 +63,7 @@ def test_a_tree_never_holds_more_than_was_announced(seed: int) -> None:
 
 
 def test_slots_of_rows_that_died_out_are_used_again() -> None:
-    tree = Tree(torch.device("cpu"))
+    tree = PrefixTree(torch.device("cpu"))
     tree.begin(1)
     tree.store_prompt(0, torch.zeros(1, 1, 1), torch.zeros(1, 1, 1))
     tree.extend(torch.zeros(4, dtype=torch.int64), 1)

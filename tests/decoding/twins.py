@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding.forced_tokens import FREE, Forced
+from decoding.forced_tokens import NO_FORCED_TOKEN, ForcedTokens
 from decoding.generation import Hypothesis
 from decoding.heuristic import Endings, cost_to_go
 from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import abs_search
 from decoding.search.banked_search import Ranking, forced_step, step
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.search.n_best import Finished
+from decoding.search.n_best import NBest
 from decoding.tensors import Tables, count_up, like
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fakes import HashModel
@@ -71,7 +71,7 @@ class RandomForced:
     """A forced token for some states, in place of `decoding.forced_tokens.Forced`."""
 
     def __init__(self, automaton: TokenAutomaton, random: np.random.Generator) -> None:
-        self._automaton, self._token = automaton, np.full(automaton.states, FREE)
+        self._automaton, self._token = automaton, np.full(automaton.states, NO_FORCED_TOKEN)
         for state in range(automaton.states):
             live = automaton.distance[automaton.successors(state)[automaton.token_class]] != UNREACHABLE
             if live.any() and random.random() < 0.4:
@@ -79,14 +79,16 @@ class RandomForced:
 
     def tokens(self, states: Wholes, budget_after: int) -> Wholes:
         late = self._automaton.distance[self.after(states)] > budget_after
-        return np.where(late, FREE, self._token[states])
+        return np.where(late, NO_FORCED_TOKEN, self._token[states])
 
     def ends(self, tokens: Wholes) -> NDArray[np.bool_]:
         return np.isin(tokens, self._automaton.eos_ids)
 
     def after(self, states: Wholes) -> Wholes:
         pairs = zip(states.tolist(), self._token[states].tolist(), strict=True)
-        return np.array([state if token == FREE else self._automaton.advance(state, token) for state, token in pairs])
+        return np.array(
+            [state if token == NO_FORCED_TOKEN else self._automaton.advance(state, token) for state, token in pairs]
+        )
 
 
 def random_endings(automaton: TokenAutomaton, random: np.random.Generator) -> Endings:
@@ -122,16 +124,18 @@ class Case:
         self.endings = random_endings(self.automaton, random) if banked and seed % 2 == 0 else None
 
     @property
-    def constraint(self) -> Constraint:
+    def constraint(self) -> PreparedConstraint:
         """The constraint of the fast search."""
         ids = np.zeros(0, dtype=np.int64) if self.endings is None else self.endings.ids
         tables = Tables.from_automaton(self.automaton.with_own_classes(ids), CPU)
-        return Constraint(self.automaton, tables, self.cost, cast(Forced | None, self.forced), self.endings)
+        return PreparedConstraint(
+            self.automaton, tables, self.cost, cast(ForcedTokens | None, self.forced), self.endings
+        )
 
     def forced_token(self, state: int, budget_after: int) -> int | None:
         """The token forced in a state, unless acceptance would be too far after it."""
-        token = FREE if self.forced is None else int(self.forced.tokens(np.array([state]), budget_after)[0])
-        return None if token == FREE else token
+        token = NO_FORCED_TOKEN if self.forced is None else int(self.forced.tokens(np.array([state]), budget_after)[0])
+        return None if token == NO_FORCED_TOKEN else token
 
     @property
     def problem(self) -> Problem:
@@ -159,7 +163,7 @@ class Case:
         tables = self.constraint.tables
         tables = tables if like_an_accelerator else tables.for_search()
         advance = self._abs_step(tables) if self.options.algorithm == "abs" else self._banked_step(tables)
-        distance, options, found = self.automaton.distance, self.options, Finished(self.options, None)
+        distance, options, found = self.automaton.distance, self.options, NBest(self.options, None)
         beams, history = Beams.start(self.automaton.start, tables.distance), list[Beam]()
         ids: list[tuple[int, ...]] = [()]
         for budget_before in range(options.max_tokens, 0, -1):
@@ -194,7 +198,9 @@ class Case:
         def advance(beams: Beams, log_probs: Tensor, budget_before: int, floor: float) -> tuple[Beams, float]:
             nonlocal stretch
             forced = [self.forced_token(state, budget_before - 1) for state in beams.state.tolist()]
-            tokens = like(tables.distance, torch.tensor([FREE if token is None else token for token in forced]))
+            tokens = like(
+                tables.distance, torch.tensor([NO_FORCED_TOKEN if token is None else token for token in forced])
+            )
             if stretch:
                 stretch -= 1
                 own = like(tables.distance, log_probs)[count_up(tokens, len(tokens)), tokens]

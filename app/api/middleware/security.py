@@ -15,9 +15,9 @@ from app.api.disconnect import until_gone
 from app.api.errors import problem
 from app.api.middleware.asgi import App, Message, Receive, Send, headers_named, id_of_request, send_problem
 from app.api.middleware.origins import Origins
-from app.auth import Key, KeyRing, Standing, bearer, door_to, is_public, require_scope
+from app.auth import Key, KeyRing, RateLimitStatus, bearer, door_to, is_public, require_scope
 from app.errors import Busy, ClientGone, HeadersTooLarge, MalformedRequest, RateLimited, RequestError, Unauthorized
-from app.service import Begun
+from app.service import SubmittedJob
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ _SAFE = {
 
 
 async def charged(
-    request: Request, beam_tokens: int, begin: Callable[[], Coroutine[Any, Any, Begun]]
-) -> Begun:
+    request: Request, beam_tokens: int, begin: Callable[[], Coroutine[Any, Any, SubmittedJob]]
+) -> SubmittedJob:
     """Begin a job, counting beams times tokens for the key of the request; nothing where there are no keys.
 
     What is refused costs nothing, nor does a job that its Idempotency-Key has led to before.
@@ -58,7 +58,7 @@ async def charged(
     return begun
 
 
-class Walls:
+class SecurityMiddleware:
     """ASGI middleware. Sets the state's `owner`: the name of the request's key, "" where there are no keys."""
 
     def __init__(self, app: App, settings: Settings, ring: KeyRing | None, limiter: Limiter | None) -> None:
@@ -74,7 +74,7 @@ class Walls:
         if scope["type"] != "http":  # this service knows no others
             return
         name = id_of_request(scope)
-        guarded = _Guarded(send, private=self._ring is not None)
+        guarded = _HeaderInjector(send, private=self._ring is not None)
         state = scope["state"]
         state["owner"] = ""
         try:
@@ -90,7 +90,7 @@ class Walls:
             if isinstance(error, Unauthorized):
                 headers["www-authenticate"] = REALM
             if isinstance(error, RateLimited):
-                guarded.standing = Standing(error.cap, 0, error.retry_after_s)
+                guarded.standing = RateLimitStatus(error.cap, 0, error.retry_after_s)
             await send_problem(guarded, problem(error, name, headers))
 
     def _require_small(self, scope: Message) -> None:
@@ -103,7 +103,7 @@ class Walls:
             raise HeadersTooLarge("header_bytes_max", settings.header_bytes_max)
 
     @contextlib.asynccontextmanager
-    async def _let_in(self, scope: Message, guarded: _Guarded) -> AsyncIterator[None]:
+    async def _let_in(self, scope: Message, guarded: _HeaderInjector) -> AsyncIterator[None]:
         """Check the key, and hold its place for as long as the body takes.
 
         Raises Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed, RateLimited.
@@ -137,7 +137,7 @@ def _require_plain(scope: Message) -> None:
         raise MalformedRequest("a request has a Content-Length or a Transfer-Encoding, not both")
 
 
-class _Guarded:
+class _HeaderInjector:
     """A send that puts the headers of safety on the answer and knows whether one has begun.
 
     private   keys are needed: no cache that others share may keep an answer
@@ -148,7 +148,7 @@ class _Guarded:
         self._send = send
         self._private = private
         self.started = False
-        self.standing: Standing | None = None
+        self.standing: RateLimitStatus | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -173,7 +173,7 @@ def _unshared(cache_control: bytes) -> bytes:
     return cache_control.replace(b"public", b"private")
 
 
-def _told(standing: Standing | None) -> list[tuple[bytes, bytes]]:
+def _told(standing: RateLimitStatus | None) -> list[tuple[bytes, bytes]]:
     if standing is None:
         return []
     figures = {"limit": standing.cap, "remaining": standing.left, "reset": standing.reset_s}

@@ -7,11 +7,11 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 
-from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, Presence, Terms
-from app.broker.redis.consumer import Desk, Lease
-from app.broker.redis.notifications import Ears, heard
+from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, SubmitOptions, WorkerStatus
+from app.broker.redis.consumer import Lease, QueueConsumer
+from app.broker.redis.notifications import JobNotifications, heard
 from app.broker.redis.records import Records
-from app.broker.redis.streaq_worker import Tickets
+from app.broker.redis.streaq_worker import TicketSigner
 from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, MessageInvalid, WorkerLost
 from app.messages import dump, failure_of
 from app.redis.connection import Connection
@@ -45,16 +45,16 @@ class RedisBroker:
             late=dump(failure_of(DeadlineExceeded())),
             forged=dump(failure_of(MessageInvalid("the job was not submitted by this service"))),
         )
-        self._ears = Ears(self._link, self._records.process, self._records.peek)
-        self._tickets = Tickets(settings.secret)
-        self._desks: dict[str, Desk] = {}
+        self._ears = JobNotifications(self._link, self._records.process, self._records.peek)
+        self._tickets = TicketSigner(settings.secret)
+        self._desks: dict[str, QueueConsumer] = {}
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> RedisBroker:
         """The broker of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
         return cls(url, settings)
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: Terms = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
         job_id = secrets.token_hex(16)
         return await self._records.submit(job_id, queue, key, body, terms, await self._tickets.write(job_id))
 
@@ -98,7 +98,7 @@ class RedisBroker:
     async def take(self, queue: str, slots: int = 1) -> Delivery:
         desk = self._desks.get(queue)
         if desk is None:
-            desk = self._desks[queue] = Desk(queue, slots, self._records, self._ears)
+            desk = self._desks[queue] = QueueConsumer(queue, slots, self._records, self._ears)
         return await desk.take()
 
     async def give_back(self, job_id: str) -> None:
@@ -139,10 +139,10 @@ class RedisBroker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def announce(self, queue: str, presence: Presence) -> None:
+    async def announce(self, queue: str, presence: WorkerStatus) -> None:
         await self._records.announce(queue, presence, self._presence_ttl_s)
 
-    async def workers(self, queue: str) -> tuple[Presence, ...]:
+    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         return await self._records.workers(queue)
 
     async def backlog(self, queue: str) -> Backlog:
@@ -166,7 +166,7 @@ class RedisBroker:
                     return
                 await heard(news)
 
-    def _held(self, job_id: str) -> tuple[Desk, Lease] | None:
+    def _held(self, job_id: str) -> tuple[QueueConsumer, Lease] | None:
         """A job that this process has in hand."""
         for desk in self._desks.values():
             lease = desk.leases.get(job_id)

@@ -1,4 +1,4 @@
-"""The jobs of one queue that this process has in hand, and those who wait for one. Obeys engine.Desk."""
+"""The jobs of one queue that this process has in hand, and those who wait for one. Obeys streaq_worker.ConsumerCallbacks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from coredis.exceptions import AuthorizationError
 
 from app.broker.base import Delivery
-from app.broker.redis.notifications import Ears, heard, queue_news
+from app.broker.redis.notifications import JobNotifications, heard, queue_news
 from app.broker.redis.records import Records
-from app.broker.redis.streaq_worker import Claimed, Engine
+from app.broker.redis.streaq_worker import Claimed, StreaqWorker
 from app.redis.connection import is_away
 
 PAUSE_S, PAUSE_S_MAX = 0.25, 5.0  # before an engine that broke is started anew, doubled each time
@@ -40,10 +40,10 @@ class Lease:
         self.over = asyncio.Event()
 
 
-class Desk:
+class QueueConsumer:
     """One for each queue that this process takes jobs of."""
 
-    def __init__(self, queue: str, slots: int, records: Records, ears: Ears) -> None:
+    def __init__(self, queue: str, slots: int, records: Records, ears: JobNotifications) -> None:
         self.queue, self.slots = queue, slots
         self._records, self._ears = records, ears
         self._poll_s = min(1.0, records.lease_s / 3)
@@ -175,9 +175,9 @@ class Desk:
             pause = PAUSE_S if away or ran_well else min(2 * pause, PAUSE_S_MAX)
             await asyncio.sleep(pause)
 
-    def _engine(self) -> Engine:
+    def _engine(self) -> StreaqWorker:
         records = self._records
-        return Engine(records.url, self.queue, self.slots, records.lease_s, records.secret, self)
+        return StreaqWorker(records.url, self.queue, self.slots, records.lease_s, records.secret, self)
 
     async def _hear(self) -> None:
         with self._ears.news(queue_news(self.queue)) as news:

@@ -28,7 +28,7 @@ def queue_news(queue: str) -> str:
     return _QUEUE + queue
 
 
-class Ears:
+class JobNotifications:
     """Wakes those who wait: at each news of their job, or of their queue as far as it is heard of.
 
     peek  of each of so many jobs something that is another whenever there is news of it

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from coredis.commands.script import Script
 
-from app.broker.base import Backlog, Delivery, Event, JobState, Presence, Terms
+from app.broker.base import Backlog, Delivery, Event, JobState, SubmitOptions, WorkerStatus
 from app.broker.redis import scripts
 from app.broker.redis.streaq_worker import Claimed
 from app.broker.throughput import come_again_s
@@ -24,7 +24,7 @@ EVENTS_AT_ONCE = 64  # that are read in one reply
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobSnapshot:
     """How a job stands. `result` is bytes once the state is done."""
 
     state: str
@@ -59,7 +59,7 @@ class Records:
     late: bytes
     forged: bytes
 
-    async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: Terms, ticket: bytes) -> str:
+    async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: SubmitOptions, ticket: bytes) -> str:
         caps = {"queue_jobs_max": self.queue_jobs_max, "queue_weight_max": self.queue_weight_max}
         pools = [part for pool in terms.pools for part in (pool.name, pool.cap, pool.limit)]
         word, said, *in_ms = await self._ask(
@@ -90,10 +90,10 @@ class Records:
         state, owner, queue, submitted, attempt, ahead, kind = (field.decode() for field in said)
         return JobState(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
 
-    async def look(self, job_id: str, worker: bool = False) -> Look | None:
+    async def look(self, job_id: str, worker: bool = False) -> JobSnapshot | None:
         """How a job stands; from now on its news are told to us. None where it is unknown."""
         said = await self._ask("look", scripts.LOOK, job_id, self.process, patient=worker)
-        return None if said is None else Look(said[0].decode(), bool(said[1]), said[2])
+        return None if said is None else JobSnapshot(said[0].decode(), bool(said[1]), said[2])
 
     async def read(self, job_id: str, after: str) -> tuple[bool, list[Event]]:
         """Whether the job is over, and the next of its events; from now on its news are told to us."""
@@ -140,7 +140,7 @@ class Records:
     async def claim(
         self, queue: str, consumer: str, count: int, idle_ms: int, expected_ms: int | None
     ) -> tuple[int, Claimed]:
-        """What the server's clock says, and the messages that this consumer has from now on; see engine.Desk.
+        """What the server's clock says, and the messages that this consumer has from now on; see streaq_worker.ConsumerCallbacks.
 
         expected_ms  what it should say, if that is known. Where it is later by half a lease, which would end leases
                      though they are renewed three times in each, it was put on: it goes on here as if it were not
@@ -155,7 +155,7 @@ class Records:
         }
 
     async def ticket(self, queue: str, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
-        """See engine.Desk."""
+        """See streaq_worker.ConsumerCallbacks."""
         said = await self._ask("ticket", scripts.TICKET, queue, stream, consumer, message, job_id, once=True)
         return cast("bytes | None", said)
 
@@ -167,7 +167,7 @@ class Records:
     async def sweep(self, queue: str) -> int:
         return int(await self._ask("sweep", scripts.SWEEP, queue, self.result_bytes_max, patient=True))
 
-    async def announce(self, queue: str, presence: Presence, ttl_s: float) -> None:
+    async def announce(self, queue: str, presence: WorkerStatus, ttl_s: float) -> None:
         fingerprint = hmac.digest(self.secret, b"abs secret", "sha256").hex()
         same = await self._ask(
             "announce", scripts.ANNOUNCE, queue, presence.worker, presence.reason, _ms(ttl_s), fingerprint,
@@ -176,9 +176,9 @@ class Records:
         if not same:
             raise SettingsInvalid("ABS_SECRET is not the one of the other workers on this server: set the same for all")
 
-    async def workers(self, queue: str) -> tuple[Presence, ...]:
+    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         said = await self._ask("workers", scripts.WORKERS, queue)
-        return tuple(Presence(worker.decode(), reason.decode()) for worker, reason in said)
+        return tuple(WorkerStatus(worker.decode(), reason.decode()) for worker, reason in said)
 
     async def backlog(self, queue: str) -> Backlog:
         return Backlog(*map(int, await self._ask("backlog", scripts.BACKLOG, queue)))
@@ -199,7 +199,9 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _refusal(limit: str, caps: dict[str, int], terms: Terms, room_s: float, whole_s: float) -> QueueFull | QueueSlow:
+def _refusal(
+    limit: str, caps: dict[str, int], terms: SubmitOptions, room_s: float, whole_s: float
+) -> QueueFull | QueueSlow:
     """Why a job is not taken in; `room_s` is below 0 where nobody knows when there will be room."""
     retry_after_s = come_again_s(room_s if room_s >= 0 else None, whole_s)
     if limit == "slow":

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 Claimed = dict[str, list[tuple[str, str, str]]]  # message, job and time of enqueuing in ms, by stream
 
 
-class Desk(Protocol):
+class ConsumerCallbacks(Protocol):
     """Who has the jobs of a queue delivered."""
 
     async def wanted(self) -> int:
@@ -81,7 +81,7 @@ def unpack(data: bytes) -> Any:
     return json.loads(data[len(_NOT_TEXT) :])
 
 
-class Tickets:
+class TicketSigner:
     """Writes what streaQ's workers read of a job: its id, signed."""
 
     def __init__(self, secret: bytes) -> None:
@@ -94,10 +94,12 @@ class Tickets:
         return ticket
 
 
-class Engine(Worker[None]):
+class StreaqWorker(Worker[None]):
     """The worker of one queue in this process. `run_async` runs until it is cancelled and nothing is in hand."""
 
-    def __init__(self, url: str, queue: str, slots: int, lease_s: float, secret: bytes, desk: Desk) -> None:
+    def __init__(
+        self, url: str, queue: str, slots: int, lease_s: float, secret: bytes, desk: ConsumerCallbacks
+    ) -> None:
         super().__init__(
             redis_pool=open_pool(url, CONNECTIONS_MAX, decode_responses=True),
             redis_kwargs={"retry_policy": NoRetryPolicy()}, concurrency=slots, queue_name=f"abs:{queue}",

@@ -47,7 +47,7 @@ from compiler.artifact import Compiled
 from compiler.codec import decode
 from compiler.diagnostics import Explanation, conjuncts, told_as
 from compiler.errors import ArtefactInvalid, LimitExceeded
-from compiler.limits import Meter
+from compiler.limits import ResourceGuard
 from compiler.spec import Spec, spec_from_json, spec_to_json
 from compiler.text import TextAutomaton, TextCheck, check_labels, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 def open_handler(settings: Settings) -> Handler:
     """Read the model's vocabulary once and start the process that compiles; the handler then serves all its jobs."""
-    compiler = Compiler(settings, open_model_files(settings.model).vocabulary)
+    compiler = CompileHandler(settings, open_model_files(settings.model).vocabulary)
 
     def handle(job: Job, context: Context) -> Result:
         match job:
@@ -79,7 +79,7 @@ def open_handler(settings: Settings) -> Handler:
     return Handler(handle, close=compiler.sandbox.close, trouble=trouble)
 
 
-class Compiler:
+class CompileHandler:
     """Compiles for one vocabulary."""
 
     def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
@@ -174,7 +174,7 @@ class Compiler:
 
     def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedPart]:
         """The first conjuncts. One that is by itself over a limit, as the whole was not, is left out."""
-        for part in conjuncts(spec, Meter(self._settings.limits))[:PARTS_CHECKED_MAX]:
+        for part in conjuncts(spec, ResourceGuard(self._settings.limits))[:PARTS_CHECKED_MAX]:
             try:
                 check = self._check(part.spec, text, context)
             except JobFailed as failed:

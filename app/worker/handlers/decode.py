@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import InternalError
-from app.messages import Asked, CompileResult, DecodeJob, DecodeResult, LabelStep
+from app.messages import CompileResult, DecodeJob, DecodeResult, LabelStep, OwnedJob
 from compiler.artifact import Compiled
 from compiler.lifting import TokenAutomaton
 from compiler.text import check_labels
@@ -63,7 +63,7 @@ def decode_matrix(
     )
 
 
-def since(job: Asked) -> float:
+def since(job: OwnedJob) -> float:
     """How many ms ago the request of a job came."""
     return max(0.0, time.time() - job.arrived) * 1000
 

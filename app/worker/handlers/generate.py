@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.automaton_cache import Kept, array_bytes, open_decoder, summary
+from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary
 from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
 from app.matrix import check_paths
 from app.messages import (
@@ -41,22 +41,22 @@ from app.settings import MEASURED, Settings
 from app.worker.handlers.base import Context, Handler, stuck
 from app.worker.handlers.compile import word_trace
 from app.worker.handlers.decode import decode_matrix, since
-from app.worker.handlers.step_events import Teller
+from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import Compiled
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.text import answer_text, check_text, replay, states_along
 from decoding import replay as trace
-from decoding.engine import Engine, Noted
+from decoding.engine import Engine, TopTokensRecorder
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
-from decoding.forced_tokens import Pieces
-from decoding.generation import Hypothesis, Run, StepEvent
+from decoding.forced_tokens import TokenBytes
+from decoding.generation import Generation, Hypothesis, StepEvent
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Constraint
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.replay import TraceStep
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
@@ -106,7 +106,7 @@ class _Task:
 
     job: GenerateJob
     compiled: Compiled
-    constraint: Constraint
+    constraint: PreparedConstraint
     prompt_ids: list[int]
     start: int
 
@@ -133,8 +133,10 @@ class Generator:
         self._tokens = files.vocabulary.tokens
         self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
-        self._pieces = Pieces(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
-        self._opened: Kept[str, tuple[Compiled, Constraint]] = Kept(settings.tables_bytes_max)
+        self._pieces = TokenBytes(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
+        self._opened: ByteBoundedLru[str, tuple[Compiled, PreparedConstraint]] = ByteBoundedLru(
+            settings.tables_bytes_max
+        )
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
         self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
         self._endings = find_endings(model, self._prior)
@@ -199,13 +201,13 @@ class Generator:
         sizes = _sizes(job.automaton, compiled, context)
         return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s * 1000), job.names)
 
-    def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, Constraint]:
+    def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, PreparedConstraint]:
         """A constraint with its tables on the device, kept for the next request that names it."""
         with self._opening[int(automaton, 16) % len(self._opening)]:  # whoever wants the same waits for it
             opened = self._opened.get(automaton)
             if opened is None:
                 compiled = self._compiled(automaton, context)
-                constraint = Constraint.prepare(
+                constraint = PreparedConstraint.prepare(
                     compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
                     endings=self._endings,
                 )
@@ -239,15 +241,15 @@ class Generator:
             raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
         return [self._files.bos_id]
 
-    def _run_of(self, task: _Task) -> Run:
+    def _run_of(self, task: _Task) -> Generation:
         """The state machine of the algorithm that was asked for."""
         options = _decoding_options(task.options)
-        run: Run
+        run: Generation
         if isinstance(options, SamplingOptions):
             run = Sampling(task.constraint, options, start=task.start)
         else:
             run = search_of(task.constraint, options, start=task.start, text_of=self._answers(task))
-        return Noted(run, task.job.refusals) if task.job.refusals else run
+        return TopTokensRecorder(run, task.job.refusals) if task.job.refusals else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
         return b"".join(self._tokens[token] or b"" for token in tokens)
@@ -302,7 +304,7 @@ class Generator:
         """What is to be told of each step; None where nobody asked for it, and nothing is prepared."""
         match task.job.tell:
             case "steps":
-                return Teller(self._tokens, task.compiled, task.start, context)
+                return StepEventBuilder(self._tokens, task.compiled, task.start, context)
             case "progress":
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:

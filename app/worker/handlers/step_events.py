@@ -33,7 +33,7 @@ class Row(Protocol):
     def finished(self) -> bool: ...
 
 
-class Wanted(Protocol):
+class ReportedTopToken(Protocol):
     """What a search says of a token that the model would have written (`decoding.generation.Wanted`)."""
 
     @property
@@ -54,7 +54,7 @@ class Event(Protocol):
     @property
     def rows(self) -> Sequence[Row]: ...
     @property
-    def wanted(self) -> Sequence[Wanted]: ...
+    def wanted(self) -> Sequence[ReportedTopToken]: ...
 
 
 class _Said(NamedTuple):
@@ -65,7 +65,7 @@ class _Said(NamedTuple):
     shown: int
 
 
-class Teller:
+class StepEventBuilder:
     """Tells one generation step by step, and remembers its rows: those of the next step continue them.
 
     vocabulary  the bytes of each id, None where it writes none

@@ -29,7 +29,7 @@ from compiler.diagnostics import explain
 from compiler.engines import Engines, open_engines
 from compiler.errors import CompileError
 from compiler.json_schema import FORMATS
-from compiler.limits import Limits, Meter
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary, byte_vocabulary
@@ -148,7 +148,7 @@ class _Compiler:
         secret = automaton_secret(self._secret, automaton)
         compiled = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
         text = dataclasses.replace(compiled.text, limits=self._limits)  # stored under those of its time
-        explanation = explain(dataclasses.replace(compiled, text=text), meter=Meter(self._limits))
+        explanation = explain(dataclasses.replace(compiled, text=text), meter=ResourceGuard(self._limits))
         return dump(ExplainResult(automaton, explanation))
 
 
