@@ -17,7 +17,7 @@ NO_FORCED_TOKEN = -1  # no token is forced here
 _NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
 _UNKNOWN = -2  # not computed yet
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
-_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # what follows a state, see `ForcedTokens._walk`; 0 where that is not computed yet
+_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # what follows a state, see `_walk`; 0 where that is not computed yet
 
 Retokenize = Callable[[bytes, bool], Sequence[int]]
 """The tokenizer's ids of a text: all of them where the text ends there (True), else those that no continuation of the

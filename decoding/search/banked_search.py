@@ -143,7 +143,7 @@ def _finishing(moves: Continuations, tables: Tables) -> Beams:
 
 
 class BankedSearch(BeamRun):
-    """The default search between two forward passes; obeys `Generation`. `heuristics` is internal, the rest as in `BeamRun`.
+    """The default search between two forward passes; obeys `Generation`. Arguments as in `BeamRun`.
 
     Finished rows are taken out as they come, and live rows that can no longer beat them are dropped: no step raises a
     log-prob, so this loses nothing. The search ends when no live row is left.

@@ -28,8 +28,8 @@ def generate(
     cancelled  is called before every step
     text_of    with it answers are distinct as texts, without it as ids
 
-    Raises what `PreparedConstraint.refuse_early` raises before the first forward pass; later Cancelled, ModelOutputInvalid,
-    and SearchExhausted where the automaton's distances are wrong.
+    Raises what `PreparedConstraint.refuse_early` raises before the first forward pass; later Cancelled,
+    ModelOutputInvalid, and SearchExhausted where the automaton's distances are wrong.
     """
     if isinstance(automaton, TokenAutomaton):
         automaton = PreparedConstraint.prepare(automaton, model.device)

@@ -1,4 +1,4 @@
-"""The jobs of one queue that this process has in hand, and those who wait for one. Obeys streaq_worker.ConsumerCallbacks."""
+"""The jobs of one queue that this process has in hand, and those who wait for one. Obeys `ConsumerCallbacks`."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Records:
     async def claim(
         self, queue: str, consumer: str, count: int, idle_ms: int, expected_ms: int | None
     ) -> tuple[int, Claimed]:
-        """What the server's clock says, and the messages that this consumer has from now on; see streaq_worker.ConsumerCallbacks.
+        """What the server's clock says, and the messages that this consumer has from now on; see `ConsumerCallbacks`.
 
         expected_ms  what it should say, if that is known. Where it is later by half a lease, which would end leases
                      though they are renewed three times in each, it was put on: it goes on here as if it were not
@@ -155,7 +155,7 @@ class Records:
         }
 
     async def ticket(self, queue: str, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
-        """See streaq_worker.ConsumerCallbacks."""
+        """See `ConsumerCallbacks`."""
         said = await self._ask("ticket", scripts.TICKET, queue, stream, consumer, message, job_id, once=True)
         return cast("bytes | None", said)
 
