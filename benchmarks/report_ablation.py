@@ -39,7 +39,7 @@ NEAR = (
 OVERLAP = ("without corrections", "without endings", "without recombination", SIMPLE)
 KEPT = (
     "kept without cost to go", "kept without prior", "kept without group penalty", "kept without endings",
-    "kept without floor", "kept without forced tokens", "2k rows", "4k rows",
+    "kept without floor", "kept without forced tokens", "k rows", "2k rows", "4k rows", "pool of 4", "pool of 16",
     "rival: unigram, dense", "rival: unigram lookahead", "rival: bigram",
 )  # fmt: skip
 
