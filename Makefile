@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up environment check test tests image-check chaos reference bench load abuse fuzz docs lock clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests image-check chaos reference bench load abuse fuzz measure docs lock clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,6 +24,7 @@ help:
 	@echo "make serve   the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
 	@echo "make check   lint and types"
 	@echo "make test    check, then all tests"
+	@echo "make measure files and functions that a request enters, long functions, lines and comments of each package"
 	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
 	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance; and an environment for each other decoder"
 	@echo "make bench   a short form of all benchmarks, under half an hour; benchmarks/RESULTS.md and the README's table anew from the stored figures"
@@ -99,6 +100,9 @@ test: $(ORACLES)
 
 tests: $(ORACLES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
+
+measure: $(INSTALLED)
+	$(BIN)/python -m tests.measure
 
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz --cases $(N)
