@@ -29,6 +29,7 @@ ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mir
 VENDORED = ROOT / "app" / "playground" / "static" / "vendor"  # what others wrote
 SHARED_DOOR = "tests/conftest.py"  # the one file that knows of a folder beside the checkout
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+ARCHITECTURE_WORDS_MAX = 2_500
 
 
 def ignored() -> set[str]:
@@ -141,6 +142,11 @@ def test_the_readme_names_every_error_code() -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Errors")[2].partition("\n## ")[0]
     codes = {row.code for row in ERRORS.values()} - {"client_gone"}  # nobody is there to read that one
     assert codes == set(re.findall(r"`([a-z_]+)`", page)) & codes
+
+
+def test_the_architecture_page_is_short() -> None:
+    words = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split()
+    assert len(words) <= ARCHITECTURE_WORDS_MAX
 
 
 def test_readme_links_lead_somewhere() -> None:
