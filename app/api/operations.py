@@ -1,6 +1,6 @@
 """What the service shows of itself: a line and a measurement for each request, GET /metrics, /health, /ready, /version.
 
-`RequestLogMiddleware` is the outermost middleware: it sees what all others refuse. It names a request's route by its
+`RequestLogMiddleware` stands outside the access checks: it sees what they refuse. It names a request's route by its
 template, never by its path, and of a refusal it reads the code alone.
 """
 

@@ -1,6 +1,6 @@
 """The queue of jobs, in memory or on Redis.
 
-A broker admits jobs, orders them fairly by key and priority, delivers each to one worker at a time under a lease, keeps
+A broker admits jobs, orders them by priority and age, delivers each to one worker at a time under a lease, keeps
 its events and its one result. The throughput estimate refuses jobs that cannot meet their deadline. Both brokers obey
 `base` and pass the same tests.
 """
