@@ -135,8 +135,9 @@ bench-long: hmm
 load: $(INSTALLED)
 	$(BIN)/python -m benchmarks.load
 
-# Its pictures are drawn anew first: by the compiler, from the constraints that the pages show.
+# The page of settings and the pictures of constraints are made first, by the code that they describe.
 docs: $(INSTALLED)
+	$(BIN)/python -m docs.tools.settings_page
 	$(BIN)/python -m docs.tools.draw
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 

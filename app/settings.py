@@ -33,56 +33,101 @@ KEY_LIMITS = (  # 0 is without limit
 )
 MAY_BE_PUBLIC = ("/ready", "/metrics", "/version", "/")
 _TRUTHS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
-_FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
+FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting with its default; the variable of `beams_max` is ABS_BEAMS_MAX, and so on.
+    """Every setting with its default; `beams_max` is the variable ABS_BEAMS_MAX.
 
-    model                a folder, or a Hugging Face name, of a causal language model
-    model_sha256         what the model's files are known by (app.models.digest): no others are served; empty: any are
-    store, broker        URLs; their schemes pick the implementations
-    embedded_workers     the workers that run inside the API process; empty when they are processes of their own
-    secret               signs stored automata; random for each process unless set, which suits an in-memory store
-    dtype                precision of the model; "auto" is float32 on a CPU, else the checkpoint's own
-    ltlf_engine          what turns formulas into automata: our own translation, or MONA, which must then be installed
-    regex_engine         what turns patterns into automata: our own translation, or FAdo, from the extra `reference`
-    log_format           lines of text, or of JSON, on standard error
-    metrics_host, metrics_port  where a worker process shows its metrics and how it is; at port 0 it does not
-    otlp_endpoint        a URL to send traces to, by OTLP over HTTP; needs the extra `otel`; empty: no traces
-    nice                 by how much a worker process steps back for others on its machine (nice(1)); `abs up` takes 10
-    stuck_s              for how long a worker may have work and get nowhere before it counts as stuck
-    decode_rows_max      rows of a matrix to be decoded, which are the labels of the answer
-    decode_cells_max     rows times labels of such a matrix
-    decode_paths_max     rows of the matrix times states of its constraint's automaton, 8 bytes each while it is decoded
-    decode_memory_bytes  what all generations together may hold on the model's device; MEASURED takes a quarter of
-                         what is free there once the model is loaded. A search that would take half keeps fewer rows
-    tables_bytes_max     what the tables of constraints may take there that are kept for further requests
-    keys_file            the keys that open the API, as `abs keys new` writes them; without it anyone is let in
-    open                 serve beyond this machine without keys, on a network where everyone is trusted
-    public_paths         what is answered without a key although there are keys, besides /health
-    hosts, origins       names that a Host header may hold, and pages that may send requests; see app.api.middleware
-    key_...              per minute, and at once, for keys that say nothing else; 0 is without limit
-    compilations_max, key_compilations_max
-                         constraints that wait to be compiled or are: in all, and of one key
-    key_store_bytes_max  what may be stored of the constraints that one key brought in; more displaces its oldest
-    header_s_max, idle_s_max, body_s_max, blocked_s_max
-                         for how long a connection may send its header, lie idle, send a body, not take its answer
-    data_dir             where `abs up` keeps its server's data, its secret and its logs
-    api_key              what the command `abs` sends to a service that it is pointed to
-    queue_weight_max     rows times tokens, beams times max_tokens say, of all requests that wait
-    job_lease_s, job_tries_max
-                         after how long without a sign of life another worker takes a job, and how often at most
-    storage_wait_s       for how long a request waits for a server of jobs and automata that is away
-    store_value_bytes_max
-                         the longest automaton that is kept on a server
-    redis_volatile       take a server that keeps nothing on disk, and so loses all jobs when it ends
-    result_bytes_max, answer_bytes_max
-                         what all answers may take that are kept though nobody waits for them, and what a single one may
-    stream_grace_s       how long a request goes on after the last who read its events has gone, before it is called off
-    drain_s              how long a process that is told to stop goes on with what it has begun
-    idempotency_ttl_s    how long an answer is kept that was asked for with an Idempotency-Key
+    `python -m docs.tools.settings_page` makes docs/settings.md from the lines below and from those of Limits.
+
+    Model:
+      model                       folder or Hugging Face name of a causal language model
+      model_sha256                SHA-256 of the model's files as `abs doctor` prints it; a worker loads no other files;
+                                  empty: any
+      device                      where the model runs: `cpu`, `cuda`, ...; `auto` takes a GPU where there is one
+      dtype                       precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the
+                                  checkpoint's
+    Service and processes:
+      host                        address on which the service listens
+      port                        port on which the service listens; 0 takes a free one
+      store                       where automata are stored: `redis://`, `rediss://`, `unix://` or `memory://`
+      broker                      where jobs are queued: the same kinds of URL
+      embedded_workers            workers inside the API process; empty where `abs worker` runs them as processes
+      secret                      signs stored automata; at least 16 characters, the same for all processes
+      data_dir                    folder in which `abs up` keeps its server's data, its secret and its logs
+      nice                        niceness of a worker process, see nice(1); `abs up` sets 10
+      stuck_s                     time without progress after which a worker counts as stuck
+      drain_s                     time that a stopping process has for the work that it has begun
+    Logs, metrics and traces:
+      log_level                   `debug`, `info`, `warning` or `error`
+      log_format                  lines of `text` or of `json` on standard error
+      metrics_host                address on which a worker process serves its metrics and health
+      metrics_port                port of the same; 0: none
+      otlp_endpoint               URL to send traces to, by OTLP over HTTP; needs the extra `otel`; empty: no traces
+    Access:
+      keys_file                   API keys as `abs keys new` writes them; empty: no key is needed
+      open                        serve beyond this machine without keys
+      public_paths                paths that need no key: `/ready`, `/metrics`, `/version`, `/` (the playground)
+      hosts                       accepted Host headers, `*` for any; empty: this machine's names, or any with
+                                  `ABS_KEYS_FILE`
+      origins                     origins whose pages may send requests; empty: the service's own
+      api_key                     key that `abs --url` sends
+      key_requests_per_minute     requests of one key, unless the key has its own share; 0: no limit
+      key_at_once_max             concurrent requests of one key; 0: no limit
+      key_beam_tokens_per_minute  beams times tokens of one key; 0: no limit
+      key_compilations_max        constraints of one key that are compiled or wait for it; 0: no limit
+      key_store_bytes_max         stored constraints of one key; more evicts its oldest; 0: no limit
+    Connections:
+      connections_max             open connections
+      header_bytes_max            size of a request's header
+      header_fields_max           fields of a request's header
+      header_s_max                time in which a client sends its header
+      idle_s_max                  time that a connection may be idle
+      body_s_max                  time in which a client sends its body
+      blocked_s_max               time that a client may not read its answer
+      body_bytes_max              size of a request's body
+    Requests:
+      prompt_chars_max            length of a prompt
+      text_chars_max              length of a text to check
+      max_tokens_max              largest `max_tokens`
+      beams_max                   largest `beams`
+      n_max                       largest `n`
+      beam_tokens_max             largest `beams` times `max_tokens`
+      decode_rows_max             rows of the matrix of `/decode`, which are the labels of the answer
+      decode_cells_max            rows times labels of that matrix
+      decode_paths_max            rows times states of the constraint's automaton, 8 bytes each during decoding
+      deadline_s_default          `timeout_s` of a request that has none
+      deadline_s_max              largest `timeout_s`
+      picture_cells_max           largest states times letters that `GET /automata` draws
+    Generation:
+      requests_at_once_max        requests in the continuous batch
+      decode_memory_bytes         memory of all generations on the model's device; 0: a quarter of what is free after
+                                  the model is loaded. A search that would take half of it keeps fewer rows
+      tables_bytes_max            constraints' tables kept on the device for further requests
+    Queue and jobs:
+      compilations_max            constraints of all keys that are compiled or wait for it
+      queue_jobs_max              jobs that wait in one queue
+      queue_weight_max            rows times tokens of all jobs that wait, for a search beams times `max_tokens`
+      job_lease_s                 time without a heartbeat after which another worker takes the job; at least 2
+      job_tries_max               attempts before a job whose workers died fails with `worker_lost`
+      stream_grace_s              time that a stream's reader has to reconnect before the request is cancelled
+      storage_wait_s              time that a request waits for a server of jobs and automata that does not answer
+      redis_volatile              accept a server without persistence, which loses all jobs when it ends
+    What is kept:
+      store_bytes_max             compiled constraints in `memory://`, the least recently used evicted first
+      store_value_bytes_max       size of one automaton on a server
+      decoded_bytes_max           compiled constraints that a process keeps decoded
+      automaton_ttl_s             time that an automaton is kept after its last use
+      result_ttl_s                time that a result is kept
+      idempotency_ttl_s           time that an answer is kept under its Idempotency-Key
+      result_bytes_max            all kept results for which no request waits
+      answer_bytes_max            size of one result
+    Engines:
+      ltlf_engine                 translates formulas: `native`, or `mona`, which must be on PATH
+      regex_engine                translates patterns: `native`, or `fado`, which `make test` and `make reference`
+                                  install
 
     Raises SettingsInvalid, naming the variable, where a value is out of range.
     """
@@ -246,7 +291,7 @@ def _given(environment: Mapping[str, str], defaults: object) -> dict[str, object
 def _said(environment: Mapping[str, str], name: str) -> str | None:
     """The text of a variable, or of the file that its neighbour ABS_..._FILE names."""
     variable = PREFIX + name.upper()
-    file = environment.get(f"{variable}_FILE") if name in _FROM_FILES else None
+    file = environment.get(f"{variable}_FILE") if name in FROM_FILES else None
     if file is None:
         return environment.get(variable)
     if variable in environment:

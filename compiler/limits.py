@@ -11,16 +11,39 @@ from compiler.errors import CompileCancelled, LimitExceeded
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on what one compilation may use; the unit is in each name."""
+    """Caps on what one compilation may use.
+
+    `python -m docs.tools.settings_page` puts these lines into docs/settings.md.
+
+    Limits of one compilation:
+      formula_chars_max         length of a formula
+      pattern_chars_max         length of a pattern
+      keyword_chars_max         length of all keywords and all words of propositions together
+      choice_chars_max          length of all choices together
+      template_chars_max        length of a template
+      schema_chars_max          length of a schema
+      read_chars_max            length of all formulas and all patterns of propositions, which are read to hash a
+                                constraint
+      parts_max                 constraints in one combination
+      nesting_depth_max         depth of nested brackets, operators, schemas and references
+      propositions_max          propositions of a formula
+      letters_max               sets of propositions that can hold together, and labels
+      bdd_nodes_max             BDD nodes of a formula's translation
+      nfa_positions_max         positions of a pattern's Glushkov automaton
+      dfa_states_max            states of any automaton
+      table_bytes_max           size of each table of an automaton
+      compile_s_max             wall time of a compilation
+      compile_memory_bytes_max  memory of a compilation beyond the loaded vocabulary; the compile process enforces it
+    """
 
     formula_chars_max: int = 4_096
     pattern_chars_max: int = 32_768
-    keyword_chars_max: int = 16_384  # of all keywords, and of all words of propositions, together
+    keyword_chars_max: int = 16_384
     choice_chars_max: int = 65_536
     template_chars_max: int = 8_192
     schema_chars_max: int = 65_536
-    read_chars_max: int = 65_536  # of all formulas and all patterns of propositions together: read to name a constraint
-    parts_max: int = 256  # constraints that one combination is made of
+    read_chars_max: int = 65_536
+    parts_max: int = 256
     nesting_depth_max: int = 64
     propositions_max: int = 32
     letters_max: int = 1_024
@@ -29,7 +52,7 @@ class Limits:
     dfa_states_max: int = 20_000
     table_bytes_max: int = 128 * 2**20
     compile_s_max: float = 10.0
-    compile_memory_bytes_max: int = 2**30  # kept by the process that compiles, not by the meter
+    compile_memory_bytes_max: int = 2**30
 
 
 DEFAULT_LIMITS = Limits()

@@ -75,8 +75,8 @@ def test_a_request_over_a_limit_is_told_which_and_how_much_may_be(
 def test_a_limit_has_the_default_that_is_promised_and_a_variable(row: dict[str, Any]) -> None:
     holder: Any = Limits() if row["setting"] in LIMITS else Settings()
     assert getattr(holder, row["setting"]) == row["default"]
-    readme = (TESTS.parent / "README.md").read_text(encoding="utf-8")
-    assert f"`ABS_{row['setting'].upper()}`" in readme
+    page = (TESTS.parent / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert f"| `ABS_{row['setting'].upper()}` |" in page
 
 
 def test_every_limit_is_in_the_table() -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from docs.tools import settings_page
 from docs.tools.pages import DOCS, pages
 from docs.tools.reference import CODES, reference
 from tests.browser.surroundings import chromium_path
@@ -111,8 +112,14 @@ def test_what_the_pages_name_exists() -> None:
             assert (ROOT / path).exists(), f"{page.name} names {path}"
 
 
+def test_the_page_of_settings_is_fresh() -> None:
+    text = settings_page.PAGE.read_text(encoding="utf-8")
+    assert text == settings_page.page(), "run python -m docs.tools.settings_page"
+    assert "| `ABS_BODY_BYTES_MAX` | `1048576` (1 MiB) | bytes |" in text
+
+
 def test_settings_that_the_pages_name_exist() -> None:
-    known = set(re.findall(r"ABS_[A-Z0-9_]+", (ROOT / "README.md").read_text(encoding="utf-8")))
+    known = set(re.findall(r"`(ABS_[A-Z0-9_]+)`", settings_page.PAGE.read_text(encoding="utf-8")))
     for page in pages():
         for name in re.findall(r"\bABS_[A-Z0-9_]*[A-Z0-9]\b(?!_)", page.read_text(encoding="utf-8")):
             whole = name.removesuffix("_FILE") if name not in known else name
