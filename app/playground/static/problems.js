@@ -1,5 +1,5 @@
 // What every refusal of the service means for whoever reads it: one table from its code to a sentence that says what to
-// change, with the body's own figures. The codes are those of the README's table "Errors".
+// change, with the body's own figures. The codes are those of the table in docs/errors.md.
 
 const number = (value) => Number(value).toLocaleString("en-US", { maximumFractionDigits: 1 });
 
