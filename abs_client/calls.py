@@ -35,7 +35,7 @@ _HASH, _JOB, _VISIBLE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}"), 
 
 
 class GenerateOptions(TypedDict, total=False):
-    """What `generate` takes beside prompt and constraint; the README says what each means. None is not sent."""
+    """What `generate` takes beside prompt and constraint; docs/requests.md says what each means. None is not sent."""
 
     max_tokens: int | None
     n: int | None
