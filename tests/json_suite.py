@@ -1,4 +1,4 @@
-"""The official JSON Schema test suite against the schema compiler, and the README's table of it.
+"""The official JSON Schema test suite against the schema compiler, and the documentation's table of it.
 
 `python -m tests.json_suite` writes the table. A group is one schema with its instances; each instance is written in our
 order and spacing, and has to be accepted or rejected as the suite says. Data: <shared>/data/json_schema_suite.
@@ -99,7 +99,7 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """The README's table, in Markdown; the files in which all is right share a row."""
+    """The table of docs/constraints/json_schema.md; the files in which all is right share a row."""
     lines = ["| suite file | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
     whole = {name: tally for name, tally in tallies.items() if not tally.refused and tally.right == tally.tests}
     lines.append(_row(", ".join(whole), list(whole.values())))

@@ -37,7 +37,7 @@ from tests import reference_ltlf
 
 UNIT = r"\w+|[^\w\s]"
 WORD = r"\w+(?:['’-]\w+)*"
-GAPS = {  # as the README writes them
+GAPS = {  # as docs/constraints/infill.md writes them
     "infill_word": WORD,
     "infill_ngram": f"{WORD}(?:[,;:]? {WORD}){{0,7}}",
     "infill_sentence": r"""["'“‘(]?\w(?:[^.!?\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]*[^\s.!?])?[.!?]["'”’)]?""",

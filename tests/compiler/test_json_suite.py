@@ -10,7 +10,7 @@ from typing import Literal
 from compiler.json_schema.reader import supported_keywords
 from tests.json_suite import Tally, run, table
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "constraints" / "json_schema.md"
 CASES = Path(__file__).parents[1] / "cases" / "json_schema.toml"
 PINNED = {entry["file"]: entry for entry in tomllib.loads(CASES.read_text(encoding="utf-8"))["suite"]}
 
@@ -54,5 +54,5 @@ def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
         assert set(tally.refused) <= known
 
 
-def test_the_readme_shows_the_table_of_this_run(shared: Path) -> None:
-    assert table(tallies(shared, "compact")) in README.read_text(encoding="utf-8")
+def test_the_page_shows_the_table_of_this_run(shared: Path) -> None:
+    assert table(tallies(shared, "compact")) in PAGE.read_text(encoding="utf-8")
