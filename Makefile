@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make setup   install into $(VENV)"
-	@echo "make demo    start the service with its built-in model, send the README's three requests, stop"
+	@echo "make demo    start the service with its built-in model, send three requests, stop"
 	@echo "make serve   the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
 	@echo "make check   lint and types"
 	@echo "make test    check, then all tests"
