@@ -17,8 +17,8 @@ from compiler.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
-    ".ci", ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile",
-    "README.md", "abs_client", "app", "benchmarks", "compiler", "constraints.txt", "decoding", "deploy",
+    ".ci", ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE",
+    "Makefile", "README.md", "abs_client", "app", "benchmarks", "compiler", "constraints.txt", "decoding", "deploy",
     "docker-compose.yml", "docs",
     "mkdocs.yml", "openapi.json", "pyproject.toml", "tests",
 }
@@ -27,6 +27,7 @@ ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mir
     r"/work/|/root/|/home/\w|file://|find-links|index-url|pypi\.org|pythonhosted|download\.pytorch|registry\.npmjs"
 )
 VENDORED = ROOT / "app" / "playground" / "static" / "vendor"  # what others wrote
+README_LINES_MAX = 220
 SHARED_DOOR = "tests/conftest.py"  # the one file that knows of a folder beside the checkout
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ARCHITECTURE_WORDS_MAX = 2_500
@@ -126,9 +127,27 @@ def test_nothing_is_left_to_do_in_a_comment() -> None:
             assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", text), path
 
 
-def test_the_readme_shows_the_requests_that_the_demo_sends() -> None:
-    blocks = re.findall(r"/generate .*? -d '\n(.*?)'\n```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert [json.loads(block) for block in blocks] == [body for _, body in REQUESTS]
+def generate_bodies(text: str) -> list[object]:
+    return [json.loads(body) for body in re.findall(r"/generate .*? -d '\n(.*?)'\n```", text, re.DOTALL)]
+
+
+def test_the_tutorial_shows_the_requests_of_the_demo() -> None:
+    sent = [body for _, body in REQUESTS]
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    assert generate_bodies(tutorial.partition("## 6.")[2]) == sent
+    (shown,) = generate_bodies((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown in sent
+
+
+def test_the_readme_has_at_most_220_lines() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
+
+
+def test_contributing_names_every_file_of_a_request_option() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add a request option")[2]
+    named = set(re.findall(r"`((?:abs_client|app|decoding)/[\w./]+)`", page.partition("\n## ")[0]))
+    packages = ("abs_client/", "app/", "compiler/", "decoding/")
+    assert named == {path for path, text in texts() if path.startswith(packages) and "length_penalty" in text}
 
 
 def test_the_page_of_settings_names_every_setting() -> None:
@@ -138,10 +157,16 @@ def test_the_page_of_settings_names_every_setting() -> None:
     assert named == {name.upper() for name in fields}
 
 
-def test_the_readme_names_every_error_code() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Errors")[2].partition("\n## ")[0]
-    codes = {row.code for row in ERRORS.values()} - {"client_gone"}  # nobody is there to read that one
-    assert codes == set(re.findall(r"`([a-z_]+)`", page)) & codes
+def test_the_table_of_errors_is_that_of_the_service() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([0-9, ]+) \| \[`([a-z_]+)`\]\(#\2\) \| (.*) \|$", page, re.MULTILINE)
+    shown = {code: (statuses, set(re.findall(r"`([a-z_]+)`", fields))) for statuses, code, fields in rows}
+    known: dict[str, tuple[str, set[str]]] = {}
+    for row in ERRORS.values():
+        if row.code != "client_gone":  # the connection is closed: no caller reads this one
+            assert known.setdefault(row.code, (str(row.status), set()))[0] == str(row.status)
+            known[row.code][1].update(row.fields)
+    assert shown == known
 
 
 def test_the_architecture_page_is_short() -> None:
@@ -149,8 +174,8 @@ def test_the_architecture_page_is_short() -> None:
     assert len(words) <= ARCHITECTURE_WORDS_MAX
 
 
-def test_readme_links_lead_somewhere() -> None:
-    for name in ("README.md", "ARCHITECTURE.md", "benchmarks/README.md"):
+def test_links_of_the_pages_at_the_top_lead_somewhere() -> None:
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md"):
         page = ROOT / name
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name} links to {target}"
