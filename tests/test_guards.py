@@ -1,0 +1,143 @@
+"""What may only become less: class names that are defined twice, and private names of other packages that are used."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
+PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
+PRIVATE = {  # name: where it is used; an entry may go, none may come
+    "_attn_implementation": {"decoding/model/compatibility.py", "decoding/model/plain_cache.py"},
+    "_available_connections": {"app/redis/connection.py"},
+    "_cdata": {"tests/decoding/test_neighbours.py"},
+    "_connect_timeout": {"app/redis/protocol.py"},
+    "_data_received": {"app/redis/protocol.py"},
+    "_linear_pointwise": {"decoding/model/cpu_layers.py"},
+    "_packer": {"app/redis/protocol.py"},
+    "_read_pyc": {"tests/ahead.py"},
+    "_reorder_linear_weight": {"decoding/model/cpu_layers.py"},
+    "_rewrite_test": {"tests/ahead.py"},
+    "_running_tasks": {"app/broker/redis/streaq_worker.py"},
+    "_ssl_context": {"app/redis/protocol.py"},
+    "_supports_attention_backend": {"decoding/model/compatibility.py"},
+    "_unset_keepalive_if_required": {"app/http_server.py"},
+    "_write_pyc": {"tests/ahead.py"},
+}
+TWICE = frozenset(
+    [
+        "Answer",
+        "BudgetTooSmall",
+        "Busy",
+        "Cancelled",
+        "Case",
+        "CheckResult",
+        "Choice",
+        "CompileResult",
+        "Compiled",
+        "Connection",
+        "DeadlineExceeded",
+        "DecodeResult",
+        "Dfa",
+        "Engine",
+        "Event",
+        "Explanation",
+        "Formula",
+        "GenerateOptions",
+        "GenerateResult",
+        "InternalError",
+        "InvalidRequest",
+        "Job",
+        "JobState",
+        "LabelStep",
+        "ModelCard",
+        "NotReady",
+        "Ours",
+        "OutOfMemory",
+        "OutlinesCore",
+        "Point",
+        "Program",
+        "PromptTooLong",
+        "PromptViolates",
+        "Proposition",
+        "QueueFull",
+        "RateLimited",
+        "Reply",
+        "Request",
+        "RequestError",
+        "Restart",
+        "Row",
+        "Service",
+        "State",
+        "StateNote",
+        "Status",
+        "Step",
+        "StepEvent",
+        "Timings",
+        "TokenStep",
+        "Transition",
+        "UnknownAutomaton",
+        "UnknownJob",
+        "UnknownModel",
+        "Usage",
+        "Word",
+        "WorkerLost",
+        "XGrammar",
+        "_Line",
+        "_Masked",
+        "_Refused",
+        "_Walk",
+    ]
+)
+"""Class names that are defined more than once; a name may go, none may come."""
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def sources(*packages: str) -> Iterator[Path]:
+    for package in packages:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def names_of_ours(paths: list[Path]) -> set[str]:
+    """All private names that some file of ours defines: functions, classes, variables, attributes, parameters."""
+    found = set[str]()
+    for path in paths:
+        for node in ast.walk(tree(path)):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    found.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    found.add(name)
+    return {name for name in found if is_private(name)}
+
+
+def test_no_more_private_names_of_other_packages_are_used() -> None:
+    paths = list(sources(*PACKAGES, "tests"))
+    used, ours = defaultdict[str, set[str]](set), names_of_ours(paths) | PUBLIC
+    for path in paths:
+        for node in ast.walk(tree(path)):
+            names = [node.attr] if isinstance(node, ast.Attribute) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                if is_private(name) and name not in ours:
+                    used[name].add(path.relative_to(ROOT).as_posix())
+    assert dict(used) == PRIVATE
+
+
+def test_no_more_class_names_are_defined_twice() -> None:
+    names = Counter(
+        node.name for path in sources(*PACKAGES) for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == TWICE
