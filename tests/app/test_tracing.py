@@ -108,7 +108,7 @@ def test_a_collector_that_is_away_delays_nobody() -> None:
 def test_off_nothing_is_imported_and_nothing_is_carried() -> None:
     code = (
         "import sys\n"
-        "from app import tracing\n"
+        "from app.observability import tracing\n"
         "from app.main import create_app\n"
         "from app.settings import Settings\n"
         "with tracing.exporting(Settings()), tracing.span('a') as span:\n"
