@@ -26,7 +26,8 @@ def _weights(count: int) -> np.ndarray:
 def hash_rows(rows: np.ndarray) -> np.ndarray:
     """A 64-bit hash of each row of an integer matrix [N, M]: uint64 [N]. Equal rows hash alike.
 
-    A sum of weighted entries modulo 2**64, one pass over the matrix; whoever uses it compares the rows that meet.
+    The hash is a sum of weighted entries modulo 2**64 and takes one pass over the matrix. Callers must compare rows
+    whose hashes are equal.
     """
     return np.asarray(rows.astype(np.uint64) @ _weights(rows.shape[1]))
 

@@ -10,7 +10,7 @@ from compiler.limits import ResourceGuard
 _FEW = 64  # states that are split one by one
 
 
-_MARKED = 8  # states are marked in a table of all where it is at most so many times as long as their list
+_MARKED = 8  # states are marked in a table of all states where it has at most this many entries per listed state
 _NARROW = 8  # states that are looked at one by one
 _UNSETTLED = -1  # no block yet; of a state on the way to its block, itself
 

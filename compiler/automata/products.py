@@ -52,7 +52,10 @@ def explore(
 
 
 def fits(states: Sequence[int]) -> bool:
-    """Whether parts with so many states can be joined at once."""
+    """Whether parts with these numbers of states can be joined at once.
+
+    Each product state has an integer code, so the product of the numbers must stay below _CODES_MAX.
+    """
     return float(np.prod([float(count) for count in states])) < _CODES_MAX
 
 

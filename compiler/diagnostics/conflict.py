@@ -44,8 +44,8 @@ from compiler.text import combine, label_automata
 from compiler.vocab import byte_vocabulary
 
 SEARCH_S_MAX = 2.0  # a refusal is not to take much longer than what it refuses
-_ALONE_MAX = 16  # of more conjuncts it is not asked whether one alone has no text,
-_PAIRS_MAX = 6  # and of more than these, whether two contradict each other
+_ALONE_MAX = 16  # with more conjuncts, the search does not test each one alone
+_PAIRS_MAX = 6  # with more conjuncts, the search does not test each pair
 _LISTED_MAX = 8
 _FORMS: tuple[tuple[type, str], ...] = (
     (LtlfSpec, "ltlf"), (RegexSpec, "regex"), (KeywordsSpec, "keywords"), (InfillSpec, "infill"),
@@ -159,7 +159,10 @@ class _Search:
             return late.kept or kept
 
     def _fewer(self, every: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
-        """One or two conjuncts without a text, where they are fewer than so many and quickly tried; else none."""
+        """One or two conjuncts that have no text together; an empty list where the search finds none.
+
+        Only sets of fewer than `than` conjuncts are tried, and each size only where `every` is short.
+        """
         for size, most in ((1, _ALONE_MAX), (2, _PAIRS_MAX)):
             for few in combinations(every, size) if size < than and len(every) <= most else ():
                 if self._rules_out(few):
@@ -167,7 +170,7 @@ class _Search:
         return []
 
     def _without_chunks(self, kept: list[_Conjunct], chunk: int) -> list[_Conjunct]:
-        """The conjuncts without each run of so many that the contradiction does not need."""
+        """The conjuncts without each run of `chunk` that the contradiction does not need."""
         at = 0
         while at < len(kept):
             rest = kept[:at] + kept[at + chunk :]
@@ -261,8 +264,10 @@ def _whole(spec: Spec, path: str) -> _Source:
 
 
 def _formula_source(spec: LtlfSpec, path: str, meter: ResourceGuard) -> _Source:
-    """The conjuncts of a formula, over the same trace: each is told what the whole formula names, and whether it ends
-    with a step of its own."""
+    """The conjuncts of a formula, as constraints over the same word trace.
+
+    Each keeps the declarations of the whole formula, and F(eos) where the whole formula names eos.
+    """
     formula = parse_formula(spec.formula, meter)
     names = propositions_of(formula)
     declared = dict(spec.propositions)

@@ -1,6 +1,6 @@
-"""A compiled constraint told to people: sentences, what each letter means, the states, texts that it accepts.
+"""Explains a compiled constraint: sentences, letters, states and accepted texts.
 
-Every text that is shown has been checked against the constraint. `prose` words the clauses, `samples` walks the
+Every text that is shown has been checked against the constraint. `prose` writes the clauses, `samples` walks the
 automaton.
 """
 

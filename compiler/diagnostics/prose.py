@@ -26,9 +26,9 @@ from compiler.spec import (
 
 TEXT_CHARS_MAX = 200  # of a caller's own text, a formula or a pattern, as a clause repeats it
 NAME_CHARS_MAX = 60
-LISTED_MAX = 8  # of a list, before "and so many more"
+LISTED_MAX = 8  # items of a list that are shown before the number of the others
 _TITLE_CHARS_MAX = 48
-_NESTED_MAX = 12  # parts of a combination that are told
+_NESTED_MAX = 12  # parts of a combination that a clause lists
 
 
 def sentence(spec: Spec) -> str:
@@ -69,7 +69,7 @@ def clause(spec: Spec) -> str:
 
 
 def title(spec: Spec) -> str:
-    """The constraint in a few words, to be told apart from others: `keywords dog`, `not regex [0-9]+`."""
+    """A short title that distinguishes the constraint from others: `keywords dog`, `not regex [0-9]+`."""
     match spec:
         case AllSpec() | AnySpec():
             word = "all" if isinstance(spec, AllSpec) else "any"

@@ -157,7 +157,10 @@ class TextSampler:
         return self._drawn(draw, np.flatnonzero(self._row(state).to_go <= left))
 
     def _filler(self, draw: random.Random, state: int, word: list[int], left: int) -> list[int]:
-        """A word that nobody asked for, set apart from the one before; else any symbol; none where that looks odd."""
+        """A filler word that the constraint allows here; else any symbol.
+
+        A space separates the word from a word before it. Returns nothing where every symbol would look odd.
+        """
         if not self._spelled:
             return self._one(draw, state, left)
         piece = self._fitting_word(draw, state, word, left)
@@ -193,7 +196,10 @@ class TextSampler:
         return draw.choices(allowed.tolist(), self._weight[allowed].tolist())
 
     def _in_order(self, longest: int) -> Iterator[tuple[int, ...]]:
-        """All accepted words of at most so many steps, the better to read first from their first symbol on."""
+        """All accepted words of at most `longest` steps, the most readable first.
+
+        Words are compared symbol by symbol, by the rank of each symbol.
+        """
         pending = [_Place(self._start, 0, None, 0)]
         while pending:
             self._meter.check_time()

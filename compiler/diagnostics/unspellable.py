@@ -11,7 +11,7 @@ from compiler.limits import ResourceGuard
 from compiler.vocab import Vocabulary
 
 _NAMED_MAX = 8
-_STATES_MAX = 20_000  # a name is a courtesy: past so many states the refusal goes without one
+_STATES_MAX = 20_000  # the search stops beyond this many states; the refusal then names no characters
 _SMALL_LETTERS_FIRST = sorted(range(256), key=lambda byte: (chr(byte).isupper(), byte))  # where either case would do
 
 

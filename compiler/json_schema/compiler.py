@@ -24,8 +24,8 @@ from compiler.json_schema.value_sets import LANES, NO_VALUE, TypeLanguage, Value
 from compiler.limits import ResourceGuard
 
 _WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
-_CONDITIONS_MAX = 3  # so many are decided together: each decides all behind it twice, so n of them 2 ** n times
-_CONDITIONS_TRIED_MAX = 8  # and so many where apart from each other something of them would be refused
+_CONDITIONS_MAX = 3  # decided together at most: each decides the clauses after it twice, so n of them take 2 ** n times
+_CONDITIONS_TRIED_MAX = 8  # decided together at most where deciding them one by one refuses the schema
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Either | Condition | int  # a choice, a condition, or a node that must not hold
 

@@ -116,7 +116,10 @@ class TypeKeywords:
         return NumberFacts(False, tightest(lower, lower=True), tightest(upper, lower=False), multiples)
 
     def _divisor(self, divisor: Decimal) -> Decimal:
-        """Refuses a divisor that no double holds exactly: whoever checks the value with doubles judges differently."""
+        """Check that a divisor is positive and that a double holds it exactly.
+
+        A validator that checks values with doubles may disagree about other divisors.
+        """
         field = self._place.below("multipleOf")
         if divisor <= 0:
             raise SpecSyntaxError("multipleOf is more than 0", expected="a positive number", field=field)

@@ -1,10 +1,10 @@
-"""Texts of numbers: automata that compare with bounds digit by digit, exactly, and divide as they read.
+"""Automata over the texts of numbers: exact comparison with bounds, and exact division.
 
-A number is written without an exponent, with at most 19 digits as an integer and 15 with a fraction, so that whoever
-reads it as a double compares it as we do. Where nothing is asked of numbers anywhere, short exponents are allowed too;
-where they are divided by fractions, as doubles are, integers are no longer than fractions. What a schema lists by name
-may be written otherwise, and is compared by value.
-Knows nothing of schemas beyond the facts about numbers.
+A number is written without an exponent, with at most 19 digits as an integer and 15 with a fraction. A validator that
+reads it as a double then compares it as this module does. Short exponents are allowed where the schema places no
+condition on numbers. Where a schema divides by fractions, integers have at most 15 digits too, since validators divide
+doubles. Values that a schema lists by name may be written otherwise; they are compared by value.
+This module knows nothing of schemas beyond the facts about numbers.
 """
 
 from __future__ import annotations

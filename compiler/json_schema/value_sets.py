@@ -35,7 +35,7 @@ class Value:
 
     literals  those of null, false and true that are
     lanes     one for each type of LANES
-    stable    whoever reads a text keeps only the last of several equal keys; True when that never changes the verdict.
+    stable    a JSON parser keeps only the last of several equal keys; True when that never changes the verdict.
               Where it is False, an accepted text is still valid, but a rejected one need not be invalid
     """
 

@@ -23,10 +23,10 @@ from compiler.vocab import Trie, Vocabulary
 _Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
 _DEAD_ROW, _UNSEEN = 0, -1  # of a walk: dead from every labeller state, and not computed yet
 _ROWS_MIN = 2  # of a walk: the dead one and the root's
-_MOST = 3  # a level with one live node in so many, or more, is read through; else the live ones' children are searched
+_MOST = 3  # a level with at least one live node in this many is scanned; else only children of live nodes are visited
 _ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
-_MARKED = 8  # keys are marked in a table of all keys where it is at most so many times as long as their list
-_SPARSE = 8  # a table with less than one live entry in so many is searched for them first
+_MARKED = 8  # keys are marked in a table of all keys where it has at most this many entries per listed key
+_SPARSE = 8  # in a table with less than one live entry in this many, the live entries are collected first
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
 _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
 

@@ -86,7 +86,10 @@ def run_mona(binary: str, program: str, meter: ResourceGuard) -> bytes:
 
 
 def _lower_limits(pid: int, limits: Limits) -> None:
-    """Hold a process under limits of its own, which end it even where nobody is left to do so."""
+    """Set resource limits on a process.
+
+    They end the process even where the process that started it has died.
+    """
     wanted = {
         resource.RLIMIT_AS: limits.compile_memory_bytes_max,
         resource.RLIMIT_CPU: math.ceil(limits.compile_s_max) + 1,
@@ -141,7 +144,8 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
     """The automaton that MONA printed, its guards expanded over the letters; not minimal over them.
 
     MONA's state 0 reads one dummy symbol: the automaton proper starts at its successor (for an unsatisfiable formula
-    that is 0 itself). It may accept the empty trace, which we reject: the start is made anew, entered by nothing.
+    that is 0 itself). MONA's automaton may accept the empty trace, which we reject: a new start state is added that
+    does not accept and that no transition enters.
     """
     count, accepting_line, free = _COUNT.search(output), _ACCEPTING.search(output), _NAMES.search(output)
     if count is None or accepting_line is None or free is None:

@@ -88,7 +88,10 @@ def ltlf2dfa_text(formula: Formula) -> str:
 
 
 def program_operators(formula: Formula) -> int:
-    """No less than the operators in the program: told before any text is made, since it can be exponential."""
+    """An upper bound on the operators in the program.
+
+    It is computed before any text is made, since the program can be exponentially long.
+    """
     sizes: list[_Size] = []
     for node in formula.nodes:
         sizes.append(_size(node.op, [sizes[argument] for argument in node.args]))

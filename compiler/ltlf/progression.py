@@ -204,7 +204,10 @@ def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, meter: Reso
 
 
 def _shape(nodes: Sequence[Node], order: list[int]) -> tuple[tuple[Node, ...], list[int]]:
-    """The nodes in `order` numbered anew, with propositions numbered by first occurrence, and those propositions."""
+    """The nodes in `order`, renumbered, and their propositions by first occurrence.
+
+    Conjuncts that differ only in the names of their propositions get the same nodes, and can share a table.
+    """
     rank: dict[int, int] = {}
     propositions: dict[int, int] = {}
     shape: list[Node] = []

@@ -165,7 +165,10 @@ def _ltlf(spec: LtlfSpec, meter: ResourceGuard) -> object:
 
 
 def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: ResourceGuard) -> None:
-    """Refuse what cannot be read, whoever came before with the same constraint."""
+    """Parse each pattern, so that a malformed one is refused.
+
+    The check also runs where an equal constraint has been compiled before.
+    """
     for name, proposition in declared:
         if proposition.regex is not None:
             with blame_field(f"propositions.{name}.regex"):

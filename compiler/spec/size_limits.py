@@ -1,4 +1,4 @@
-"""How much of a constraint there is to look at, before anyone looks at it."""
+"""Size limits of a constraint, checked before it is parsed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compiler.spec.types import (
 
 
 def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise LimitExceeded where a constraint is too long to be looked at; cheap, nothing is parsed."""
+    """Raise LimitExceeded where a constraint is too long. Nothing is parsed, so the check is cheap."""
     meter = ResourceGuard(limits)
     parts = leaves(spec)
     meter.check("parts_max", len(parts))
@@ -28,7 +28,7 @@ def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def _chars_read(spec: Spec) -> int:
-    """Of a constraint's formulas and propositions: what is parsed to find its hash, by whoever names it."""
+    """Characters of a formula and of patterns that hashing a constraint parses."""
     if not isinstance(spec, LtlfSpec | DfaSpec):
         return 0
     patterns = sum(len(meaning.regex or "") for _, meaning in spec.propositions)

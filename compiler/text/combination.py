@@ -71,7 +71,7 @@ class CharLeaf:
 
 @dataclass(frozen=True, slots=True)
 class LengthLeaf:
-    """At most so many characters."""
+    """An upper bound on the number of characters."""
 
     max_chars: int
 

@@ -88,9 +88,9 @@ def joint_transducer(
 ) -> TextTransducer:
     """The transducer of a text.
 
-    words          the word trace, None where nobody asks for it
+    words          the word trace, None where the constraint does not use it
     required       a whole-text constraint that must hold, None where there is none
-    asked          whole-text constraints whose outcome the letters tell
+    asked          whole-text constraints whose outcome the last letter reports
     counted        whether each character emits a letter
     leading_space  whether a raw text may have one space more than its answer; where an answer may begin with a space
                    itself, both readings are followed
@@ -353,7 +353,7 @@ def _later(table: np.ndarray, start: int, space: int) -> np.ndarray:
 
 
 def _silent() -> WordTransducer:
-    """The word trace that nobody asks for: one state, no letters."""
+    """The word trace of a constraint that uses none: one state, no letters."""
     parts: Minterms = everything().minterms
     table = np.array([[DEAD], [1]], dtype=np.int32)
     flush = np.array([NO_END, _EMPTY], dtype=np.int32)

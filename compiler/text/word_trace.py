@@ -1,8 +1,9 @@
-"""The word trace: reads a text's characters and emits, at the end of each unit, the propositions that hold there.
+"""The word trace: the propositions that hold at each unit of a text.
 
 A unit is a maximal run of word characters, or one character that is neither a word character nor white space
-(design 3). A proposition holds at a unit when some match of its pattern that starts at a unit's start ends at that
-unit's end, so the tracker starts every pattern anew at each unit, and reads all of them side by side.
+(design 3). The transducer reads a text's characters and emits a unit's propositions at the unit's end. A proposition
+holds at a unit when some match of its pattern that starts at a unit's start ends at that unit's end. So the tracker
+restarts every pattern at each unit, and reads all patterns side by side.
 """
 
 from __future__ import annotations
