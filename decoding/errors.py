@@ -6,7 +6,7 @@
     |   |-- PromptEmpty           nothing to continue, and the model names no token to begin with
     |   |-- PromptTooLong         prompt and budget together pass the model's context
     |   |-- BudgetTooSmall        no text this short satisfies the constraint; says how long it must be
-    |   |-- LengthImpossible      no sequence of exactly so many labels satisfies the constraint; says which would
+    |   |-- LengthImpossible      no sequence of the requested length satisfies the constraint; lists lengths that do
     |   |-- RequestTooLarge       a request could need more memory than all requests together are given
     |   `-- Cancelled             the caller no longer waits
     |-- MemoryShort             the model's device

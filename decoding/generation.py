@@ -1,4 +1,4 @@
-"""What a generation is to whoever drives it, and what it tells: beams while it runs, answers when it is over."""
+"""The protocol of a generation, its beams while it runs, and its answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TopToken:
 class StepEvent:
     """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens.
 
-    wanted  of the best rows of the beam before, where it was asked for (`engine.top_tokens`)
+    wanted  top tokens after the best rows of the beam before, where a recorder notes them (`engine.top_tokens`)
     """
 
     step_number: int
@@ -83,13 +83,14 @@ class StepEvent:
 
 
 Snapshot = Callable[[], StepEvent]
-"""A beam that is put into words only when somebody calls for it, in a thread of his own."""
+"""A beam that becomes a `StepEvent` only when it is called, in the caller's thread."""
 
 
 class Generation(Protocol):
-    """One generation between two forward passes. Not thread-safe; whoever drives it calls in this order:
+    """One generation between two forward passes. Not thread-safe.
 
-    advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), then answers().
+    Its driver calls advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), then
+    answers().
     """
 
     @property

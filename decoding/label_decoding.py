@@ -198,7 +198,7 @@ class _Beam:
         kept = np.flatnonzero(score > _OFF)
         if len(kept) > options.beams:
             least = np.partition(score[kept], -options.beams)[-options.beams]
-            kept = kept[score[kept] >= least]  # those that tie with the last are still to be told apart
+            kept = kept[score[kept] >= least]  # includes all ties with the last; the sort below decides among them
         parent, label = np.divmod(kept, len(own))
         order = np.lexsort((parent, label, -own[label], -log_prob[kept], -score[kept]))[: options.beams]
         kept, parent, label = kept[order], parent[order], label[order]
@@ -218,7 +218,10 @@ def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]
 
 
 def _impossible(grid: _Grid, cancelled: CancelCheck | None) -> LengthImpossible:
-    """The lengths next to T that are accepted, from the states that so many labels can lead to."""
+    """The error for T labels, with the nearest accepted lengths below and above T.
+
+    The longer length is found from the states that exactly T labels reach.
+    """
     shorter = 0 if grid.distance[grid.start] == 0 else None
     reached = np.zeros(grid.states, dtype=bool)
     reached[grid.start] = True

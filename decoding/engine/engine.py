@@ -1,11 +1,11 @@
-"""A continuous batch: many generations share each forward pass, and join and leave between two of them.
+"""A continuous batch: generations share each forward pass, and join and leave between passes.
 
-Owns the one thread that asks the model for steps, and what becomes of whom where the device has less memory than was
-thought. What a generation does between two passes is its `Generation`'s, who may begin the `Scheduler`'s.
+The engine owns the one thread that calls the model's prefill and step, and handles a device that runs out of memory.
+`Generation` defines what happens between two passes, `Scheduler` decides which generations begin.
 
-Where memory runs out over a pass, its generations are read in two halves, and so on. One that finds none by itself goes
-back among those that wait, and begins anew from its prompt once there is more: a search takes the same steps again.
-Only where it finds none while no other runs does it fail, with OutOfMemory.
+Where a pass runs out of memory, its generations are read in two halves, and so on. A generation that finds no memory by
+itself goes back to the queue, and restarts from its prompt once more is free: the search takes the same steps again. It
+fails with OutOfMemory only where it finds none while no other generation runs.
 """
 
 from __future__ import annotations
@@ -28,17 +28,26 @@ from decoding.memory import is_out_of_memory, release_memory
 from decoding.model import LanguageModel, ScoredSequence
 
 Shortage = Literal["parted", "begun_anew", "check_waited", "refused"]
-"""What becomes of who ran out of memory: a pass, a generation with others beside it, a check, whoever was alone."""
+"""How the engine handles a lack of memory.
+
+parted        a pass is read in two halves
+begun_anew    a generation goes back to the queue, since another or a check runs beside it
+check_waited  a check waits until a generation ends
+refused       a generation or check that ran alone fails with OutOfMemory
+"""
 
 
 class Watch(Protocol):
-    """Is told how the engine gets on, in s; mostly by its thread, so nothing here may wait."""
+    """Receives the engine's progress, with times in s.
+
+    The engine's thread makes most of the calls, so no method may block.
+    """
 
     def began(self, seconds: float) -> None:
-        """A generation's first step is done, so long after it was asked for."""
+        """A generation's first step is done, `seconds` after its request was made."""
 
     def stepped(self, seconds: float, rows: int) -> None:
-        """One step of all generations, with so many rows, took so long."""
+        """One step of all generations, over `rows` rows, took `seconds`."""
 
     def ran_out(self, then: Shortage) -> None:
         """The device's memory ran out."""
@@ -50,7 +59,7 @@ class Engine:
     model         obeys LanguageModel; only this engine's thread calls its prefill and step
     memory_bytes  what all generations together may hold: keys and values, and the log-probs of their rows. A generation
                   waits until what it may come to need at most is free, so that none runs out of memory half-way.
-    watch         is told of every step
+    watch         receives every step and every lack of memory
     """
 
     def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:
@@ -96,12 +105,12 @@ class Engine:
         on_step: Callable[[StepEvent], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
-        """Drive a run to its answers among all others; blocks. Any number of threads may call at once.
+        """Drive a run to its answers beside all others; blocks. Any number of threads may call at once.
 
-        begin             makes the run; called again where it has to begin anew for want of memory
+        begin             makes the run; called again where the run restarts for lack of memory
         rows, max_tokens  the most rows that the run reads side by side (`search.rows_of`), and the most tokens of each
-        on_step           is told of every beam, in the caller's thread; a slow one delays nobody else
-        cancelled         is asked before every step, in the engine's thread; True frees the run's memory at once
+        on_step           receives every beam, in the caller's thread; a slow one delays no other caller
+        cancelled         is called before every step, in the engine's thread; True frees the run's memory at once
         Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
         alone, Cancelled, and what the run raises.
         """
@@ -115,18 +124,18 @@ class Engine:
         try:
             return outcome(ticket, on_step)
         finally:
-            ticket.abandoned = True  # where the listener failed, nobody waits any more
+            ticket.abandoned = True  # where `on_step` failed, the caller no longer waits for the run
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
     ) -> ScoredSequence:
-        """What the model says of a finished answer, read in another way than it was found; blocks.
+        """The model's log-probs of a finished answer, found by a separate pass; blocks.
 
-        One at a time, for what such a pass needs is part of no generation's memory. Where none is left for it, nobody
-        begins until enough of those that run have ended.
-        cancelled  is asked before the turn is waited for, once it has come, and while memory is: what the answers of
-                   a caller who has gone would cost, those behind would wait for
-        Raises OutOfMemory where it finds none while no other runs, and Cancelled.
+        Checks run one at a time, since the memory of such a pass is part of no generation's. Where none is left for a
+        check, no generation begins until enough running ones have ended.
+        cancelled  is called before the check waits for its turn, when the turn comes, and while it waits for memory: a
+                   check whose caller has gone would only delay the checks behind it
+        Raises OutOfMemory where it finds none while no generation runs, and Cancelled.
         """
         _raise_if_called_off(cancelled)
         with self._checks:
@@ -163,7 +172,7 @@ class Engine:
                         self._begin(ticket)
                         self._moved = time.monotonic()
                     self._step()
-        except BaseException as error:  # a fault of ours: nobody may wait for a thread that is gone
+        except BaseException as error:  # a fault of ours: no caller may wait for a dead thread
             reason, self._died = error, True
             raise
         finally:
@@ -177,7 +186,7 @@ class Engine:
                 if not ticket.called_off:
                     continue
                 reason: BaseException = Cancelled("the generation was cancelled")
-            except Exception as error:  # the caller's own function failed: his generation alone ends
+            except Exception as error:  # the caller's own function failed: only that caller's generation ends
                 reason = error
             self._leave(ticket, reason)
 
@@ -218,7 +227,7 @@ class Engine:
         """One pass for all of these, and each run's step with its own scores; where memory runs out, in two halves."""
         try:
             scores = self._model.step([ticket.feed for ticket in tickets if ticket.feed])
-        except Exception as error:  # the pass was everybody's
+        except Exception as error:  # the whole pass failed, for all its generations
             if len(tickets) == 1 or not is_out_of_memory(error):
                 for ticket in tickets:
                     self._fail(ticket, error)

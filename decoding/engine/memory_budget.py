@@ -1,7 +1,8 @@
-"""How much of a device's memory proves to be there: for all generations together, and for the rows of one pass.
+"""Memory limits of a device: for all generations together, and for the rows of one pass.
 
-Begins with what it is told. Where memory runs out, each limit falls to what was seen to hold, so that the next step
-does not run into the same wall; and it rises again by and by, for what took the memory may be gone. Knows no model.
+The limits begin with the configured values. Where memory runs out, the limit concerned falls to what has held, so that
+the next step does not fail in the same way. After SOUND_STEPS steps without failure the limits rise by half, since
+other users of the memory may have released it. The module knows no model.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 ROWS_MAX = 2**62  # of a pass about which nothing is known yet
-SOUND_STEPS = 256  # so many steps that hold raise what has fallen by a half
+SOUND_STEPS = 256  # after this many steps without failure, lowered limits rise by half
 T = TypeVar("T")
 
 
@@ -27,7 +28,10 @@ class MemoryBudget:
         self._sound = 0
 
     def crowd_failed(self, left_bytes: int) -> None:
-        """A generation found no memory; those that go on without it may come to hold so much."""
+        """A generation found no memory.
+
+        left_bytes  what the remaining generations may come to hold; the limit falls to it
+        """
         self.memory_bytes, self._sound = min(self.memory_bytes, left_bytes), 0
 
     def pass_failed(self, rows_held: int) -> None:

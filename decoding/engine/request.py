@@ -17,14 +17,15 @@ EngineOutcome = tuple[Hypothesis, ...] | BaseException
 
 @dataclass(slots=True, eq=False)
 class EngineRequest:
-    """A generation that is waiting or running. All but `news` and `abandoned` is the engine's thread's alone.
+    """A generation that is waiting or running.
 
-    Whoever holds a ticket holds nothing of the device once it has been told to `drop`.
+    Only the engine's thread uses a request once it is queued, except for `news` and `abandoned`. After `drop`, a
+    reference to it holds no memory of the device.
 
-    begin       makes its run. A run that is begun anew takes the same steps; those already told are not told again.
+    begin       makes its run. A restarted run takes the same steps; steps that were already sent are not sent again.
     bytes_held  the most that it may come to hold
-    put_back    how often it ran out of memory, and waited to be begun anew
-    feed        what it asks of the step at hand
+    put_back    how often it ran out of memory and went back to the queue
+    feed        its input to the step at hand
     """
 
     begin: Callable[[], Generation]
@@ -43,7 +44,7 @@ class EngineRequest:
     _told: int = 0
 
     def __post_init__(self) -> None:
-        self._run = self.begin()  # in the caller's thread, where his faults belong
+        self._run = self.begin()  # in the caller's thread, so that errors in its arguments are raised there
 
     @property
     def run(self) -> Generation:
@@ -66,7 +67,7 @@ class EngineRequest:
         self.take(Scores.of_prompt(first))
 
     def prepare(self) -> None:
-        """Say what it asks of the next step."""
+        """Set `feed`, its input to the next step."""
         self.feed = StepInput(self._session, *self.run.feed())
 
     @property
@@ -75,7 +76,10 @@ class EngineRequest:
         return piece_rows(*self.feed.tokens.shape) if self.feed else 0
 
     def take(self, scores: Scores) -> None:
-        """The scores of what it asked for: its next steps, which are told to a listener unless he knows them."""
+        """Advance the run by the scores of its feed.
+
+        A listener receives the new steps, unless it received them before a restart.
+        """
         for snapshot in self.run.advance(scores):
             self._steps += 1
             if self.listened_to and self._steps > self._told:
@@ -83,13 +87,16 @@ class EngineRequest:
                 self.news.put(snapshot)
 
     def drop(self) -> None:
-        """Free what it holds: its session, and its run, which would have to begin anew."""
+        """Free its session, its feed and its run; the run must restart from the prompt."""
         self._session = self._run = self.feed = None
         self._steps = 0
 
 
 def outcome(ticket: EngineRequest, on_step: Callable[[StepEvent], None] | None) -> tuple[Hypothesis, ...]:
-    """What the engine's thread sends until the end, told to the listener as it comes."""
+    """Wait for the answers, and pass each step to `on_step` as it arrives.
+
+    Raises the error that ended the generation.
+    """
     while True:
         news = ticket.news.get()
         if isinstance(news, tuple):

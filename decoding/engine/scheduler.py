@@ -1,7 +1,8 @@
-"""Who waits, who runs, and who may begin: by the memory that each may come to hold, first come, first served.
+"""Admission control: which generations wait, which run, and which may begin.
 
-The one place that more than one thread of an engine changes: all of it is under one lock. Checks of answers are in the
-crowd too, since they need memory beside the generations.
+Generations begin in their order of arrival, each once the memory that it may come to hold is free. Several threads of
+an engine change this state, so all of it is under one lock. Checks of answers are scheduled here too, since they need
+memory beside the generations.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from decoding.engine.memory_budget import MemoryBudget
 from decoding.engine.request import EngineRequest
 from decoding.errors import Cancelled
 
-POLL_S = 0.1  # between two looks at those that wait while nobody may begin
+POLL_S = 0.1  # seconds between two looks at the queue while no generation may begin
 
 
 class Scheduler:
@@ -26,7 +27,8 @@ class Scheduler:
         self._waiting: deque[EngineRequest] = deque()
         self._running: list[EngineRequest] = []
         self._open = True
-        self._checking = self._check_waits = False  # a check is at work; it found no memory, and nobody shall begin
+        # A check is running; a check found no memory, so no generation may begin.
+        self._checking = self._check_waits = False
 
     def __len__(self) -> int:
         """How many run or wait."""
@@ -52,13 +54,17 @@ class Scheduler:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody joins any more, and `wait_for_work` has none."""
+        """Refuse further generations, and make `wait_for_work` return False."""
         with self._changed:
             self._open = False
             self._changed.notify_all()
 
     def wait_for_work(self) -> bool:
-        """Until somebody runs or may begin, or those that wait are to be looked at; False once it is closed."""
+        """Wait until the engine has something to do; False once the scheduler is closed.
+
+        Where only waiting generations are left and the first may not begin, it returns after POLL_S at the latest, so
+        that cancelled ones are found.
+        """
         with self._changed:
             while self._open and not (self._running or self._waiting):
                 self._changed.wait()
@@ -67,7 +73,10 @@ class Scheduler:
             return self._open
 
     def admit(self) -> list[EngineRequest]:
-        """Those who begin now, in the order in which they came: nobody is overtaken, so nobody waits for ever."""
+        """The generations that begin now, in their order of arrival.
+
+        No generation overtakes another, so none waits for ever.
+        """
         admitted = []
         with self._changed:
             while self._waiting and self._may_begin(self._waiting[0]):
@@ -98,7 +107,10 @@ class Scheduler:
             self._changed.notify_all()
 
     def begin_check(self) -> bool:
-        """A check goes to work, or tries again; True where it has done so before, and nobody runs beside it now."""
+        """Start a check, or try it again.
+
+        Returns True where it has found no memory before and no generation runs beside it now.
+        """
         with self._changed:
             self._checking = True
             return self._check_waits and not self._running

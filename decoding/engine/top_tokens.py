@@ -1,7 +1,7 @@
-"""What the model would have written after each row, noted beside a run for whoever reads along.
+"""Records the model's most probable tokens after the rows of a run.
 
-Only the ids are noted here, in the thread that asks the model; whether a row may write them is for the reader to see,
-and whether it is a row still: within a stretch that is read in one pass some may be given up.
+The engine's thread records ids and log-probs only. The reader decides whether the constraint allows a token, and
+whether its row is still in the beam: the search may drop rows within a stretch that is read in one pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from decoding.generation import Generation, Hypothesis, Snapshot, StepEvent, TopToken
 from decoding.model import Scores
 
-ROWS_NOTED = 16  # of a step, the best first: nobody looks at more
+ROWS_NOTED = 16  # rows of a step that are recorded, the best first; readers show no more
 
 
 class TopTokensRecorder:

@@ -21,7 +21,7 @@ from decoding.model import LanguageModel, StepInput, begin_text
 PRIOR_FLOOR = -20.0
 """Floor under the prior's log-probs: a token that the sample gave no probability is not impossible."""
 
-_TEXTS, _TOKENS = 64, 24  # the sample: so many texts of at most so many tokens
+_TEXTS, _TOKENS = 64, 24  # the sample: the number of texts, and the most tokens of each
 _SEED = 20_250
 _CELLS = 1 << 16  # cells worked on at once: they fit in the processor's cache
 _EDGE_CELLS_MAX = 1 << 23  # of the automaton's tables; larger ones get no cost to go

@@ -1,8 +1,8 @@
 """Attention of many generations in one pass: each row over its own prompt and its own nodes, and nothing else.
 
-The rows of all generations are packed into one sequence, so that every linear layer reads its weights once. Only here
-are they told apart: the library calls `attend` in each layer, by the name under which it is registered there, and the
-pass that goes along says which rows belong to which tree.
+The rows of all generations are packed into one sequence, so that every linear layer reads its weights once. Only
+attention separates them: the library calls `attend` in each layer, by the name under which this module registers it.
+The `Pass` among the arguments states which rows belong to which tree.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from decoding.model.prefix_tree import PrefixTree
 SHARED_PREFIX = "shared_prefix"
 SHARED_PREFIX_CHECKED = "shared_prefix_checked"
 _FAR = 2**20  # further apart than any window
-_KIN = 32  # rows that attend together, where not all do
-_PAIRS_FEW = 2**15  # of rows and slots, that are not worth it
-_GAIN = 1.5  # so many times fewer pairs are
+_KIN = 32  # rows of one block, where the rows are split into blocks
+_PAIRS_FEW = 2**15  # pairs of a row and a slot, up to which the rows are not split
+_GAIN = 1.5  # the rows are split where that divides the number of pairs by more than this
 
 # what layers pass along that says nothing about who sees whom
 _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output_attentions", "output_hidden_states"}
@@ -57,7 +57,7 @@ class _Block:
 
     rows    int64 [n]     which of the pass's; None: all, in their order
     places  int64 [K]     of the keys and values; None: all
-    bias    float [n, K]  0 where a row sees, -inf where it does not; where heads share keys, so many times
+    bias    float [n, K]  0 where a row sees, -inf where it does not; repeated for each head of a group that shares keys
     """
 
     def __init__(self, tree: PrefixTree, sees: Tensor, dtype: torch.dtype, rows: Tensor | None = None) -> None:

@@ -57,10 +57,10 @@ class ChunkedFeed:
 
 
 def piece_bytes(rows: int, tokens: int, vocab_size: int) -> int:
-    """The most that one piece of so many rows and tokens a row holds."""
+    """The most bytes of log-probs in one piece of `rows` rows with `tokens` tokens each."""
     return max(4 * rows * vocab_size, min(PIECE_BYTES_MAX, 4 * piece_rows(rows, tokens) * vocab_size))
 
 
 def piece_rows(rows: int, tokens: int) -> int:
-    """The most tokens that one piece of so many rows and tokens a row has, all rows together."""
+    """The most tokens, over all rows, in one piece of `rows` rows with `tokens` tokens each."""
     return max(rows, min(PIECE_ROWS_MAX, rows * tokens))

@@ -1,4 +1,8 @@
-"""Whether a model can be read the shared way: by what it says of itself, by what its layers ask for, and by trial."""
+"""Decides whether a model can be read with shared prefixes.
+
+The tests cover the model's configuration, its cache, the options that its layers pass to attention, and the log-probs
+of a trial, which must equal those of `PlainReader` up to a tolerance.
+"""
 
 from __future__ import annotations
 

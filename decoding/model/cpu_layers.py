@@ -15,8 +15,8 @@ from transformers.pytorch_utils import Conv1D
 
 _WEIGHTS_MIN = 2**15  # below, the call costs more than the layout saves
 _ROWS_TRIED = 5
-_FINEST = 4  # few rows are rounded up to a multiple of so many
-_SHARES = 8  # many rows by less than one part in so many
+_FINEST = 4  # a small number of rows is rounded up to a multiple of this
+_SHARES = 8  # a large number of rows grows by less than one part in this many
 _TOLERANCE = 1e-4  # of the largest value: the layout must not change what is computed
 
 
@@ -45,7 +45,10 @@ class PackedLinear(nn.Module):
 
 
 def rows_computed(count: int) -> int:
-    """How many rows a packed layer computes where it is given so many: one of some 50 numbers up to 1,000."""
+    """How many rows a packed layer computes when it gets `count` rows.
+
+    Up to 1,000 rows the result is one of some 50 numbers, since oneDNN keeps memory for each number it meets.
+    """
     if count <= 1:
         return count
     unit = max(_FINEST, (1 << (count - 1).bit_length()) // (2 * _SHARES))
@@ -95,7 +98,10 @@ def layer_widths(model: PreTrainedModel) -> set[int]:
 
 
 def activation_bytes(model: PreTrainedModel, tokens: int) -> int:
-    """The most that a pass over so many tokens holds beside what is kept, its scores and its masks."""
+    """The most bytes of activations that a pass over `tokens` tokens holds.
+
+    The KV cache, the tokens' scores and the masks are not counted; the scores of padding rows are.
+    """
     config = model.config.get_text_config()
     computed = rows_computed(tokens)
     held = computed * (8 * int(config.hidden_size) + 4 * max(layer_widths(model)))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_SLACK_ROWS = 3  # a slab that grows has room for so many more steps at least, or for half as much again
-_SLOTS_STEP = 32  # slabs have a multiple of so many slots
+_SLACK_ROWS = 3  # a slab that grows gets space for this many more steps, or half as many slots again if that is more
+_SLOTS_STEP = 32  # a slab that grows gets a multiple of this many slots
 
 
 class Mark(NamedTuple):
@@ -39,7 +39,7 @@ class PrefixTree:
     seen          bool [R, C]  the slots of each row's own nodes
     kinship       int64 [R]    where each row stands when they are ordered by their paths
     free          int64 [F]    slots that no row saw when they were last counted; `taken` of them are in use again
-    reach         slots ever used, the first so many; `full` of them were in use when they were last counted
+    reach         only slots below it were ever used; `full` of them were in use when they were last counted
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -154,5 +154,5 @@ class PrefixTree:
 
 
 def slots_at_most(rows: int, nodes: int) -> int:
-    """The most slots that a tree comes to hold, of at most so many rows, and so many nodes that they see together."""
+    """The most slots that a tree holds for `rows` rows that together see `nodes` nodes."""
     return nodes + max(_SLACK_ROWS * rows, nodes // 2) + _SLOTS_STEP

@@ -22,16 +22,16 @@ from decoding.tensors import draw_bytes
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 _ROWS_AT_A_TIME = 8  # of logits
-_AT_A_TIME = 32  # numbers of a row that the CPU's loops over elements take at once; what is left over they round anew
+_AT_A_TIME = 32  # elements that the CPU's elementwise loops take at once; they may round the remainder differently
 
 
 class SharedReader:
-    """Reads with trees. The model's attention must be `attention.SHARED_PREFIX`.
+    """Reads generations as prefix trees. The model's attention must be `attention.SHARED_PREFIX`.
 
-    rows_multiple     passes have a multiple of so many rows, some of which may only fill up
-    rows_independent  whether a row's log-probs are then the same, to the last bit, whatever rows are beside it. Matrix
-                      products choose their order of summation by the number of rows; on the CPU there is a multiple for
-                      which it never changes.
+    rows_multiple     each pass has a multiple of this many rows, padded where necessary
+    rows_independent  whether a row's log-probs are then the same, to the last bit, whatever other rows the pass has.
+                      Matrix products choose their order of summation by the number of rows; on the CPU there is a
+                      multiple for which it never changes.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -143,7 +143,10 @@ class SharedReader:
             stretch.take(own.view(*tokens.shape, -1))
 
     def _fill(self, rows: int) -> int:
-        """How many rows a pass over so many is filled up with: on the CPU layers compute them in any case."""
+        """The number of padding rows for a pass over `rows` rows.
+
+        On the CPU the packed layers round the number up themselves, so the pass is padded to what they compute.
+        """
         filled = rows + -rows % self.rows_multiple
         return (rows_computed(filled) if self._model.device.type == "cpu" else filled) - rows
 

@@ -2,8 +2,8 @@
 
 `AbsSearch` is Algorithm 1 of the paper (Collura et al. 2025). `BankedSearch` is the default: candidates are ranked by
 log-probability minus cost to go and shared out over distances, a soft form of dynamic beam allocation (Post and Vilar
-2018). Both keep the rows of a beam as arrays, find candidates by token class, and collect the n best answers. A
-search is advanced by whoever runs the model: `drive` for one, the engine for many.
+2018). Both keep the rows of a beam as arrays, find candidates by token class, and collect the n best answers. `drive`
+advances one search, the engine advances many.
 """
 
 from __future__ import annotations

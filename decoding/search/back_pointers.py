@@ -73,7 +73,7 @@ class BackPointers:
         self._tokens.append(columns.token)
 
     def tokens(self, rows: NDArray[np.int64], steps: int, eos_ids: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """All ids of some rows of the beam after so many steps, up to and with their first EOS."""
+        """All ids of some rows of the beam after `steps` steps, up to and with their first EOS."""
         if not len(rows):
             return []
         written = np.empty((steps, len(rows)), dtype=np.int64)

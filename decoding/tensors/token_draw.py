@@ -24,7 +24,10 @@ def rows_at_a_time(vocab_size: int, device: torch.device) -> int:
 
 
 def draw_bytes(rows: int, vocab_size: int, device: torch.device) -> int:
-    """The most bytes that a draw for so many rows, a few at a time, holds beside their log-probs."""
+    """The most bytes that a draw for `rows` rows holds beside their log-probs.
+
+    It draws for a few rows at a time.
+    """
     return _WEIGHT_BYTES * vocab_size * min(rows, rows_at_a_time(vocab_size, device))
 
 
@@ -68,5 +71,5 @@ def nucleus(weight: Tensor, top_p: float) -> Tensor:
     least = ranked.gather(1, place)  # [R, 1]: the lowest weight in the nucleus
     above = weight.where(weight > least, 0)
     tied = weight == least
-    missing = (enough - above.sum(dim=1, keepdim=True) + least - 1) // least  # so many of those that tie
+    missing = (enough - above.sum(dim=1, keepdim=True) + least - 1) // least  # [R, 1]: tied tokens that are kept
     return above + least * (tied & (tied.cumsum(dim=1) <= missing))
