@@ -128,7 +128,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request and how its answer is read. `own_key`: its Idempotency-Key was made up here, nobody else knows it."""
+    """A request and the function that reads its answer.
+
+    own_key  the client generated the Idempotency-Key, so only this call knows it
+    """
 
     request: Request
     read: Callable[[Reply], T]
@@ -155,7 +158,7 @@ def streamed(call: Call[GenerateResult]) -> Call[GenerateResult]:
 def compile_call(
     constraint: ConstraintLike, explain: bool, model: str | None, key: str | None
 ) -> Call[CompileResult]:
-    """POST /compile. Without a key of the caller's it needs none: a constraint is compiled once whoever asks."""
+    """POST /compile. An idempotency key is optional, because equal constraints share one compilation."""
     body = {**_constraint(constraint), **({} if explain else {"explain": False}), **_given(model=model)}
     headers = {} if key is None else {"idempotency-key": header_value("idempotency_key", key)}
     return Call(Request("POST", "/compile", body, headers), _reading(CompileResult))

@@ -33,13 +33,15 @@ R = TypeVar("R")
 
 
 class Client:
-    """Speaks to a running service; threads may share one. `with` closes its connections.
+    """Synchronous client of a running service.
 
-    base_url, api_key  ABS_BASE_URL and ABS_API_KEY where they are not given
-    timeout_s          for how long nothing may come before the line is taken for dead
+    Several threads may share one client. `with` closes its connections.
+
+    base_url, api_key  default: ABS_BASE_URL and ABS_API_KEY
+    timeout_s          seconds without data after which a connection counts as dead
     retry              when a request that may succeed later is sent again
-    transport, sleep   in place of httpx2's and time's
-    Every method raises AbsError (`abs_client.errors`), and ConnectionFailed where nobody answers.
+    transport, sleep   replace those of httpx2 and time
+    Every method raises AbsError (`abs_client.errors`); without an answer it raises ConnectionFailed.
     """
 
     def __init__(
@@ -60,7 +62,10 @@ class Client:
     def stream(
         self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
     ) -> Stream[GenerateResult]:
-        """The same, told while it is written: Compiled, Step, Restart, Done. Read on where a connection breaks."""
+        """Like `generate`, as a stream of events: Compiled, Step, Restart, Done.
+
+        A broken connection is reopened, and the stream resumes after the last event.
+        """
         call = calls.streamed(calls.generate_call(prompt, constraint, options))
         following = Following(call.request, None, self._retry, self._result)
         return Stream(_events(self, following, calls_off=not call.request.headers), following)
@@ -108,7 +113,7 @@ class Client:
         return self._run(stories.is_ready(calls.ready_call(), lambda reasons: Readiness(False, reasons)))
 
     def wait_until_ready(self, timeout_s: float = 120.0) -> None:
-        """Until it is. Raises NotReady with the reasons, or ConnectionFailed, after so many seconds."""
+        """Wait until the service is ready; after `timeout_s` raise NotReady with the reasons, or ConnectionFailed."""
         self._run(stories.became_ready(calls.ready_call(), self._retry, timeout_s))
 
     def submit(
@@ -158,7 +163,7 @@ class Client:
             return self._connection.shown(self._run(stories.asked(call, self._retry)))
         except Exception:
             raise
-        except BaseException:  # the caller is interrupted: nobody will come back for this answer
+        except BaseException:  # the caller is interrupted, so this answer will never be read
             if call.own_key:
                 self._leave(stories.called_off(call, None))
             raise
@@ -275,7 +280,7 @@ class Stream(Generic[R]):
         return event
 
     def until_done(self) -> R:
-        """Pass over what is still told, to the result."""
+        """Skip the remaining events and return the result."""
         for _ in self:
             pass
         if self.result is None:
@@ -306,13 +311,13 @@ class Job(Generic[R]):
         return self._client._ask(calls.job_call(self.id))
 
     def result(self, timeout_s: float | None = None) -> R:
-        """Wait for what comes of it. Raises what it failed with, and TimeoutError after so many seconds."""
+        """Wait for the result. Raises the job's error, or TimeoutError after `timeout_s`."""
         client = self._client
         value: R = client._run(stories.awaited(self.id, client._result, client._retry, timeout_s))
         return value
 
     def events(self) -> Stream[R]:
-        """What is told of it, from its beginning. To stop reading does not stop it."""
+        """Stream the job's events from its first one. Closing the stream does not cancel the job."""
         client = self._client
         following: Following[R] = Following(calls.events_request(self.id, ""), self.id, client._retry, client._result)
         return Stream(_events(client, following, calls_off=False), following)

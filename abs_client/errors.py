@@ -1,26 +1,26 @@
-"""Everything that goes wrong, split by blame; a class for each family of the server's codes.
+"""The client's errors, one class for each family of the server's codes.
 
 AbsError
-|-- ConnectionFailed        nobody answers at the URL, or the answer broke off
-|-- AnswerInvalid           something answered that is not this service
+|-- ConnectionFailed        no server answers at the URL, or the connection broke during the answer
+|-- AnswerInvalid           the answer does not come from this service
 |-- RequestError            the request is at fault
-|   |-- InvalidRequest        a field, the JSON or the path is not what the service takes
-|   |-- TooLarge              over a limit on sizes; names it
-|   |-- AccessRefused         the key (or host, or origin) opens nothing here
+|   |-- InvalidRequest        a field, the JSON or the path is invalid
+|   |-- TooLarge              the request exceeds a limit on sizes, which the error names
+|   |-- AccessRefused         the key, the host or the origin is not allowed
 |   |-- NotFound
 |   |   |-- UnknownAutomaton
 |   |   |-- UnknownModel
 |   |   `-- UnknownJob
-|   |-- IdempotencyMismatch   the key of an earlier request that was not the same
+|   |-- IdempotencyMismatch   the idempotency key belongs to an earlier, different request
 |   |-- ConstraintError       the constraint is at fault
-|   |   |-- ConstraintSyntax    does not parse; shown with a caret under the fault
+|   |   |-- ConstraintSyntax    the constraint does not parse; a caret marks the fault
 |   |   |-- ConstraintUnsupported
 |   |   |-- ConstraintUnsatisfiable
 |   |   `-- ConstraintTooLarge
-|   |-- BudgetTooSmall        `min_tokens` is the least budget that is enough
+|   |-- BudgetTooSmall        `min_tokens` is the smallest sufficient budget
 |   |-- PromptViolates
 |   `-- PromptTooLong
-|-- Busy                    not now: another try after `retry_after_s` may succeed
+|-- Busy                    a retry after `retry_after_s` may succeed
 |   |-- RateLimited
 |   |-- QueueFull
 |   |-- NotReady
@@ -68,7 +68,7 @@ class AbsError(Exception):
 
 
 class ConnectionFailed(AbsError):
-    """Nobody answers, or the answer broke off and could not be read on."""
+    """No server answers, or the answer broke off and could not be resumed."""
 
 
 class AnswerInvalid(AbsError):

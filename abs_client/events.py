@@ -1,4 +1,4 @@
-"""What is told of a job while it runs, typed, and what a reader has to remember to read on elsewhere."""
+"""Typed events of a running job, and the position from which a reader resumes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Restart:
-    """Another worker begins anew: what was told before is void."""
+    """Another worker restarts the job; discard all earlier events."""
 
     attempt: int
 

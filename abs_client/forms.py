@@ -90,10 +90,12 @@ class Choice(Constraint):
 
 
 class JsonSchema(Constraint):
-    """A JSON text of the schema: of a dict or a boolean, of a pydantic model, or of a pydantic TypeAdapter.
+    """A JSON text that satisfies a schema.
 
-    A pydantic model passes over properties that it does not know, but asks nobody for them: its objects are closed
-    (`additionalProperties` false) unless the model says otherwise. A dict is taken as it is.
+    The schema is a dict, a boolean, a pydantic model or a pydantic TypeAdapter.
+
+    The objects of a pydantic model are closed (`additionalProperties` false) unless the model sets it. A pydantic
+    model ignores unknown properties, so generating them is useless. A dict is used unchanged.
     """
 
     FORM = "json_schema"
@@ -106,7 +108,10 @@ class JsonSchema(Constraint):
 
 
 class Length(Constraint):
-    """How long the text is: words, characters, sentences (so many exactly, or at least and at most). Any together."""
+    """Bounds on the text's words, characters and sentences.
+
+    The bounds can be combined. `sentences` is an exact number, or a pair of a minimum and a maximum.
+    """
 
     def __init__(
         self, *, min_words: int | None = None, max_words: int | None = None, max_chars: int | None = None,

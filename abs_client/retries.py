@@ -35,7 +35,7 @@ class Tries:
         self.anew()
 
     def anew(self) -> None:
-        """It got somewhere: patience begins anew."""
+        """Reset the count and the clock of the attempts, because the request made progress."""
         self._number, self._began = 1, self._retry.clock()
 
     def wait_s(self, asked_s: float | None = None) -> float | None:
@@ -54,5 +54,8 @@ class Tries:
 
 
 def may_pass(error: AbsError) -> bool:
-    """Whether the same request may succeed later: we are told so, a proxy had nobody to ask, or the body was slow."""
+    """Whether the same request may succeed later.
+
+    It may after a Busy error, after a 408 (the body arrived too slowly) and after a 502 (a proxy reached no server).
+    """
     return isinstance(error, Busy) or error.status in (408, 502)

@@ -1,6 +1,7 @@
-"""How requests are tried, followed and waited for: generators that say what to do next and are told how it went.
+"""Sends, retries, follows and awaits requests, as generators without input or output.
 
-They do no input and no output, so the clients that do, one of them asynchronous, share every decision.
+A generator yields the next action and receives its result. The synchronous and the asynchronous client perform the
+actions, so they share every decision.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ READY_POLL_S = 0.25
 
 @dataclass(frozen=True)
 class Send:
-    """Send this; told the Reply. Raised in the story: httpx2.RequestError."""
+    """Send the request. The generator receives the Reply; httpx2.RequestError is raised inside it."""
 
     request: Request
 
@@ -41,12 +42,12 @@ class Open:
 
 @dataclass(frozen=True)
 class Next:
-    """Read an event of what is open; told the event, None at the end."""
+    """Read an event of the open answer. The generator receives the event, or None at the end."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Wait so many seconds."""
+    """Wait for `seconds`."""
 
     seconds: float
 
