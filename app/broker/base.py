@@ -20,19 +20,19 @@ class ConcurrencyGroup:
 
 @dataclass(frozen=True, slots=True)
 class SubmitOptions:
-    """On what terms a job is submitted.
+    """The options of a submitted job.
 
-    owner       who may see it; the broker only remembers it
-    kind        what people call it, empty for a job that is nobody's own; the broker only remembers it
-    digest      of the request that asked for it; a job of the same key and another digest is not joined
+    owner       the caller that may see the job; the broker only stores it
+    kind        the job's name for its owner, empty for a job without one; the broker only stores it
+    digest      digest of the request; a job of the same key and another digest is not joined
     priority    all waiting interactive jobs of a queue go before the batch ones
-    weight      what it counts against `queue_weight_max` while it waits
-    after       a job that must be over first, however it ended; until then this one waits outside its queue
-    detached    it runs though nobody has a share in it; submitting it gives none
-    remember_s  for how long after its end its key still leads to it, where its worker finds the result worth that
-    pools       in each of these there must be room for it; who joins a job needs none
-    within_s    in how many seconds it must be done, if that matters: where it could not be, it is not taken in; nor is
-                it run, where it is somebody's own, if its turn comes so late that it would not be
+    weight      what the job counts against `queue_weight_max` while it waits
+    after       a job that must end first, with any outcome; until then this job waits outside its queue
+    detached    the job runs without subscribers; submitting it gives no share
+    remember_s  seconds after the job's end during which its key leads to it, if its worker keeps the result
+    pools       the job is admitted if each of these has room; joining a job needs no room
+    within_s    seconds until the job must be done, None for no limit. A job that would be late is not admitted. A job
+                with a kind is also not run if its turn comes too late
     """
 
     owner: str = ""
@@ -52,9 +52,11 @@ PLAIN = SubmitOptions()
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A job handed to a worker, how many seconds it waited, and the how-manieth try this is, from 1.
+    """A job delivered to a worker.
 
-    age_s  since it was submitted, by the broker's clock, which need not be the worker's
+    waited_s  time in the queue
+    attempt   1 for the first delivery
+    age_s     seconds since the submission, by the broker's clock, which may differ from the worker's
     """
 
     job_id: str
@@ -99,7 +101,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker last said of itself: `reason` is empty when it takes jobs."""
+    """A worker's last status report. `reason` is empty while the worker takes jobs."""
 
     worker: str
     reason: str
@@ -108,15 +110,16 @@ class WorkerStatus:
 class Broker(Protocol):
     """Queues of jobs. A job is submitted once, delivered to one worker, and finished with one result.
 
-    Whoever submits or joins a job has a share in it until he leaves: a job that everyone left is called off, and the
-    result of one that someone still has a share in is not dropped for want of space.
+    A caller that submits or joins a job has a share in it until it leaves. A job without shares is cancelled. The
+    result of a job with a share is not dropped for lack of space.
 
-    Finished jobs go when their time is over, and for want of space the first to end first; never the last to end.
+    A finished job is dropped when its time is over. For lack of space, the jobs that ended first are dropped first,
+    but never the last one to end.
 
     Bodies, events and results are bytes that the broker never reads.
 
-    A broker whose server cannot be reached waits for it for a while, and then raises StorageDown: from any method but
-    those of workers, which wait for ever.
+    A broker whose server cannot be reached waits for a while and then raises StorageDown. The methods for workers
+    wait without a limit instead.
     """
 
     @property
@@ -139,16 +142,19 @@ class Broker(Protocol):
         """Where the job is. Raises JobUnknown."""
 
     def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
-        """The job's events after that id, as far as they are kept, until it is over. Raises JobUnknown.
+        """The job's stored events after that id, until the job is over. Raises JobUnknown.
 
-        An `after` that is no id of its events is as good as none: all are told.
+        An `after` that is no id of the job's events counts as empty, so all events follow.
         """
 
     async def result(self, job_id: str) -> bytes:
         """Waits for the result. Raises JobCancelled where the job was called off, JobUnknown."""
 
     async def cancel(self, job_id: str) -> None:
-        """Call a job off, for all who joined it: a waiting one never runs, a running one is told. Idempotent."""
+        """Cancel a job for all callers that joined it. Idempotent.
+
+        A waiting job never runs. The worker of a running job is notified.
+        """
 
     async def leave(self, job_id: str) -> None:
         """Give one share up; the last one to leave a job that is not finished calls it off."""
@@ -165,7 +171,7 @@ class Broker(Protocol):
         """
 
     async def give_back(self, job_id: str) -> None:
-        """Worker: hand a running job back, unfinished. Whoever takes it next takes it at once; it was no try."""
+        """Worker: return a running job to the front of its queue. The attempt does not count."""
 
     async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
         """Worker: add an event to a job. Ignored once the job is finished, or has as many as may be.

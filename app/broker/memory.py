@@ -122,7 +122,7 @@ class MemoryBroker:
         if job is None or job.done.is_set():
             return
         job.called_off.set()
-        self._forget_key(job)  # whoever asks for the same from now on gets a job of its own
+        self._forget_key(job)  # a later request with the same key starts a new job
         if self._queues[job.queue].remove(job):
             self._end(job, None)
 
@@ -245,9 +245,9 @@ class MemoryBroker:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Forget what is past its time; then, the first to end first, what nobody has a share in, until the rest fits.
+        """Forget expired jobs, then the oldest jobs without shares until the rest fits.
 
-        The last to end stays whatever its size: whoever was told of it is still to read it.
+        The last job to end stays, whatever its size, so that its result can still be read.
         """
         now = self._now()
         while self._expiry and self._expiry[0][0] <= now:

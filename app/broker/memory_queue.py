@@ -72,9 +72,10 @@ class Job:
     """One job from submit to the end of its time.
 
     queued  when it came into its queue, by the broker's clock; None while it waits for another job
-    paced   whether its being taken counted for the pace of its queue
-    came    when it was submitted, by the broker's clock; `taken`, when a worker took it last
-    ends    when whoever it belongs to wants it no more; None for one that others may join, and where he does not say
+    paced   whether taking it counted for the throughput of its queue
+    came    when it was submitted, by the broker's clock
+    taken   when a worker last took it, by the same clock
+    ends    its owner's deadline; None without one, and for a job that others may join
     """
 
     def __init__(self, queue: str, key: str, body: bytes, terms: SubmitOptions, now: float) -> None:
@@ -117,7 +118,7 @@ class Job:
         self.shares += not detached
 
     def state(self, ahead: int) -> JobState:
-        """Where the job is, with so many before it."""
+        """The job's state, with `ahead` jobs before it."""
         terms = self.terms
         if self.called_off.is_set() and self.result is None:
             state = JobState("cancelled", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)

@@ -49,10 +49,10 @@ class ThroughputEstimator:
             self._s += (1 - kept) * MEMORY_S
 
     def begins(self, running: int) -> None:
-        """Something waits from now on, for so much work that runs.
+        """Jobs begin to wait while `running` work runs.
 
-        Of that nobody knows how far it is. Until as much has been taken it counts as taken just now, which is the
-        most; then as half done.
+        The progress of the running work is unknown. At first it counts in full, as if it had just been taken. Later
+        half of it counts, beside the work taken since.
         """
         if self._work < running:
             self._credit = max(self._credit, running)
@@ -71,7 +71,7 @@ class ThroughputEstimator:
         return work * self._s / done if done > 0 and self._s >= KNOWN_S else None
 
     def ran(self, seconds: float, work: int) -> None:
-        """A job of so much work was done, in so many seconds."""
+        """A job of `work` was finished in `seconds`."""
         latest = LATEST if self._run_work else 1.0
         self._run_s += latest * (seconds - self._run_s)
         self._run_work += latest * (work - self._run_work)

@@ -158,7 +158,7 @@ class RedisBroker:
         await self._link.close()
 
     async def _called_off(self, job_id: str) -> None:
-        """Returns once the job is called off, or its record is gone: nobody wants its result then."""
+        """Return once the job is cancelled or its record is gone. Either way its result is no longer needed."""
         with self._ears.news(job_id) as news:
             while True:
                 job = await self._records.look(job_id, worker=True)

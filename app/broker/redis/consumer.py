@@ -18,18 +18,18 @@ from app.broker.redis.records import Records
 from app.broker.redis.streaq_worker import Claimed, StreaqWorker
 from app.redis.connection import is_away
 
-PAUSE_S, PAUSE_S_MAX = 0.25, 5.0  # before an engine that broke is started anew, doubled each time
+PAUSE_S, PAUSE_S_MAX = 0.25, 5.0  # before a failed engine is restarted; doubled after each failure
 CANCEL_AGAIN_S = 1.0
 log = logging.getLogger(__name__)
 
 
 class Lease:
-    """A job in hand: what it says counts while `fence` is the job's newest.
+    """A leased job; its writes count while `fence` is the job's newest.
 
-    began    when it was taken, by our clock, which nobody sets
-    writing  held while something is said, so that it is said in order
-    lost     another worker has the job now
-    over     nothing more is done about it here
+    began    when the job was taken, by the monotonic clock
+    writing  lock that keeps the job's writes in order
+    lost     set once another worker has the job
+    over     set once this process does nothing more for the job
     """
 
     def __init__(self, job_id: str, message: str, fence: str) -> None:
@@ -50,7 +50,7 @@ class QueueConsumer:
         self._takers: deque[asyncio.Future[Delivery]] = deque()
         self._coming: set[str] = set()
         self._stirred = asyncio.Event()
-        self._ahead_ms: float | None = None  # by how much the server's clock is ahead of ours, which nobody sets
+        self._ahead_ms: float | None = None  # the server's clock minus our monotonic clock, which is never set
         self.leases: dict[str, Lease] = {}
         self._tasks = [asyncio.create_task(work) for work in (self._run_forever(), self._hear(), self._sweep_forever())]
         self._giving_back: set[asyncio.Task[None]] = set()
@@ -63,7 +63,7 @@ class QueueConsumer:
         try:
             return await taker
         except asyncio.CancelledError:
-            if taker.done() and not taker.cancelled():  # it came, and nobody is there to run it
+            if taker.done() and not taker.cancelled():  # a job was delivered to a cancelled taker
                 self._give_back_soon(taker.result().job_id)
             raise
         finally:
@@ -138,15 +138,18 @@ class QueueConsumer:
         self.end(lease)
 
     async def hand_back(self, within_s: float) -> None:
-        """Hand back what is in hand, as far as the server lets us within so many seconds."""
+        """Give all leased jobs back, within at most `within_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await asyncio.gather(*(self.give_back(job_id) for job_id in list(self.leases)), *self._giving_back)
         for lease in list(self.leases.values()):
-            self.end(lease)  # whoever finds the message idle takes the job
+            self.end(lease)  # a consumer that finds the message idle takes the job
 
     async def close(self) -> None:
-        """Stop. A line that is breaking may swallow what cancels its task, which is told again."""
+        """Stop all tasks.
+
+        A breaking connection may swallow the cancellation of its task, so the cancellation is repeated.
+        """
         tasks = {*self._tasks, *self._giving_back}
         while left := {task for task in tasks if not task.done()}:
             for task in left:
@@ -164,7 +167,7 @@ class QueueConsumer:
         pause = PAUSE_S
         while True:
             began, away = time.monotonic(), False
-            self._coming.clear()  # what an engine that broke had on its way goes to whoever finds it idle
+            self._coming.clear()  # a consumer claims the failed engine's messages once they are idle
             try:
                 await self._engine().run_async()
             except Exception as error:

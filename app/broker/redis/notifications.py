@@ -1,7 +1,8 @@
-"""Who waits for news of jobs and queues: one subscription for each process and one look now and then, for all who wait.
+"""Notifies waiting tasks of changes to jobs and queues.
 
-News are told by messages that a server neither keeps nor repeats, and a line may swallow them and seem well. So what is
-told is only sooner: every `LOOK_S` the server is asked, once for all who wait, of which jobs there is anything new.
+Each process has one subscription and one polling task, shared by all waiting tasks. The server neither stores nor
+repeats its messages, and a connection may lose them without failing. So messages only shorten the wait: every `LOOK_S`
+one query finds the jobs that have changed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from app.redis.connection import PAUSE_S_MAX, Connection
 
 LOOK_S = 2.0
-LOOKED_AT_ONCE = 500  # jobs, by one script: nobody else is served meanwhile
+LOOKED_AT_ONCE = 500  # jobs in one script, during which the server runs no other command
 PING_S = 5.0  # after so long a silence the subscription is tried
 AGAIN_S = 0.1
 ARRIVALS = "abs:arrivals"  # a message names the queue
@@ -29,9 +30,11 @@ def queue_news(queue: str) -> str:
 
 
 class JobNotifications:
-    """Wakes those who wait: at each news of their job, or of their queue as far as it is heard of.
+    """Wakes tasks that wait for a job or a queue.
 
-    peek  of each of so many jobs something that is another whenever there is news of it
+    A change to a job always wakes its tasks; a change to a queue does so unless its message is lost.
+
+    peek  returns a value for each job, which differs after every change to the job
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class JobNotifications:
 
     @contextlib.contextmanager
     def news(self, of: str) -> Iterator[asyncio.Event]:
-        """An event that is set at each news of a job or a queue, from now on. Whoever saw it clears it."""
+        """An event that is set at each change to a job or a queue. The waiting task clears it."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen_forever())
             self._looker = asyncio.create_task(self._look_forever())
@@ -61,7 +64,10 @@ class JobNotifications:
                 del self._waiting[of]
 
     async def close(self) -> None:
-        """Hear nothing more. A subscription that is breaking swallows what cancels it, and so is told again."""
+        """End the subscription and the polling.
+
+        A breaking subscription may swallow its cancellation, so the cancellation is repeated.
+        """
         self._closed = True
         if self._looker is not None:
             self._looker.cancel()
@@ -91,7 +97,10 @@ class JobNotifications:
                 self._wake(said if _text(message["channel"]) == own else queue_news(said))
 
     async def _look_forever(self) -> None:
-        """Where the server cannot be asked all are woken: who looks for himself is told so, if it goes on."""
+        """Poll the server for changed jobs.
+
+        If the server is unreachable, all tasks are woken, so that their own queries report a lasting failure.
+        """
         seen: dict[str, bytes] = {}
         while True:
             await asyncio.sleep(LOOK_S)
@@ -119,7 +128,7 @@ class JobNotifications:
 
 
 async def heard(event: asyncio.Event, within_s: float | None = None) -> None:
-    """Returns at the next news, or after so many seconds."""
+    """Return at the next change, or after `within_s` seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             await event.wait()

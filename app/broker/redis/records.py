@@ -1,4 +1,4 @@
-"""What the broker's scripts say and are told: numbers and bytes of theirs, values of ours."""
+"""Calls the broker's scripts, and converts their numbers and bytes to our types."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class Records:
         return JobState(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
 
     async def look(self, job_id: str, worker: bool = False) -> JobSnapshot | None:
-        """How a job stands; from now on its news are told to us. None where it is unknown."""
+        """The state of a job, None if unknown. Subscribes this process to the job's changes."""
         said = await self._ask("look", scripts.LOOK, job_id, self.process, patient=worker)
         return None if said is None else JobSnapshot(said[0].decode(), bool(said[1]), said[2])
 
     async def read(self, job_id: str, after: str) -> tuple[bool, list[Event]]:
-        """Whether the job is over, and the next of its events; from now on its news are told to us."""
+        """Whether the job is over, and its next events. Subscribes this process to the job's changes."""
         over, said = _known(await self._ask("read", scripts.READ, job_id, self.process, after, EVENTS_AT_ONCE))
         return bool(over), [Event(number.decode(), data) for number, data in said]
 
@@ -202,7 +202,7 @@ def _ms(seconds: float) -> int:
 def _refusal(
     limit: str, caps: dict[str, int], terms: SubmitOptions, room_s: float, whole_s: float
 ) -> QueueFull | QueueSlow:
-    """Why a job is not taken in; `room_s` is below 0 where nobody knows when there will be room."""
+    """The error for a job that is not admitted. A negative `room_s` means that the wait is unknown."""
     retry_after_s = come_again_s(room_s if room_s >= 0 else None, whole_s)
     if limit == "slow":
         return QueueSlow(whole_s, terms.within_s or 0.0, retry_after_s)

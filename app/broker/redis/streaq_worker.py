@@ -57,7 +57,7 @@ class ConsumerCallbacks(Protocol):
         """Do away with a message that streaQ cannot make out."""
 
     async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
-        """Up to so many messages by their streams: what was idle for so long, and what is new."""
+        """Up to `count` messages by stream: those idle for `idle_ms`, and new ones."""
 
     async def ticket(self, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
         """The ticket of a job, empty where it is gone; None where its message is another consumer's by now."""
