@@ -142,7 +142,7 @@ class Connection:
             pause = min(2 * pause, PAUSE_S_MAX)
 
     def hurry(self) -> None:
-        """From now on nobody waits for a server that is away, for we are about to close."""
+        """Stop waiting for an unreachable server, because this process is about to close."""
         self._hurried = True
 
     async def close(self) -> None:
@@ -164,7 +164,10 @@ class Connection:
         self._away = trouble is not None
 
     async def _once(self, command: Callable[[Redis[bytes]], Awaitable[T]], ends: float | None) -> T:
-        """One try. It runs on when nobody waits any more, for coredis loses a place of its pool to cancellations."""
+        """Attempt a command once.
+
+        A cancelled caller leaves the command running, because coredis loses a place of its pool to each cancellation.
+        """
         client = await self.client()
 
         async def run() -> T:
@@ -189,7 +192,10 @@ class Connection:
                 return await line.ask(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
 
     async def _next_line(self) -> PipelinedConnection:
-        """A connection that all scripts share, in place of one that broke. It is made once, whoever stops waiting."""
+        """A new connection for all scripts, after the last one broke.
+
+        It is opened once, even if a waiting caller is cancelled.
+        """
         if self._line_coming is None or self._line_coming.done():
             self._line_coming = asyncio.create_task(self._make_line())
             self._line_coming.add_done_callback(self._ran)
@@ -206,7 +212,7 @@ class Connection:
     def _ran(self, task: asyncio.Future[T]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # it may be that nobody waits for it any more
+            task.exception()  # retrieved here, because the caller may be gone
 
     async def _own(self) -> None:
         """Hold the client open: it must be entered and left by one task."""
@@ -252,7 +258,10 @@ class Pool(ConnectionPool[Any]):
 
 
 def open_pool(url: str, connections_max: int, decode_responses: bool = False) -> Pool:
-    """So many connections at most, which are made when they are used. Raises what coredis does for a wrong URL."""
+    """A pool of at most `connections_max` connections, opened on first use.
+
+    Raises the errors of coredis for an invalid URL.
+    """
     pool = Pool.from_url(
         url, db=None, decode_components=True, max_connections=connections_max, connect_timeout=CONNECT_S_MAX,
         stream_timeout=REPLY_S_MAX, decode_responses=decode_responses,

@@ -1,8 +1,9 @@
-"""One connection to a server, as coredis makes and speaks it, over a transport of asyncio's own.
+"""A connection with the protocol of coredis over a transport of asyncio.
 
-coredis has two tasks a connection, which wake for every command, and asks the event loop for every byte anew; here what
-is sent within one turn of the loop leaves together, and what arrives is read at once. A server that owes a reply and
-says nothing for `REPLY_S_MAX` is taken to be away: a line may be dead and never say so.
+coredis runs two tasks for each connection, which wake for every command, and waits on the event loop for every read.
+Here the commands of one turn of the loop are sent together, and replies are parsed as soon as they arrive. A server
+that owes a reply and sends nothing for `REPLY_S_MAX` counts as unreachable, because a dead connection may raise no
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Argument = str | bytes | int
 
 
 class Reply:
-    """What a command is answered, as coredis hands it to whoever asked; who waits may go at any time."""
+    """The reply to a command, in the form that coredis fills. The waiting caller may be cancelled at any time."""
 
     current_decode = False
     current_encoding = None

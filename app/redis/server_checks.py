@@ -69,7 +69,10 @@ async def _facts(client: Redis[bytes], url: str, setting: str, jobs: bool, volat
 
 
 async def _told(client: Redis[bytes], here: str) -> Mapping[str, Any]:
-    """What the server says of itself, by INFO, which tells all we ask and which a careful operator need not deny."""
+    """The server's reply to INFO.
+
+    INFO has all values that the checks need, and even a strict ACL can allow it.
+    """
     try:
         return {str(name): value for name, value in (await client.info()).items()}
     except AuthorizationError:
