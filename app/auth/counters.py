@@ -1,7 +1,7 @@
-"""What keys have used up, and who is at work for them: the questions that counts answer, and counts in memory.
+"""Counters of requests, running requests and tokens: the protocol, and an implementation in memory.
 
-What a request asks at the door is one question, for on a server each question is a way there and back. A place that
-nobody renews is free again after its lease: its holder died.
+Admitting a request takes one call, because each call to a server costs a round trip. A place that is not renewed
+becomes free after its lease, because its holder has died.
 """
 
 from __future__ import annotations
@@ -59,10 +59,9 @@ class Counters(Protocol):
         """The places of these are free."""
 
     async def renew(self, held: Names) -> None:
-        """The leases of those of these that have a place begin anew.
+        """Restart the leases of those members that hold a place.
 
-        One who has left meanwhile, or whom another has followed after his lease, gets no place by it: nobody would
-        ever give it up.
+        A member that has left, or that lost its place after its lease, gets no new place: it would never be given up.
         """
 
     async def charge(self, owner: str, tokens: int, cap: int) -> int | None:
@@ -95,7 +94,7 @@ class _Spent:
         return int(self.before * (1 - now % MINUTE_S / MINUTE_S) + self.current)
 
     def add(self, tokens: int) -> None:
-        """Count so many; what is taken back may be of the minute before."""
+        """Add tokens. A negative number is a refund, which may reduce the count of the minute before."""
         self.current += tokens
         if self.current < 0:
             self.before, self.current = max(0, self.before + self.current), 0

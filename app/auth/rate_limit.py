@@ -1,7 +1,7 @@
-"""How much each key may ask for: requests a minute, requests at once, beams times tokens a minute.
+"""Rate limits of each key: requests a minute, concurrent requests, beams times tokens a minute.
 
-Where the broker is a server its counts are those of all replicas. While that server is away each process counts for
-itself: nobody is locked out, and nobody let loose.
+If the broker is a server, it counts for all replicas. While that server is unreachable each process counts by itself,
+so requests are still served and still limited.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class Limiter:
             await self._leave(key.name, entry.member)
 
     async def charge(self, key: Key, beam_tokens: int) -> None:
-        """So many beams times tokens. Raises RateLimited, and RequestOverLimit for more than a minute's worth."""
+        """Charge beams times tokens to the key's limit.
+
+        Raises RateLimited, and RequestOverLimit if the charge alone exceeds a minute's limit.
+        """
         cap = self._cap(key, "beam_tokens_per_minute")
         if not cap:
             return
@@ -107,7 +110,10 @@ class Limiter:
             await self._ask(lambda counters: counters.settle(key.name, beam_tokens, job_id, remember_s))
 
     async def _leave(self, owner: str, member: str) -> None:
-        """Give a place up. The server is told by the next who comes, or soon: nobody waits for that."""
+        """Give a place up.
+
+        The key's next request or a background task reports it to the server, so this call does not wait for it.
+        """
         self._held[owner].discard(member)
         if not self._held[owner]:
             del self._held[owner]

@@ -33,7 +33,12 @@ class RouteScope:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitStatus:
-    """How a key stands after a request: so many it may send, so many are left, and in how many seconds it has more."""
+    """A key's rate limit after a request.
+
+    cap      requests allowed in a minute
+    left     requests that remain
+    reset_s  seconds until one more is allowed
+    """
 
     cap: int
     left: int
