@@ -49,7 +49,10 @@ class ByteBoundedLru(Generic[K, V]):
 
 
 def automaton_secret(secret: bytes, automaton: str) -> bytes:
-    """What signs the automaton of this hash, and no other: whoever can write to the store can put none in its place."""
+    """The key that signs the automaton of this hash and no other.
+
+    So a process that can write to the store cannot replace one automaton by another.
+    """
     return hmac.digest(secret, f"automaton {automaton}".encode(), "sha256")
 
 

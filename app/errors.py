@@ -1,4 +1,4 @@
-"""Every way a request can fail outside the compiler and the decoder, split by blame.
+"""The service's errors outside the compiler and the decoder, split by cause.
 
     AppError
     |-- RequestError            the caller's request
@@ -8,38 +8,38 @@
     |   |-- BodyTooLarge          more bytes than we read
     |   |-- RequestTimeout        the header or the body did not arrive in time
     |   |-- UnsupportedMediaType  the body is not declared as JSON, or is compressed
-    |   |-- MalformedRequest      not HTTP as it is written
+    |   |-- MalformedRequest      the request is not valid HTTP
     |   |-- HeadersTooLarge       more, or longer, header fields than we read
     |   |-- HostRefused           addressed to a name that is not ours
     |   |-- OriginRefused         sent by a page of another origin
-    |   |-- Unauthorized          no key, or one that opens nothing
-    |   |-- Forbidden             the key lacks a scope; says which
+    |   |-- Unauthorized          no key, or an unknown one
+    |   |-- Forbidden             the key lacks a scope, which the error names
     |   |-- UnknownAutomaton      no stored constraint has this hash
     |   |-- UnknownModel          another model is served here
-    |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; says how many
+    |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; carries the number
     |   |-- AnswerTooLarge        the answer would be longer than we keep; names the limit
-    |   |-- PromptViolates        no continuation of the prompt satisfies the constraint; says from which character on
-    |   |-- KeyReused             an Idempotency-Key that came with another request before
+    |   |-- PromptViolates        no continuation of the prompt satisfies the constraint; carries the position
+    |   |-- KeyReused             an Idempotency-Key of an earlier, different request
     |   |-- UnknownJob            no job of the caller's has this id
     |   |-- RouteNotFound         no such path
     |   |-- MethodNotAllowed      no such method on this path
     |   `-- ClientGone            the caller closed the connection
-    |-- Busy                    us, for the moment; carries `retry_after_s`
-    |   |-- QueueFull             as many requests wait, or constraints are compiled, as may; names the limit
-    |   |-- QueueSlow             so much waits that the request would not be done in its time; says what it would take
-    |   |-- RateLimited           the key has used its share; names the limit
-    |   |-- TooManyConnections    as many connections are open as may be
+    |-- Busy                    the service, for the moment; carries `retry_after_s`
+    |   |-- QueueFull             the limit on waiting requests or on compilations is reached; names the limit
+    |   |-- QueueSlow             the queue is too long for the request's deadline; carries the expected time
+    |   |-- RateLimited           the key has reached a rate limit; names the limit
+    |   |-- TooManyConnections    the limit on open connections is reached
     |   |-- StorageDown           the server that holds jobs and automata cannot be reached
     |   |-- Draining              this process is about to stop, and takes nothing new
     |   `-- NotReady              a worker is missing or still loading; carries the reasons
     |-- DeadlineExceeded        the request's time ran out
     |-- JobFailed               a worker's error, carried by name across a process boundary
-    |-- JobCancelled            the job was called off
-    |-- JobUnknown              a job that nobody submitted, or that is long over
-    |-- WorkerLost              every worker that took the job died of it
+    |-- JobCancelled            the job was cancelled
+    |-- JobUnknown              the job was never submitted, or its record has expired
+    |-- WorkerLost              every worker that took the job died
     |-- AutomatonMissing        the store dropped an automaton between two steps of one request
     |-- MessageInvalid          bytes that are not a message of this version
-    |-- ModelChanged            the model's files are not those that are meant; says which differ
+    |-- ModelChanged            the model's files are not the expected ones; names those that differ
     |-- InternalError           a bug of ours; the log has the rest
     `-- SettingsInvalid         the operator's environment; names the variable
 """

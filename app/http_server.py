@@ -36,7 +36,10 @@ log = logging.getLogger(__name__)
 
 
 def require_guarded(settings: Settings) -> None:
-    """Raises SettingsInvalid where anyone who reaches this machine could use the service, and nobody said so."""
+    """Raise SettingsInvalid if the service would listen on a network without keys.
+
+    ABS_OPEN permits it.
+    """
     if settings.keys_file or settings.open or is_loopback(settings.host):
         return
     raise SettingsInvalid(
@@ -47,9 +50,9 @@ def require_guarded(settings: Settings) -> None:
 
 
 def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
-    """Serve an application until SIGINT or SIGTERM; False where it could not start.
+    """Serve an application until SIGINT or SIGTERM; False if it could not start.
 
-    Then the application's service, if it has one, is told to drain, open requests have `drain_s`, and the rest are
+    After the signal the application's service, if it has one, drains. Open requests have `drain_s`; then they are
     cancelled. A second SIGINT does not wait.
     """
     _allow_files(settings.connections_max + FILES_BESIDE)
@@ -82,7 +85,10 @@ class GracefulServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The library would raise the signals anew in the end, and so lose the exit status."""
+        """Handle the signals without raising them again at the end.
+
+        The library would raise them again, and the exit status would be lost.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -107,7 +113,7 @@ class Timer:
         return self._handle is not None
 
     def start(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Begin anew."""
+        """Start or restart the timer."""
         self.stop()
         self._handle = self._loop.call_later(delay_s, self._over, call)
 
@@ -180,7 +186,7 @@ class TimeoutProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
-        transport.set_write_buffer_limits(high=0)  # so that we are told whenever a reader lags at all
+        transport.set_write_buffer_limits(high=0)  # so that any lag of a reader calls pause_writing
         super().connection_made(cast(asyncio.Transport, CoalescingTransport(transport, self.loop)))
         if len(self.connections) > self._settings.connections_max:
             self._refuse(TooManyConnections(self._settings.connections_max))

@@ -40,6 +40,6 @@ def check_order(order: DecodeParams, settings: Settings) -> None:
 
 
 def check_paths(rows: int, states: int, settings: Settings) -> None:
-    """Raise RequestOverLimit where the search in an automaton of so many states would have to hold too much."""
+    """Raise RequestOverLimit if the search would hold too many paths: rows times the automaton's states."""
     if rows * states > settings.decode_paths_max:
         raise RequestOverLimit("log_probs", "decode_paths_max", settings.decode_paths_max)

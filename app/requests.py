@@ -17,12 +17,13 @@ _SEEDS = 2**53  # whole numbers below it survive every reader of JSON
 
 @dataclass(frozen=True, slots=True)
 class GenerateParams:
-    """What a caller of generate wants. Exactly one of `spec` and `automaton` is given.
+    """The parameters of a generation. Exactly one of `spec` and `automaton` is given.
 
-    stream    whether someone reads along, step by step
-    refusals  how many of the tokens that the model finds most probable after a row he is told, if it may not write them
+    stream    whether the events of each step are streamed
+    refusals  how many of the model's most probable tokens after a row are reported if the constraint forbids them
     templated whether the prompt comes from a chat template
-    fits      whether the budget is less where the model's context leaves less beside the prompt: nobody asked for it
+    fits      whether the budget shrinks to the room that the model's context leaves; for a budget that the caller did
+              not set
     """
 
     prompt: str

@@ -17,13 +17,14 @@ class Store(Protocol):
         """The value, or None where there is none or its time ran out. It lives on for `renew_s`, if that is more."""
 
     async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
-        """Keep `value` for `ttl_s` seconds, in place of what was there. Values that are too long are not kept.
+        """Keep `value` for `ttl_s` seconds and replace an earlier one. Values that are too long are not kept.
 
-        owner  in whose share it is kept: where that is full, what was put there first goes; empty: in nobody's
+        owner  the caller whose share of the store holds the value; a full share drops its oldest values first. An
+               empty owner has no share
         """
 
     async def delete(self, key: str, value: bytes) -> None:
-        """Forget the key if it still holds `value`: whoever replaced a faulty value since is left alone."""
+        """Delete the key if it still holds `value`, so that a later value survives."""
 
     async def used_bytes(self) -> int:
         """What the store holds, as far as it can tell: its values, or all that its server does."""

@@ -1,4 +1,4 @@
-"""A store on a Redis server. Trusts nothing that it holds: values are signed by whoever writes them."""
+"""A store on a Redis server. Its writers sign the values, because the server is not trusted."""
 
 from __future__ import annotations
 
