@@ -84,9 +84,10 @@ class Constraints:
                 return await self._desk.run("compile", compile_job_key(automaton), job, CompileResult, terms)
 
     async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
-        """What a stored constraint is, told to whoever wrote it as `spec`; made when first asked for, then stored.
+        """The explanation of a stored constraint, with the names of `spec`.
 
-        None where it cannot be told now: it does not fit the limits, no worker is free, the automaton was dropped.
+        It is made at the first request and then stored. None if it is not available now: it exceeds the limits, no
+        worker is free, or the automaton was dropped.
         """
         found = await self._catalogue.explanation(automaton)
         if found is None:
@@ -141,7 +142,7 @@ class Constraints:
         return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
 
     async def known_by_hash(self, automaton: str | None) -> ResolvedConstraint:
-        """The same of a constraint given by hash alone, in the words of whoever wrote it first."""
+        """Like `known`, for a constraint given by hash, with the names of its first author."""
         assert automaton is not None
         stored = await self.automaton(automaton)
         require_text(stored.spec)

@@ -67,7 +67,10 @@ class SubmissionContext:
 
 @contextlib.asynccontextmanager
 async def until(timeout_s: float, whole_s: float | None = None) -> AsyncIterator[None]:
-    """Raise DeadlineExceeded where the body takes longer, of so many seconds in the whole."""
+    """Raise DeadlineExceeded if the body takes longer than `timeout_s`.
+
+    whole_s  the time limit that the error names, if it differs from `timeout_s`
+    """
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -80,7 +83,7 @@ class JobClient:
 
     def __init__(self, settings: Settings, broker: Broker) -> None:
         self.settings = settings
-        self.observer: Observer | None = None  # told how far each job is, where someone follows
+        self.observer: Observer | None = None  # receives the progress of each job
         self.stopping = asyncio.Event()
         self._broker = broker
         self._ready_until: dict[str, float] = {}
@@ -119,7 +122,7 @@ class JobClient:
         submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
         try:
             return await asyncio.shield(submitted)
-        except asyncio.CancelledError:  # whoever asked is gone, and the job may be there nevertheless
+        except asyncio.CancelledError:  # the caller is gone, but the job may be submitted nevertheless
             if not terms.detached:
                 submitted.add_done_callback(self._disown)
             raise
@@ -160,7 +163,7 @@ class JobClient:
         return await self.submit(queue, key, job, terms)
 
     async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: SubmitOptions = PLAIN) -> R:
-        """Submit a job and wait. A job is called off when nobody is left who waits for it."""
+        """Submit a job and wait for its result. A job is cancelled once its last waiting caller leaves."""
         job_id = await self.submit(queue, key, job, terms)
         try:
             async with self.observed(job_id):
@@ -177,10 +180,10 @@ class JobClient:
         return result
 
     async def result(self, job_id: str) -> Result:
-        """Waits for the result of a job that was submitted. Raises JobFailed where it is a failure, JobCancelled.
+        """Wait for the result of a submitted job. Raises JobFailed for a failure, JobCancelled, StorageDown.
 
-        Where nobody knows the job any more the server has lost it, and whoever asked may ask again: StorageDown. One
-        that is killed while its disk is slow loses up to two seconds of what it has acknowledged.
+        StorageDown means that the server has lost the job, and that the caller may retry. A server that is killed
+        while its disk is slow loses up to two seconds of acknowledged writes.
         """
         try:
             result = await self.outcome(job_id)
@@ -199,7 +202,7 @@ class JobClient:
 
     @contextlib.asynccontextmanager
     async def observed(self, *job_ids: str | None) -> AsyncIterator[None]:
-        """Tell the observer, where there is one, of these jobs; of what is done he is told to the end."""
+        """Pass these jobs' events to the observer, if there is one. After the body it waits for the last events."""
         observer = self.observer
         followers = [
             asyncio.create_task(self._observe(job_id, observer)) for job_id in job_ids if job_id and observer
@@ -218,7 +221,7 @@ class JobClient:
                 observer(news)
 
     def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
-        """What is told of a job, by the broker's ids."""
+        """The events of a job, with the broker's ids."""
         return self._broker.events(job_id, after)
 
     async def state(self, job_id: str, owner: str) -> JobState:
@@ -261,7 +264,10 @@ class JobClient:
         task.add_done_callback(self._leaving.discard)
 
     async def _leave_later(self, job_ids: tuple[str | None, ...]) -> None:
-        """The time counts from when the server answers: while it is away nobody can come back."""
+        """Give the shares up after `stream_grace_s`.
+
+        The time counts from the server's next answer, because no reader can reconnect while it is unreachable.
+        """
         for job_id in filter(None, job_ids):
             while not self.stopping.is_set():
                 with contextlib.suppress(StorageDown):
@@ -274,7 +280,7 @@ class JobClient:
         await self.leave(*job_ids)
 
     def close(self) -> None:
-        """Take nothing new, and wait for nobody who may come back."""
+        """Take no new jobs, and stop waiting for readers that may reconnect."""
         self.stopping.set()
         for task in self._leaving:
             task.cancel()

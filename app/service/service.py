@@ -44,10 +44,10 @@ WAITED = SubmissionContext()  # for, by someone who goes when he goes
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """A job that one caller has asked for, in which he has a share.
+    """A job submitted for one caller, which holds a share in it.
 
-    compile_job  the compilation that it waits for, in which he has one too; None where there is none
-    max_tokens   the budget that the constraint must fit into, where that can be told once it is compiled
+    compile_job  the compilation that the job waits for, in which the caller has a share too; None without one
+    max_tokens   the budget to check after the compilation; None if it is not checked then
     """
 
     job_id: str
@@ -69,7 +69,7 @@ class Service:
 
     @property
     def observer(self) -> Observer | None:
-        """Who is told how far each job is."""
+        """The function that receives the progress of each job."""
         return self.desk.observer
 
     @observer.setter
@@ -87,7 +87,7 @@ class Service:
         return self.desk.stopping.is_set()
 
     def drain(self) -> None:
-        """Take no new requests; whoever reads a stream is sent to another process. Returns at once."""
+        """Take no new requests, and send readers of streams to another process. Returns at once."""
         self.desk.stopping.set()
 
     async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
@@ -162,9 +162,10 @@ class Service:
         return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
 
     async def answer(self, begun: SubmittedJob) -> Result:
-        """The result of a job that was begun; whoever stops waiting gives up his share in it at once.
+        """Wait for the result of a submitted job.
 
-        Raises JobFailed, JobCancelled, BudgetTooSmall, DeadlineExceeded.
+        A caller that stops waiting gives up its share at once, unless the job is detached. Raises JobFailed,
+        JobCancelled, BudgetTooSmall, DeadlineExceeded, StorageDown.
         """
         reader = self.reader(begun)
         try:
@@ -185,7 +186,7 @@ class Service:
         return result
 
     def _over(self, begun: SubmittedJob) -> None:
-        """The job has been answered: nobody waits until that is known."""
+        """Give up the shares in an answered job, in the background."""
         if not begun.asking.detached:
             self.desk.leave_soon(begun.compile_job, begun.job_id)
 
@@ -225,21 +226,21 @@ class Service:
 
     @property
     def hands_over(self) -> bool:
-        """Whether whoever reads along is to be sent to another process, which can go on telling."""
+        """Whether readers of streams are sent to another process, which can continue the stream."""
         return self.draining and self.desk.outlives
 
     async def handing_over(self) -> None:
         """Returns once that is so."""
         await self.desk.stopping.wait()
         if not self.desk.outlives:
-            await asyncio.Event().wait()  # nobody else could go on: let it be read to the end
+            await asyncio.Event().wait()  # no other process has the job, so its stream is read to the end here
 
     async def result(self, job_id: str) -> Result:
         """Waits for the result of a job. Raises JobFailed, JobCancelled."""
         return await self.desk.result(job_id)
 
     async def events(self, job_id: str, after: str = "") -> AsyncGenerator[Event, None]:
-        """What is told of a job."""
+        """The events of a job."""
         async for event in self.desk.events(job_id, after):
             yield event
 
@@ -280,7 +281,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _or_leave(self, compile_job: str | None, asking: SubmissionContext) -> AsyncIterator[None]:
-        """Give up the share in a compilation where the body fails, and nobody is left to want it."""
+        """Give up the share in a compilation if the body fails, unless the job is detached."""
         try:
             yield
         except BaseException:
