@@ -23,10 +23,10 @@ OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules who
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
 class JobHeader:
-    """Where a job comes from: the request that submitted it, and the span that its own belongs to.
+    """The origin of a job: the request that submitted it, and its tracing span.
 
-    owner    in whose share of the store it is kept what the job stores; empty: in nobody's
-    written  when it was written, Unix time in s by the clock that its deadline goes by: another's may differ
+    owner    the caller whose share of the store holds the job's values; empty for no share
+    written  when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
     """
 
     owner: str = ""
@@ -37,12 +37,12 @@ class JobHeader:
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
 class OwnedJob(JobHeader):
-    """What belongs to a job that one caller asked for, so that its result is all that he is to be told.
+    """A job of one caller, whose result is the complete answer.
 
     arrived      when the request came, Unix time in s
     names        what the caller calls the propositions, by the names of their meanings
-    compile_job  the compilation that the job waits for in the broker; None where the automaton was stored already
-    spec         the constraint, for the case that the store loses the automaton; None where nobody can know it
+    compile_job  the compilation that the job waits for in the broker; None if the automaton was already stored
+    spec         the constraint, in case the store loses the automaton; None if it is not known
     """
 
     arrived: float = field(default_factory=time.time)
@@ -103,10 +103,10 @@ class GenerateJob(OwnedJob):
     """Continue `prompt` with a text that the stored automaton accepts.
 
     trace     whether the answers carry their traces
-    tell      what is told on the way: every step's beams, or how far it is
-    refusals  how many of the tokens that the model finds most probable after a row are told, if it may not write them
+    tell      the events to publish: none, the progress, or every step's beams
+    refusals  how many of the model's most probable tokens after a row are reported if the constraint forbids them
     templated whether the prompt comes from a chat template, which writes the tokens that begin a text itself
-    fits      whether the budget is less where the model's context leaves less beside the prompt
+    fits      whether the budget shrinks to the room that the model's context leaves beside the prompt
     """
 
     id: str
@@ -170,7 +170,7 @@ class Step:
 
 @dataclass(frozen=True, config=CONFIG)
 class Restart:
-    """The job is begun anew, by try number `attempt`: what was told of it before is void."""
+    """The job restarts with attempt number `attempt`, so all earlier events are void."""
 
     attempt: int
     kind: Literal["restart"] = "restart"
@@ -205,7 +205,10 @@ class ExplainResult:
 
 @dataclass(frozen=True, config=CONFIG)
 class DescribeResult:
-    """A compiled constraint as one caller is told of it; without an explanation where none was wanted or can be had."""
+    """A compiled constraint as its caller receives it.
+
+    explanation  None if it was not requested or is not available
+    """
 
     compiled: CompileResult
     explanation: Explanation | None

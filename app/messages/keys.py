@@ -52,7 +52,7 @@ def probe_key(process: str) -> str:
 def unmet_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> str:
     """Store: the sealed Failure of a compilation under these limits. Lives for its `UNMET_TTL_S`.
 
-    spec  as it was written: the failure quotes it, and may not be told to whoever wrote the same in other words
+    spec  the constraint as written. The failure quotes it, so it does not fit the same constraint in other words
     """
     whole = json.dumps([spec, dataclasses.asdict(limits)], sort_keys=True).encode()
     return f"abs:unmet:v{FORMAT}:{automaton}:{hashlib.sha256(whole).hexdigest()}"
@@ -100,5 +100,5 @@ def places_key(owner: str) -> str:
 
 
 def request_id() -> str:
-    """A fresh id of a request, also the broker's key of a job that nobody shares."""
+    """A fresh id of a request, also the broker's key of a job that is not shared."""
     return f"abs-{secrets.token_hex(12)}"

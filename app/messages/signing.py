@@ -1,4 +1,7 @@
-"""Small values of the store, signed: whoever can write to its server can forge none, nor move one to another key."""
+"""Signs and checks small values of the store.
+
+A process that can write to the store's server can neither forge a value nor move one to another key.
+"""
 
 from __future__ import annotations
 
