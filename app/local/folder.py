@@ -52,7 +52,7 @@ class Folder:
         return self.path / "secret"
 
     def write(self, path: Path, text: str) -> None:
-        """A file that nobody but the owner may read, in one step: half of it is never there."""
+        """Write a file atomically, readable for its owner only."""
         draft = path.with_suffix(".new")
         with suppress(FileNotFoundError):
             draft.unlink()

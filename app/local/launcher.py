@@ -1,10 +1,10 @@
-"""Becomes another program that ends when its parent does, however that one ended: python -m app.local.launcher.
+"""Runs a program that ends with its parent process: python -m app.local.launcher.
 
-    launcher SIGNAL PARENT COMMAND...    SIGNAL is what the program is sent once its parent is gone; PARENT is that
-                                         one's number, or the file that it wrote it to
+    launcher SIGNAL PARENT COMMAND...    SIGNAL is sent to the program once its parent has ended; PARENT is the
+                                         parent's process id, or the file that holds it
 
-The parent has to be named: it may end before this has even begun, and whoever adopts an orphan then looks like its
-parent. The system tells of a parent's end on Linux alone; elsewhere a parent that is killed leaves its programs behind.
+PARENT is needed because the parent may end before the launcher starts. The process that adopts the orphan would then
+look like its parent. Only Linux signals a parent's end; elsewhere a killed parent leaves its programs running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def launch(signal_number: int, parent: int, command: list[str]) -> None:
     """Become the command. Raises OSError where it cannot be run."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, signal_number, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before we asked to be told
+        if os.getppid() != parent:  # it ended before prctl could take effect
             os.kill(os.getpid(), signal_number)
     os.execvp(command[0], command)
 

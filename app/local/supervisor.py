@@ -84,7 +84,7 @@ class Supervisor:
         self._output = folder.logs / "supervisor.log"
         with open(self._output, "wb") as words:
             self._process = subprocess.Popen(
-                launched(command, signal.SIGTERM, os.getpid()),  # told of our end, it stops all others in their order
+                launched(command, signal.SIGTERM, os.getpid()),  # at our end it stops all other programs in order
                 env=dict(environment), stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT,
                 pass_fds=(folder.lock,), start_new_session=True, umask=0o077,
             )
@@ -96,7 +96,7 @@ class Supervisor:
         return self._process.poll() is None
 
     def start(self, name: str) -> None:
-        """Start a program, or begin anew with one that failed too often."""
+        """Start a program, or restart one that failed too often."""
         with suppress(xmlrpc.client.Fault):  # it runs already
             self._asked.startProcess(f"{self._group[name]}:{name}", False)
 
