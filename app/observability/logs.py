@@ -1,7 +1,7 @@
-"""What a process says of its own doings: lines of text, or of JSON, on standard error. Never what a caller sent.
+"""Writes the log of a process to standard error, as text or JSON lines.
 
-Owns the fields that say whose doing it was (request, job, worker): they follow a request through tasks, and are bound
-anew in a thread.
+The log never holds a caller's input. This module owns the fields that name the request, the job and the worker. Tasks
+inherit these fields; a thread must bind them again.
 """
 
 from __future__ import annotations

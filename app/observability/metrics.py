@@ -31,8 +31,8 @@ from app.errors import SettingsInvalid
 from app.settings import Settings
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-SILENT_S_MAX = 10.0  # after which a worker that told nobody of itself counts as not ready
-HUNG_S_MAX = 60.0  # after which one whose event loop gave no sign is to be started anew
+SILENT_S_MAX = 10.0  # a worker without a heartbeat for longer counts as not ready
+HUNG_S_MAX = 60.0  # a worker whose event loop gave no sign for longer must be restarted
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
@@ -219,13 +219,15 @@ def _to_all(path: str, authorization: str) -> bool:
 def listening(
     settings: Settings, opens: Callable[[str, str], bool] = _to_all, beats: HeartbeatRegistry = BEATS
 ) -> Iterator[None]:
-    """While the body runs, answer GET /metrics, /health, /live and /ready at `metrics_port`, if it is set.
+    """Serve /metrics, /health, /live and /ready at `metrics_port` while the body runs.
 
-    opens  says whether /metrics may be read by who sends such an Authorization header; probes send none
-    beats  of the workers that are told of
+    Without `metrics_port` nothing is served.
 
-    /live says whether the process must be started anew, /ready whether its workers take jobs. A thread of its own
-    answers: it tells of a worker whose event loop is blocked. Raises SettingsInvalid where the port cannot be had.
+    opens  whether an Authorization header permits a path; only /metrics needs one
+    beats  the heartbeats of the reported workers
+
+    /live reports whether the process must be restarted, /ready whether its workers take jobs. A separate thread
+    answers, so it can report a worker whose event loop is blocked. Raises SettingsInvalid if the port is not free.
     """
     if not settings.metrics_port:
         yield
@@ -248,7 +250,7 @@ def listening(
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """A few paths, no bodies; whoever sends slowly is cut off."""
+    """Serves a few paths without request bodies. A connection that sends too slowly is closed."""
 
     timeout = 5.0
     server_version, sys_version = "abs", ""
