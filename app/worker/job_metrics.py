@@ -101,7 +101,7 @@ def _count(job: Job, result: Result | None, outcome: str, whole_s: float) -> Non
 
 
 def _sizes(result: Result | None) -> dict[str, object]:
-    """What the log is told of an answer: numbers, and of a failure its name."""
+    """The log's fields for a result: numbers, or the name of a failure."""
     match result:
         case CompileResult():
             return {"token_states": result.token_states, "cached": result.cached}

@@ -113,14 +113,14 @@ class JobRun:
         await self._broker.finish(job_id, dump(result), remember=_lasts(result))
 
     async def _watch(self, context: JobContext) -> None:
-        with contextlib.suppress(JobUnknown):  # then it is nobody's any more
+        with contextlib.suppress(JobUnknown):  # a job without a record counts as cancelled
             await self._broker.cancelled(self._delivery.job_id)
         context.call_off()
 
     async def _give_back(self, context: JobContext) -> None:
-        """Leave the job to another worker; whoever has read along learns that it begins anew.
+        """Give the job back to the queue, and publish a restart to its subscribers.
 
-        Where the server is away for too long, the job is taken over when the lease on it ends.
+        If the server is unreachable for too long, another worker takes the job over when its lease ends.
         """
         context.call_off()
         with contextlib.suppress(TimeoutError):
@@ -201,9 +201,11 @@ def _called(handler: Handler, job: Job, context: JobContext) -> Result:
 
 
 class JobContext:
-    """Obeys app.worker.handlers.base.Context: carries the calls of a handler's thread to the event loop.
+    """Implements app.worker.handlers.base.Context for a handler's thread.
 
-    told  whether anything was told of this try
+    It passes the thread's calls to the event loop.
+
+    told  whether this attempt has published an event
     """
 
     def __init__(self, bench: WorkerContext, delivery: Delivery, job: Job) -> None:
@@ -259,7 +261,7 @@ class JobContext:
             await self._broker.publish(self._job_id, news, passing=passing)
 
     async def sent(self) -> None:
-        """Until all that was told is with the broker: after the result it would count no more."""
+        """Wait until the broker has all events, because it ignores events after the result."""
         waiting = [asyncio.wrap_future(told) for told in self._on_the_way]
         await asyncio.gather(*waiting, return_exceptions=True)
 

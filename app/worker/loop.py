@@ -24,7 +24,7 @@ from app.worker.opening import HandlerLoader
 
 BEAT_S = PRESENCE_TTL_S / 3
 SIGN_S = 1.0  # between two signs that the event loop goes on
-TELL_S_MAX = 1.0  # for how long what a worker does waits for its being told
+TELL_S_MAX = 1.0  # how long a worker waits for the broker to take its status
 log = logging.getLogger(__name__)
 
 
@@ -32,13 +32,13 @@ async def serve(
     queue: str, open_handler: OpenHandler, broker: Broker, store: Store, settings: Settings,
     stopping: asyncio.Event | None = None,
 ) -> None:
-    """Serve a queue until told to stop, or cancelled.
+    """Serve a queue until `stopping` is set or the task is cancelled.
 
-    stopping  once it is set the worker takes no further job, and has `drain_s` for those that it runs; a handler that
-              is still being opened is not waited for
+    stopping  once it is set the worker takes no further job, and has `drain_s` for its running jobs. It does not wait
+              for a handler that is still being opened
 
-    What is not done then, or when the worker is cancelled, is given back; its threads are waited for. A handler that
-    cannot be opened is the operator's trouble: the worker stays, and says so to who asks whether the service is ready.
+    Jobs that are not done then, or at a cancellation, are given back. The worker waits for its threads. If the handler
+    cannot be opened, the worker keeps running and reports the reason to readiness checks.
     """
     stop = stopping or asyncio.Event()
     beat = _Beat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
@@ -60,7 +60,7 @@ async def serve(
 
 
 class _Beat:
-    """What a worker says of itself, over and over."""
+    """A worker's status, reported at regular intervals."""
 
     def __init__(self, queue: str, worker: str, broker: Broker) -> None:
         self.worker, self.reason = worker, LOADING
@@ -119,7 +119,10 @@ async def _beating(beat: _Beat) -> AsyncIterator[None]:
 
 
 async def _opened(queue: str, opening: HandlerLoader, beat: _Beat, stop: asyncio.Event) -> Handler | None:
-    """The handler; None where it cannot be opened, which is said, or the worker is told to stop before it is."""
+    """The handler; None if it cannot be opened, or if the worker stops first.
+
+    A failure is logged and reported in the worker's status.
+    """
     try:
         return await opening.handler(stop)
     except Exception as error:
@@ -166,7 +169,7 @@ class _Worker:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _take_until(self, stopped: asyncio.Task[bool], running: set[asyncio.Task[None]]) -> None:
-        """Take a job whenever a slot is free, until the worker is told to stop."""
+        """Take a job whenever a slot is free, until the worker stops."""
         while not stopped.done():
             if len(running) == self.bench.handler.slots:
                 await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +184,7 @@ class _Worker:
                 task.result()
 
     async def _taken(self, stopped: asyncio.Task[bool]) -> Delivery | None:
-        """The next job, None where the worker is told to stop before there is one."""
+        """The next job; None if the worker stops first."""
         broker = self.bench.broker
         taking = asyncio.create_task(broker.take(self.bench.queue, self.bench.handler.slots))
         try:

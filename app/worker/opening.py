@@ -1,6 +1,6 @@
-"""A worker's handler while it is opened: in a thread that is left behind where the worker is told to stop meanwhile.
+"""Opens a worker's handler in a thread, which is abandoned if the worker stops.
 
-A large model takes minutes to load, and whoever loads it cannot be told to stop.
+A large model takes minutes to load, and the loading cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HandlerLoader:
         self._loop, self._ready = asyncio.get_running_loop(), asyncio.Event()
         self._lock = threading.Lock()
         self._came: Handler | BaseException | None = None
-        self._settled = False  # nobody waits any more
+        self._settled = False  # true once `handler` no longer waits
         _Thread(target=self._open, name=f"open-{queue}", daemon=True).start()
 
     async def handler(self, stop: asyncio.Event) -> Handler | None:
@@ -75,9 +75,9 @@ class _Thread(threading.Thread):
 
 
 def end_without_openings(status: int) -> None:
-    """End the process now, all else being closed, where a handler is still being opened; else return.
+    """End the process at once if a handler is still being opened; else return.
 
-    The interpreter, which takes itself apart when it ends, would pull the ground from under whoever loads a model.
+    Everything else must be closed by then. A normal exit would tear the interpreter down under the loading thread.
     """
     if any(isinstance(thread, _Thread) for thread in threading.enumerate()):
         logging.shutdown()

@@ -23,10 +23,10 @@ class Context(Protocol):
         """What came of the compilation that the job waited for; None where the automaton was stored before."""
 
     def progress(self, event: Progress) -> None:
-        """Tell whoever follows the job how far it is. Cheap: what comes too fast for a reader is dropped."""
+        """Publish the job's progress. The call is cheap: events that come too fast for a reader are dropped."""
 
     def tell(self, news: Step | CompileResult) -> None:
-        """Tell whoever follows the job its constraint, or the texts of a step. Steps too fast for him are dropped."""
+        """Publish the job's constraint, or the texts of a step. Steps that come too fast are dropped."""
 
     def cancelled(self) -> bool:
         """True once the job was called off or its deadline has passed."""

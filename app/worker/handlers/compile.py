@@ -118,7 +118,7 @@ class CompileHandler:
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeResult:
         """Say what was compiled, which is stored by now as a rule, and explain it where that is possible."""
-        assert job.spec is not None  # whoever asks for a description has the constraint
+        assert job.spec is not None  # a request for a description carries the constraint
         found = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
         return DescribeResult(context.compiling or found, explanation)
@@ -208,7 +208,7 @@ class CompileHandler:
 
 def _text(compiled: Compiled) -> TextAutomaton:
     """The automaton over texts of a constraint compiled for single bytes: where texts break is known already."""
-    vars(compiled.text)["byte_automaton"] = compiled.tokens  # what the property of that name would make anew
+    vars(compiled.text)["byte_automaton"] = compiled.tokens  # the property of that name would compute it again
     return compiled.text
 
 

@@ -62,7 +62,7 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 
 _OPENINGS = 16  # constraints that are prepared side by side, at most
-FREE_SHARE = 4  # one part in so many of what is free is for generations
+FREE_SHARE = 4  # generations may use the free memory divided by this
 log = logging.getLogger(__name__)
 
 
@@ -203,7 +203,7 @@ class Generator:
 
     def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, PreparedConstraint]:
         """A constraint with its tables on the device, kept for the next request that names it."""
-        with self._opening[int(automaton, 16) % len(self._opening)]:  # whoever wants the same waits for it
+        with self._opening[int(automaton, 16) % len(self._opening)]:  # requests for one constraint prepare it once
             opened = self._opened.get(automaton)
             if opened is None:
                 compiled = self._compiled(automaton, context)
@@ -301,7 +301,7 @@ class Generator:
         )
 
     def _listener(self, task: _Task, context: Context) -> Callable[[StepEvent], None] | None:
-        """What is to be told of each step; None where nobody asked for it, and nothing is prepared."""
+        """The function that publishes each step; None if the job publishes no events."""
         match task.job.tell:
             case "steps":
                 return StepEventBuilder(self._tokens, task.compiled, task.start, context)

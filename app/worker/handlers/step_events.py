@@ -1,4 +1,4 @@
-"""Puts the rows of each step into words, for whoever reads along. Knows no model."""
+"""Builds the event of each decode step for the job's subscribers. Needs no model."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""What is done inside the sandbox: a compilation, an explanation, or its failure, as bytes. Knows no process.
+"""Runs a compilation or an explanation inside the sandbox, from bytes to bytes.
 
 setup    the settings of compilations, and the vocabulary
 request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
          `stored`, the codec's bytes in base 64, which are to be explained
-answer   a CompileResult and the codec's bytes, an ExplainResult, or a Failure and what the log is told of a bug
+answer   a CompileResult and the codec's bytes, an ExplainResult, or a Failure and the log's text about a bug
+
+This module does not depend on processes.
 """
 
 from __future__ import annotations

@@ -144,7 +144,10 @@ class _Server:
         return TIMED_OUT
 
     def _finish(self, how: bytes) -> None:
-        """Tell the worker, and collect the process: in this order only where nothing about its end is to be told."""
+        """Report the outcome to the worker, and collect the process.
+
+        A finished job is reported first. Any other report needs the exit status, so the process is collected first.
+        """
         if how == DONE:
             self._control.sendall(Report(DONE).pack())
             self._next.collect()
@@ -229,7 +232,7 @@ def _live(work: Work, rehearsal: bytes, door: socket.socket, budget: Budget, dir
     except MemoryError:
         status = EXIT_NO_MEMORY
     finally:
-        os._exit(status)  # nothing of the server's is flushed, closed or told
+        os._exit(status)  # skips exit handlers and buffers inherited from the server
 
 
 def _confine(budget: Budget, directory: str, server: int) -> None:
