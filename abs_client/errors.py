@@ -1,4 +1,4 @@
-"""The client's errors, one class for each family of the server's codes.
+"""AbsError and its subclasses, one for each family of the server's codes.
 
 AbsError
 |-- ConnectionFailed        no server answers at the URL, or the connection broke during the answer
