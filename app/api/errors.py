@@ -14,7 +14,7 @@ from app.messages import Failure, failure_of
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
 TEXT_CHARS_MAX = 120
-FAULTS_MAX = 16  # so many faults of one request are told
+FAULTS_MAX = 16  # reported faults of one request
 PATH_CHARS_MAX = 40
 UNKNOWN_FIELD = "an unknown field"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

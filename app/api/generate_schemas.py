@@ -173,7 +173,7 @@ class StepEvent(Strict):
 
 
 class RestartEvent(Strict):
-    """The event `restart` of a stream: another worker begins anew, and what was told before is void."""
+    """The event `restart` of a stream: another worker restarts the job, and all earlier events are void."""
 
     attempt: int
 

@@ -1,4 +1,4 @@
-"""The paths of jobs: where one is, what came of it, what is told of it on the way, and calling it off."""
+"""The routes of jobs: state, result, events and cancellation."""
 
 from __future__ import annotations
 

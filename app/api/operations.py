@@ -1,7 +1,7 @@
-"""What the service shows of itself: a line and a measurement for each request, GET /metrics, /health, /ready, /version.
+"""The request log, and the routes GET /metrics, /health, /ready and /version.
 
-`RequestLogMiddleware` stands outside the access checks: it sees what they refuse. It names a request's route by its
-template, never by its path, and of a refusal it reads the code alone.
+`RequestLogMiddleware` wraps the access checks, so it also logs and measures the requests that they refuse. It names a
+request's route by its template, never by its path. From a refusal it reads only the code.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ router = APIRouter()
 
 
 class Version(BaseModel):
-    """What runs here. Automata of another format are compiled anew."""
+    """The service's versions. Automata of another format are compiled again."""
 
     version: str
     automata_format: int

@@ -18,7 +18,7 @@ POLICY = "; ".join(
 )
 _HEADERS = {
     "content-security-policy": POLICY,
-    "cache-control": "no-cache",  # kept, and asked for anew: a page and its modules are of one version
+    "cache-control": "no-cache",  # caches revalidate, so that a page and its modules have the same version
     "cross-origin-opener-policy": "same-origin",
 }
 IfNoneMatch = Annotated[str | None, Header()]

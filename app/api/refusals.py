@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def refusal(error: Exception, request_id: str) -> Problem:
-    """The answer to an error; what the caller is not told of it is logged."""
+    """The answer to an error. Details that the caller must not see are logged."""
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     own = _own_error(error)
     if isinstance(own, InternalError):

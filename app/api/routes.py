@@ -59,7 +59,7 @@ async def _compiled(service: Service, body: CompileRequest, owner: str) -> Compi
 
 
 async def _answered(request: Request, service: Service, begun: SubmittedJob) -> Response:
-    """The answer to whoever has asked for a job of his own: what comes of it, or at once where it is."""
+    """The answer to a job of one caller: its result, or at once its state for an asynchronous request."""
     if begun.asking.alone:
         return await accepted(request, service, begun.job_id)
     result = await until_gone(request, service.answer(begun))
@@ -81,7 +81,7 @@ async def generate(
     if asking.alone or not body.stream:
         return await _answered(request, service, begun)
     reader = service.reader(begun)
-    await until_gone(request, reader.begun())  # what fails before is answered as if nobody had asked for events
+    await until_gone(request, reader.begun())  # an earlier failure gets a plain answer instead of events
     headers = {"x-job-id": begun.job_id, "location": f"/jobs/{begun.job_id}"}
     return JobEvents(source_of(service, begun.job_id), reader, request.state.request_id, headers=headers)
 

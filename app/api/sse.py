@@ -1,7 +1,8 @@
-"""Server-sent events of a job: what was told of it, then its answer or the error that it ended in.
+"""Streams a job's events, and then its answer or error, as server-sent events.
 
-The ids are the broker's, so whoever names the last one that he read reads on from there, on any replica of the API.
-Between the job and a reader stand the events that the broker keeps: a slow reader misses steps, and delays nobody.
+The ids are the broker's, so a reader that sends the last id it has read resumes there, on any replica of the API. The
+broker stores the events between a job and its readers, so a slow reader misses steps and delays neither the job nor
+other readers.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Drawing:
 
 
 def visible(text: str) -> str:
-    """A label with its control characters written out, as \\u0001: XML may not hold them, nobody sees them."""
+    """A label with its control characters escaped, as \\u0001. XML forbids them, and they are invisible."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -138,10 +138,11 @@ def _require_plain(scope: Message) -> None:
 
 
 class _HeaderInjector:
-    """A send that puts the headers of safety on the answer and knows whether one has begun.
+    """A `send` that adds the security headers to an answer.
 
-    private   keys are needed: no cache that others share may keep an answer
-    standing  how the key stands, told in RateLimit fields
+    private   keys are required, so no shared cache may store an answer
+    started   whether the answer has begun
+    standing  the key's rate limit, sent in the RateLimit fields
     """
 
     def __init__(self, send: Send, private: bool) -> None:
