@@ -1,4 +1,7 @@
-"""Errors of the calls under /v1 in OpenAI's shape, whoever refuses them: routes, walls, or the reading of a body."""
+"""Errors under /v1 in OpenAI's format.
+
+The format is the same for errors of routes, of middleware and of body parsing.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from compiler.artifact import Compiled
 from compiler.lifting import UNREACHABLE
 from compiler.text import states_along
 
-_UNFINISHED = "\ufffd"  # how a character is told whose last bytes are still to come
+_UNFINISHED = "\ufffd"  # stands for a character whose last bytes are still missing
 Said = Callable[[str], str]
 """What a raw text, as far as it is written, certainly says as an answer."""
 
@@ -71,7 +71,7 @@ class StablePrefixTracker:
             self._sure = [self._certain(row) for row in step.rows]
             return
         if self._options.algorithm == "banked":
-            self._blind = self._blind or step.step != self._step + 1  # a row may have finished where nobody looked
+            self._blind = self._blind or step.step != self._step + 1  # a row may have finished in a missed step
             self._step = step.step
             self._beaten.add(step)
         if self._blind:
@@ -88,10 +88,10 @@ class StablePrefixTracker:
 
 
 class _Finished:
-    """The finished rows of "banked" that may be answers: the best, as the search ranks them, and those level with them.
+    """The finished rows of "banked" that may be answers: the best ones and their ties.
 
-    They are told in the step that finishes them, and never again. Texts that differ in a leading space count as one, as
-    they may be one answer.
+    The ranking is that of the search. Only the step that finishes a row reports it. Texts that differ in a leading
+    space count as one, because they may be one answer.
     """
 
     def __init__(self, options: GenerateOptions) -> None:

@@ -1,8 +1,8 @@
-"""An answer as it comes: chunks of what is certain, the rest at the end, then `[DONE]`.
+"""Streams an answer: chunks of the stable prefix, the rest at the end, then `[DONE]`.
 
-A client of OpenAI's kind cannot come back to a stream, so what ours are told of is done here: where another worker
-begins anew, or the server is away for a moment, the stream waits and goes on; where this process is about to stop it
-is read to the end like a plain request.
+An OpenAI client cannot resume a stream, so this module handles interruptions itself. If another worker restarts the
+job, or the server is briefly unreachable, the stream waits and continues. If this process is about to stop, the stream
+is still served to its end, like a plain request.
 """
 
 from __future__ import annotations
