@@ -117,7 +117,7 @@ def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
         findings.extend(check(settings))
     except (AppError, EngineFailure) as error:
         findings.append(Finding(name, "failed", str(error), ADVICE.get(name, "")))
-    except Exception as error:  # of a library: its message is for whoever looks closer
+    except Exception as error:  # an error of a library, shown with its class
         findings.append(Finding(name, "failed", f"{type(error).__name__}: {error}", ADVICE.get(name, "")))
     return findings
 

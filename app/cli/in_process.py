@@ -20,11 +20,14 @@ from app.settings import Settings
 CreateApp = Callable[[Settings], Any]
 Observer = Callable[[Told], None]
 POLL_S = 0.02
-ONCE = Retry(tries=1)  # whoever types a command sees why it failed, and types it again
+ONCE = Retry(tries=1)  # the user of a command sees its error and can retry it
 
 
 async def followed(client: AsyncClient, observer: Observer, prompt: str, **options: Any) -> GenerateResult:
-    """A generation by server-sent events; the observer is told of each. Read on where the connection breaks."""
+    """Generate over server-sent events, and pass each event to the observer.
+
+    A broken connection is reopened, and the stream resumes.
+    """
     async with client.stream(prompt, **options) as events:
         async for event in events:
             observer(event)

@@ -71,7 +71,7 @@ def _revoke(
 
 
 def _file(given: Path | None) -> Path:
-    """The file of keys. Raises SettingsInvalid where nobody names one."""
+    """The file of keys. Raises SettingsInvalid if neither the option nor the setting names one."""
     path = given or Path(read_settings().keys_file)
     if path == Path():
         raise SettingsInvalid("set ABS_KEYS_FILE, or give --file")

@@ -233,7 +233,7 @@ def _settings(**given: object) -> Settings:
 
 
 def _serve(create_app: CreateApp, settings: Settings) -> None:
-    """Serve until told to stop. Faulty settings are found before the port is taken."""
+    """Serve until a signal stops the process. Invalid settings are reported before the port is bound."""
     serving.require_guarded(settings)
     open_broker(settings), open_store(settings), open_model_files(settings.model)
     logs.set_up(settings)
@@ -254,7 +254,10 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
 
 
 def _check_storage(settings: Settings) -> None:
-    """Refuse a server that would lose jobs. One that is away is no reason not to start: requests are told so."""
+    """Refuse a server that would lose jobs.
+
+    An unreachable server does not prevent the start; requests fail until it is back.
+    """
     try:
         asyncio.run(check_storage(settings))
     except StorageDown as down:
@@ -293,7 +296,7 @@ def _send(sender: _Sender, ask: Ask, show: Callable[[Console, Mapping[str, Any]]
     try:
         answer = asyncio.run(_answer(sender, ask))
     except AbsError as refused:
-        if not refused.problem:  # nobody answers, or somebody else
+        if not refused.problem:  # no server answered, or another kind of server did
             raise
         if sender.as_json:
             print(json.dumps(refused.problem, ensure_ascii=False))
@@ -352,7 +355,10 @@ def _constraint(
 
 
 def _require_alone(url: str | None, *given: object) -> None:
-    """Raise BadParameter where --automaton stands beside another constraint, or where nobody can know its hash."""
+    """Raise BadParameter if --automaton comes with another constraint or without --url.
+
+    A process without --url has no compiled automata yet.
+    """
     if any(option not in (None, [], False) for option in given):
         raise typer.BadParameter("--automaton names a whole constraint: leave the other constraint options out")
     if url is None:
