@@ -113,7 +113,7 @@ class Client:
         return self._run(stories.is_ready(calls.ready_call(), lambda reasons: Readiness(False, reasons)))
 
     def wait_until_ready(self, timeout_s: float = 120.0) -> None:
-        """Wait until the service is ready; after `timeout_s` raise NotReady with the reasons, or ConnectionFailed."""
+        """Wait until the service is ready. After `timeout_s` raise NotReady with the reasons, or ConnectionFailed."""
         self._run(stories.became_ready(calls.ready_call(), self._retry, timeout_s))
 
     def submit(

@@ -68,7 +68,7 @@ class AbsError(Exception):
 
 
 class ConnectionFailed(AbsError):
-    """No server answers, or the answer broke off and could not be resumed."""
+    """No server answers, or a broken answer could not be resumed."""
 
 
 class AnswerInvalid(AbsError):

@@ -1,4 +1,4 @@
-"""Typed events of a running job, and the position from which a reader resumes."""
+"""Typed events of a running job, and the state that resumes them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Tries:
         self.anew()
 
     def anew(self) -> None:
-        """Reset the count and the clock of the attempts, because the request made progress."""
+        """Reset the attempts' count and clock, because the request made progress."""
         self._number, self._began = 1, self._retry.clock()
 
     def wait_s(self, asked_s: float | None = None) -> float | None:

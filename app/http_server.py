@@ -50,10 +50,10 @@ def require_guarded(settings: Settings) -> None:
 
 
 def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
-    """Serve an application until SIGINT or SIGTERM; False if it could not start.
+    """Serve an application until SIGINT or SIGTERM.
 
-    After the signal the application's service, if it has one, drains. Open requests have `drain_s`; then they are
-    cancelled. A second SIGINT does not wait.
+    Returns False if the server could not start. After the signal the application's service, if it has one, drains.
+    Open requests have `drain_s`; then they are cancelled. A second SIGINT does not wait.
     """
     _allow_files(settings.connections_max + FILES_BESIDE)
     config = uvicorn.Config(

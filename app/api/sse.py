@@ -1,4 +1,4 @@
-"""Streams a job's events, and then its answer or error, as server-sent events.
+"""Streams a job's events and its answer or error as server-sent events.
 
 The ids are the broker's, so a reader that sends the last id it has read resumes there, on any replica of the API. The
 broker stores the events between a job and its readers, so a slow reader misses steps and delays neither the job nor

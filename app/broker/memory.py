@@ -245,8 +245,9 @@ class MemoryBroker:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Forget expired jobs, then the oldest jobs without shares until the rest fits.
+        """Forget expired jobs, and jobs without shares until the rest fits.
 
+        Among those without shares the first to end is the first to go.
         The last job to end stays, whatever its size, so that its result can still be read.
         """
         now = self._now()

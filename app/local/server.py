@@ -60,7 +60,7 @@ def _missing(reason: str) -> str:
 
 
 def _version(path: str) -> str | None:
-    """The program's version, such as "7.2.4"; None if it is no such server."""
+    """The program's version, such as "7.2.4". None if it is no such server."""
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):

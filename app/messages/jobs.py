@@ -170,7 +170,7 @@ class Step:
 
 @dataclass(frozen=True, config=CONFIG)
 class Restart:
-    """The job restarts with attempt number `attempt`, so all earlier events are void."""
+    """The job restarts with attempt number `attempt`. All earlier events are void."""
 
     attempt: int
     kind: Literal["restart"] = "restart"

@@ -100,5 +100,5 @@ def places_key(owner: str) -> str:
 
 
 def request_id() -> str:
-    """A fresh id of a request, also the broker's key of a job that is not shared."""
+    """A fresh id of a request. It is also the broker's key of a job that is not shared."""
     return f"abs-{secrets.token_hex(12)}"

@@ -1,4 +1,4 @@
-"""Writes the log of a process to standard error, as text or JSON lines.
+"""Writes a process's log to standard error, as text or JSON lines.
 
 The log never holds a caller's input. This module owns the fields that name the request, the job and the worker. Tasks
 inherit these fields; a thread must bind them again.

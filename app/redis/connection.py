@@ -142,7 +142,7 @@ class Connection:
             pause = min(2 * pause, PAUSE_S_MAX)
 
     def hurry(self) -> None:
-        """Stop waiting for an unreachable server, because this process is about to close."""
+        """Stop waiting for an unreachable server. Called before this process closes its connections."""
         self._hurried = True
 
     async def close(self) -> None:

@@ -142,7 +142,7 @@ class Constraints:
         return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
 
     async def known_by_hash(self, automaton: str | None) -> ResolvedConstraint:
-        """Like `known`, for a constraint given by hash, with the names of its first author."""
+        """Like `known`, for a hash. The names are those of the constraint's first author."""
         assert automaton is not None
         stored = await self.automaton(automaton)
         require_text(stored.spec)

@@ -226,7 +226,7 @@ class Service:
 
     @property
     def hands_over(self) -> bool:
-        """Whether readers of streams are sent to another process, which can continue the stream."""
+        """Whether readers are sent to another process, which can continue their streams."""
         return self.draining and self.desk.outlives
 
     async def handing_over(self) -> None:
@@ -281,7 +281,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _or_leave(self, compile_job: str | None, asking: SubmissionContext) -> AsyncIterator[None]:
-        """Give up the share in a compilation if the body fails, unless the job is detached."""
+        """Give up the share in a compilation if the body fails. For a detached job nothing is given up."""
         try:
             yield
         except BaseException:

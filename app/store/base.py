@@ -24,7 +24,7 @@ class Store(Protocol):
         """
 
     async def delete(self, key: str, value: bytes) -> None:
-        """Delete the key if it still holds `value`, so that a later value survives."""
+        """Delete the key if it still holds `value`. A later value survives."""
 
     async def used_bytes(self) -> int:
         """What the store holds, as far as it can tell: its values, or all that its server does."""

@@ -118,9 +118,10 @@ class JobRun:
         context.call_off()
 
     async def _give_back(self, context: JobContext) -> None:
-        """Give the job back to the queue, and publish a restart to its subscribers.
+        """Give the job back to the queue.
 
-        If the server is unreachable for too long, another worker takes the job over when its lease ends.
+        If the attempt has published events, a restart is published first. If the server is unreachable for too long,
+        another worker takes the job over when its lease ends.
         """
         context.call_off()
         with contextlib.suppress(TimeoutError):
@@ -261,7 +262,7 @@ class JobContext:
             await self._broker.publish(self._job_id, news, passing=passing)
 
     async def sent(self) -> None:
-        """Wait until the broker has all events, because it ignores events after the result."""
+        """Wait until the broker has all events. It ignores events that come after the result."""
         waiting = [asyncio.wrap_future(told) for told in self._on_the_way]
         await asyncio.gather(*waiting, return_exceptions=True)
 

@@ -119,9 +119,9 @@ async def _beating(beat: _Beat) -> AsyncIterator[None]:
 
 
 async def _opened(queue: str, opening: HandlerLoader, beat: _Beat, stop: asyncio.Event) -> Handler | None:
-    """The handler; None if it cannot be opened, or if the worker stops first.
+    """The handler, or None if it cannot be opened.
 
-    A failure is logged and reported in the worker's status.
+    A failure is logged and reported in the worker's status. The result is also None if the worker stops first.
     """
     try:
         return await opening.handler(stop)

@@ -1,6 +1,7 @@
-"""Opens a worker's handler in a thread, which is abandoned if the worker stops.
+"""Opens a worker's handler in a thread.
 
-A large model takes minutes to load, and the loading cannot be interrupted.
+The thread is abandoned if the worker stops meanwhile. A large model takes minutes to load, and the loading cannot be
+interrupted.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Thread(threading.Thread):
 
 
 def end_without_openings(status: int) -> None:
-    """End the process at once if a handler is still being opened; else return.
+    """End the process at once if a handler is still being opened.
 
     Everything else must be closed by then. A normal exit would tear the interpreter down under the loading thread.
     """

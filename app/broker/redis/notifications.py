@@ -50,7 +50,7 @@ class JobNotifications:
 
     @contextlib.contextmanager
     def news(self, of: str) -> Iterator[asyncio.Event]:
-        """An event that is set at each change to a job or a queue. The waiting task clears it."""
+        """An event set at each change to a job or a queue. The waiting task clears it."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen_forever())
             self._looker = asyncio.create_task(self._look_forever())

@@ -1,4 +1,4 @@
-"""Calls the broker's scripts, and converts their numbers and bytes to our types."""
+"""Calls the broker's scripts, and converts their replies to our types."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ class Generator:
         )
 
     def _listener(self, task: _Task, context: Context) -> Callable[[StepEvent], None] | None:
-        """The function that publishes each step; None if the job publishes no events."""
+        """The function that publishes each step. None if the job publishes no events."""
         match task.job.tell:
             case "steps":
                 return StepEventBuilder(self._tokens, task.compiled, task.start, context)

@@ -1,4 +1,4 @@
-"""Runs a compilation or an explanation inside the sandbox, from bytes to bytes.
+"""Runs a compilation or an explanation in the sandbox, from bytes to bytes.
 
 setup    the settings of compilations, and the vocabulary
 request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
