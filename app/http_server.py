@@ -29,7 +29,7 @@ from app.messages import request_id
 from app.settings import Settings
 
 LINGER_S = 2.0  # for how long what comes after a refusal is read and dropped: else a reset would overtake the refusal
-READER_BYTES_MIN = 16_384  # what a reader must take of his answer in `blocked_s_max`, if there is as much
+READER_BYTES_MIN = 16_384  # what a reader must take of his answer in `write_timeout_s`, if there is as much
 GATHERED_BYTES_MAX = 65_536  # that wait for the end of a turn of the event loop
 FILES_BESIDE = 256  # open files that are no connections
 log = logging.getLogger(__name__)
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 def require_guarded(settings: Settings) -> None:
     """Raise SettingsInvalid if the service would listen on a network without keys.
 
-    ABS_OPEN permits it.
+    ABS_ALLOW_UNAUTHENTICATED permits it.
     """
-    if settings.keys_file or settings.open or is_loopback(settings.host):
+    if settings.keys_file or settings.allow_unauthenticated or is_loopback(settings.host):
         return
     raise SettingsInvalid(
         f"ABS_HOST={settings.host} lets in whoever reaches this machine. Set ABS_KEYS_FILE to a file and make a key "
         "(abs keys new NAME --scope generate --scope compile); or bind to 127.0.0.1; or, on a network where everyone "
-        "is trusted, set ABS_OPEN=yes"
+        "is trusted, set ABS_ALLOW_UNAUTHENTICATED=yes"
     )
 
 
@@ -53,13 +53,13 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
     """Serve an application until SIGINT or SIGTERM.
 
     Returns False if the server could not start. After the signal the application's service, if it has one, drains.
-    Open requests have `drain_s`; then they are cancelled. A second SIGINT does not wait.
+    Open requests have `shutdown_grace_s`; then they are cancelled. A second SIGINT does not wait.
     """
     _allow_files(settings.connections_max + FILES_BESIDE)
     config = uvicorn.Config(
         app, http=functools.partial(TimeoutProtocol, settings), ws="none", loop="asyncio", lifespan="on",  # type: ignore[arg-type]
         log_config=None, log_level=settings.log_level, access_log=False, server_header=False, proxy_headers=False,
-        timeout_keep_alive=settings.idle_s_max, timeout_graceful_shutdown=settings.drain_s,  # type: ignore[arg-type]
+        timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.shutdown_grace_s,  # type: ignore[arg-type]
         h11_max_incomplete_event_size=settings.header_bytes_max,
     )
     server = GracefulServer(config)
@@ -244,18 +244,18 @@ class TimeoutProtocol(H11Protocol):
         if answering or idle or self._refused:
             self._owing.stop()
         elif not self._owing.running:
-            self._owing.start(self._settings.header_s_max, self._give_up)
+            self._owing.start(self._settings.header_timeout_s, self._give_up)
 
     def _give_up(self) -> None:
         """A header did not arrive in time, or the rest of a body whose answer was sent already."""
         begun, _ = self.conn.trailing_data
         if begun and (self.cycle is None or not self.cycle.more_body):
-            self._refuse(RequestTimeout(self._settings.header_s_max, "the header"))
+            self._refuse(RequestTimeout(self._settings.header_timeout_s, "the header"))
         else:
             self.transport.close()
 
     def _let_read(self, unread: int) -> None:
-        self._blocking.start(self._settings.blocked_s_max, lambda: self._require_read(unread))
+        self._blocking.start(self._settings.write_timeout_s, lambda: self._require_read(unread))
 
     def _require_read(self, unread: int) -> None:
         """Close the connection of a reader who has hardly taken anything since so much was unread."""
@@ -263,7 +263,7 @@ class TimeoutProtocol(H11Protocol):
         if unread - left >= min(unread, READER_BYTES_MIN):
             self._let_read(left)
         else:
-            log.info("a client did not take its answer within %g s", self._settings.blocked_s_max)
+            log.info("a client did not take its answer within %g s", self._settings.write_timeout_s)
             self.transport.abort()
 
     def _refuse(self, error: AppError) -> None:

@@ -56,7 +56,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(openai)
     app.include_router(eyes)
     app.include_router(page)
-    app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_s_max=chosen.body_s_max)
+    app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_timeout_s=chosen.body_timeout_s)
     ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
     app.state.limiter = open_limiter(chosen) if ring else None
     app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=app.state.limiter)

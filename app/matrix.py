@@ -31,15 +31,15 @@ class DecodeParams:
 
 def check_order(order: DecodeParams, settings: Settings) -> None:
     """Raise RequestOverLimit where a matrix is too large to be taken at all, or the beams are too many."""
-    if len(order.log_probs) > settings.decode_rows_max:
-        raise RequestOverLimit("log_probs", "decode_rows_max", settings.decode_rows_max)
-    if len(order.log_probs) * len(order.spec.labels) > settings.decode_cells_max:
-        raise RequestOverLimit("log_probs", "decode_cells_max", settings.decode_cells_max)
+    if len(order.log_probs) > settings.matrix_rows_max:
+        raise RequestOverLimit("log_probs", "matrix_rows_max", settings.matrix_rows_max)
+    if len(order.log_probs) * len(order.spec.labels) > settings.matrix_cells_max:
+        raise RequestOverLimit("log_probs", "matrix_cells_max", settings.matrix_cells_max)
     if order.beams != "exact" and order.beams > settings.beams_max:
         raise RequestOverLimit("beams", "beams_max", settings.beams_max)
 
 
 def check_paths(rows: int, states: int, settings: Settings) -> None:
     """Raise RequestOverLimit if the search would hold too many paths: rows times the automaton's states."""
-    if rows * states > settings.decode_paths_max:
-        raise RequestOverLimit("log_probs", "decode_paths_max", settings.decode_paths_max)
+    if rows * states > settings.matrix_states_max:
+        raise RequestOverLimit("log_probs", "matrix_states_max", settings.matrix_states_max)

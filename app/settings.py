@@ -24,16 +24,31 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 REGEX_ENGINES = ("native", "fado")
 SECRET_BYTES_MIN = 16
 LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
-MEASURED = 0  # of decode_memory_bytes: a share of what is free when the worker starts
+MEASURED = 0  # of generation_memory_bytes: a share of what is free when the worker starts
 NICE_MAX = 19
-_MAY_BE_ZERO = ("nice", "port", "metrics_port", "decode_memory_bytes", "stream_grace_s", "drain_s")
+_MAY_BE_ZERO = ("nice", "port", "metrics_port", "generation_memory_bytes", "stream_grace_s", "shutdown_grace_s")
 KEY_LIMITS = (  # 0 is without limit
-    "key_requests_per_minute", "key_at_once_max", "key_beam_tokens_per_minute", "key_compilations_max",
+    "key_requests_per_minute", "key_concurrency_max", "key_beam_tokens_per_minute", "key_pending_compiles_max",
     "key_store_bytes_max",
 )
 MAY_BE_PUBLIC = ("/ready", "/metrics", "/version", "/")
 _TRUTHS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
+
+RENAMED = {  # former names, which stop the start: a setting that is not read must not go unnoticed
+    "decode_memory_bytes": "generation_memory_bytes", "decoded_bytes_max": "automaton_cache_bytes",
+    "decode_rows_max": "matrix_rows_max", "decode_cells_max": "matrix_cells_max",
+    "decode_paths_max": "matrix_states_max", "tables_bytes_max": "device_table_cache_bytes",
+    "stuck_s": "stall_timeout_s", "blocked_s_max": "write_timeout_s", "header_s_max": "header_timeout_s",
+    "body_s_max": "body_timeout_s", "idle_s_max": "keep_alive_s", "drain_s": "shutdown_grace_s",
+    "deadline_s_default": "timeout_s_default", "deadline_s_max": "timeout_s_max",
+    "key_at_once_max": "key_concurrency_max", "requests_at_once_max": "batch_requests_max",
+    "compilations_max": "pending_compiles_max", "key_compilations_max": "key_pending_compiles_max",
+    "read_chars_max": "formulas_chars_max", "picture_cells_max": "automaton_view_cells_max",
+    "job_tries_max": "job_attempts_max", "redis_volatile": "allow_non_persistent_redis",
+    "storage_wait_s": "redis_wait_s", "open": "allow_unauthenticated", "hosts": "allowed_hosts",
+    "origins": "allowed_origins",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +73,8 @@ class Settings:
       secret                      signs stored automata; at least 16 characters, the same for all processes
       data_dir                    folder in which `abs up` keeps its server's data, its secret and its logs
       nice                        niceness of a worker process, see nice(1); `abs up` sets 10
-      stuck_s                     time without progress after which a worker counts as stuck
-      drain_s                     time that a stopping process has for the work that it has begun
+      stall_timeout_s             time without progress after which a worker counts as stuck
+      shutdown_grace_s            time that a stopping process has for the work that it has begun
     Logs, metrics and traces:
       log_level                   `debug`, `info`, `warning` or `error`
       log_format                  lines of `text` or of `json` on standard error
@@ -68,25 +83,25 @@ class Settings:
       otlp_endpoint               URL to send traces to, by OTLP over HTTP; needs the extra `otel`; empty: no traces
     Access:
       keys_file                   API keys as `abs keys new` writes them; empty: no key is needed
-      open                        serve beyond this machine without keys
+      allow_unauthenticated       serve beyond this machine without keys
       public_paths                paths that need no key: `/ready`, `/metrics`, `/version`, `/` (the playground)
-      hosts                       accepted Host headers, `*` for any; empty: this machine's names, or any with
+      allowed_hosts               accepted Host headers, `*` for any; empty: this machine's names, or any with
                                   `ABS_KEYS_FILE`
-      origins                     origins whose pages may send requests; empty: the service's own
+      allowed_origins             origins whose pages may send requests; empty: the service's own
       api_key                     key that `abs --url` sends
       key_requests_per_minute     requests of one key, unless the key has its own share; 0: no limit
-      key_at_once_max             concurrent requests of one key; 0: no limit
+      key_concurrency_max         concurrent requests of one key; 0: no limit
       key_beam_tokens_per_minute  beams times tokens of one key; 0: no limit
-      key_compilations_max        constraints of one key that are compiled or wait for it; 0: no limit
+      key_pending_compiles_max    constraints of one key that are compiled or wait for it; 0: no limit
       key_store_bytes_max         stored constraints of one key; more evicts its oldest; 0: no limit
     Connections:
       connections_max             open connections
       header_bytes_max            size of a request's header
       header_fields_max           fields of a request's header
-      header_s_max                time in which a client sends its header
-      idle_s_max                  time that a connection may be idle
-      body_s_max                  time in which a client sends its body
-      blocked_s_max               time that a client may not read its answer
+      header_timeout_s            time in which a client sends its header
+      keep_alive_s                time that a connection may be idle
+      body_timeout_s              time in which a client sends its body
+      write_timeout_s             time that a client may not read its answer
       body_bytes_max              size of a request's body
     Requests:
       prompt_chars_max            length of a prompt
@@ -95,30 +110,30 @@ class Settings:
       beams_max                   largest `beams`
       n_max                       largest `n`
       beam_tokens_max             largest `beams` times `max_tokens`
-      decode_rows_max             rows of the matrix of `/decode`, which are the labels of the answer
-      decode_cells_max            rows times labels of that matrix
-      decode_paths_max            rows times states of the constraint's automaton, 8 bytes each during decoding
-      deadline_s_default          `timeout_s` of a request that has none
-      deadline_s_max              largest `timeout_s`
-      picture_cells_max           largest states times letters that `GET /automata` draws
+      matrix_rows_max             rows of the matrix of `/decode`, which are the labels of the answer
+      matrix_cells_max            rows times labels of that matrix
+      matrix_states_max           rows times states of the constraint's automaton, 8 bytes each during decoding
+      timeout_s_default           `timeout_s` of a request that has none
+      timeout_s_max               largest `timeout_s`
+      automaton_view_cells_max    largest states times letters that `GET /automata` draws
     Generation:
-      requests_at_once_max        requests in the continuous batch
-      decode_memory_bytes         memory of all generations on the model's device; 0: a quarter of what is free after
-                                  the model is loaded. A search that would take half of it keeps fewer rows
-      tables_bytes_max            constraints' tables kept on the device for further requests
+      batch_requests_max          requests in the continuous batch
+      generation_memory_bytes     memory of all generations on the model's device; 0: a quarter of what is free after
+                                  the model is loaded
+      device_table_cache_bytes    constraints' tables kept on the device for further requests
     Queue and jobs:
-      compilations_max            constraints of all keys that are compiled or wait for it
+      pending_compiles_max        constraints of all keys that are compiled or wait for it
       queue_jobs_max              jobs that wait in one queue
       queue_weight_max            rows times tokens of all jobs that wait, for a search beams times `max_tokens`
       job_lease_s                 time without a heartbeat after which another worker takes the job; at least 2
-      job_tries_max               attempts before a job whose workers died fails with `worker_lost`
+      job_attempts_max            attempts before a job whose workers died fails with `worker_lost`
       stream_grace_s              time that a stream's reader has to reconnect before the request is cancelled
-      storage_wait_s              time that a request waits for a server of jobs and automata that does not answer
-      redis_volatile              accept a server without persistence, which loses all jobs when it ends
+      redis_wait_s                time that a request waits for a server of jobs and automata that does not answer
+      allow_non_persistent_redis  accept a server without persistence, which loses all jobs when it ends
     What is kept:
       store_bytes_max             compiled constraints in `memory://`, the least recently used evicted first
       store_value_bytes_max       size of one automaton on a server
-      decoded_bytes_max           compiled constraints that a process keeps decoded
+      automaton_cache_bytes       compiled constraints that a process keeps decoded
       automaton_ttl_s             time that an automaton is kept after its last use
       result_ttl_s                time that a result is kept
       idempotency_ttl_s           time that an answer is kept under its Idempotency-Key
@@ -148,28 +163,28 @@ class Settings:
     metrics_port: int = 0
     otlp_endpoint: str = ""
     nice: int = 0
-    stuck_s: float = 60.0
+    stall_timeout_s: float = 60.0
     ltlf_engine: str = "native"
     regex_engine: str = "native"
     keys_file: str = ""
-    open: bool = False
+    allow_unauthenticated: bool = False
     public_paths: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     data_dir: str = "~/.local/state/abs"
     api_key: str = field(default="", repr=False)
     key_requests_per_minute: int = 60
-    key_at_once_max: int = 8
+    key_concurrency_max: int = 8
     key_beam_tokens_per_minute: int = 50_000
-    key_compilations_max: int = 2
+    key_pending_compiles_max: int = 2
     key_store_bytes_max: int = 128 * 2**20
     connections_max: int = 1_000
     header_bytes_max: int = 16 * 2**10
     header_fields_max: int = 64
-    header_s_max: float = 10.0
-    idle_s_max: float = 30.0
-    body_s_max: float = 30.0
-    blocked_s_max: float = 30.0
+    header_timeout_s: float = 10.0
+    keep_alive_s: float = 30.0
+    body_timeout_s: float = 30.0
+    write_timeout_s: float = 30.0
     body_bytes_max: int = 2**20
     prompt_chars_max: int = 32_768
     text_chars_max: int = 32_768
@@ -177,28 +192,28 @@ class Settings:
     beams_max: int = 128
     n_max: int = 16
     beam_tokens_max: int = 16_384
-    decode_rows_max: int = 4_096
-    decode_cells_max: int = 2**17
-    decode_paths_max: int = 2**21
-    requests_at_once_max: int = 32
-    decode_memory_bytes: int = MEASURED
-    tables_bytes_max: int = 256 * 2**20
-    deadline_s_default: float = 60.0
-    deadline_s_max: float = 300.0
-    picture_cells_max: int = 200_000
-    compilations_max: int = 100
+    matrix_rows_max: int = 4_096
+    matrix_cells_max: int = 2**17
+    matrix_states_max: int = 2**21
+    batch_requests_max: int = 32
+    generation_memory_bytes: int = MEASURED
+    device_table_cache_bytes: int = 256 * 2**20
+    timeout_s_default: float = 60.0
+    timeout_s_max: float = 300.0
+    automaton_view_cells_max: int = 200_000
+    pending_compiles_max: int = 100
     queue_jobs_max: int = 256
     queue_weight_max: int = 1_000_000
     stream_grace_s: float = 10.0
-    drain_s: float = 30.0
+    shutdown_grace_s: float = 30.0
     idempotency_ttl_s: float = 86_400.0
     job_lease_s: float = 30.0
-    job_tries_max: int = 3
-    storage_wait_s: float = 5.0
+    job_attempts_max: int = 3
+    redis_wait_s: float = 5.0
     store_value_bytes_max: int = 16 * 2**20
-    redis_volatile: bool = False
+    allow_non_persistent_redis: bool = False
     store_bytes_max: int = 512 * 2**20
-    decoded_bytes_max: int = 256 * 2**20
+    automaton_cache_bytes: int = 256 * 2**20
     automaton_ttl_s: float = 7 * 86_400.0
     result_ttl_s: float = 600.0
     result_bytes_max: int = 64 * 2**20
@@ -231,7 +246,7 @@ class Settings:
         _require(self.job_lease_s >= LEASE_S_MIN, "job_lease_s", f"must be at least {LEASE_S_MIN:g}")
         for path in self.public_paths:
             _require(path in MAY_BE_PUBLIC, "public_paths", f"lists paths, each one of {', '.join(MAY_BE_PUBLIC)}")
-        _require(self.deadline_s_default <= self.deadline_s_max, "deadline_s_default", "is over deadline_s_max")
+        _require(self.timeout_s_default <= self.timeout_s_max, "timeout_s_default", "is over timeout_s_max")
 
     @property
     def model_id(self) -> str:
@@ -306,6 +321,9 @@ def _said(environment: Mapping[str, str], name: str) -> str | None:
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """The settings that the environment (default: this process's) asks for."""
     source = os.environ if environment is None else environment
+    for former, name in RENAMED.items():
+        if f"{PREFIX}{former.upper()}" in source:
+            raise SettingsInvalid(f"{PREFIX}{former.upper()} is called {PREFIX}{name.upper()}: rename it")
     limits = dataclasses.replace(Limits(), **_given(source, Limits()))  # type: ignore[arg-type]
     return dataclasses.replace(Settings(limits=limits), **_given(source, Settings()))  # type: ignore[arg-type]
 

@@ -52,7 +52,7 @@ async def check_storage(settings: Settings) -> dict[str, str]:
         if url.partition("://")[0] in SERVERS and (jobs or settings.store != settings.broker):
             check = _named(CHECK)
             facts |= await check(  # type: ignore[operator]
-                url, f"{PREFIX}{name.upper()}", jobs, settings.redis_volatile, settings.storage_wait_s
+                url, f"{PREFIX}{name.upper()}", jobs, settings.allow_non_persistent_redis, settings.redis_wait_s
             )
     return facts
 

@@ -22,7 +22,7 @@ class Limits:
       choice_chars_max          length of all choices together
       template_chars_max        length of a template
       schema_chars_max          length of a schema
-      read_chars_max            length of all formulas and all patterns of propositions, which are read to hash a
+      formulas_chars_max            length of all formulas and all patterns of propositions, which are read to hash a
                                 constraint
       parts_max                 constraints in one combination
       nesting_depth_max         depth of nested brackets, operators, schemas and references
@@ -42,7 +42,7 @@ class Limits:
     choice_chars_max: int = 65_536
     template_chars_max: int = 8_192
     schema_chars_max: int = 65_536
-    read_chars_max: int = 65_536
+    formulas_chars_max: int = 65_536
     parts_max: int = 256
     nesting_depth_max: int = 64
     propositions_max: int = 32

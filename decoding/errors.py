@@ -108,7 +108,7 @@ class OutOfMemory(MemoryShort):
         super().__init__(
             f"the model's device ran out of memory over this request alone, which may need {needed_bytes >> 20} MiB: "
             "fewer beams, a lower max_tokens or a shorter prompt may fit; the operator may free memory on the device, "
-            "or lower ABS_DECODE_MEMORY_BYTES to have such requests refused at once"
+            "or lower ABS_GENERATION_MEMORY_BYTES to have such requests refused at once"
         )
         self.needed_bytes = needed_bytes
 

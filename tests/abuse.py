@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent
 WAIT_S_MAX = 30.0  # for an honest request, on a machine that is busy with the attack
 GROWTH_BYTES_MAX = 256 * 2**20
 SOCKET_S_MAX = 120.0
-QUICK = {"header_s_max": 2, "body_s_max": 2, "blocked_s_max": 2, "idle_s_max": 5, "compile_s_max": 1}
+QUICK = {"header_timeout_s": 2, "body_timeout_s": 2, "write_timeout_s": 2, "keep_alive_s": 5, "compile_s_max": 1}
 
 
 class Witness:
@@ -220,7 +220,7 @@ def attacked_service() -> Iterator[tuple[ServiceProcess, str]]:
     """A service with a key that has every scope and no limits."""
     with tempfile.TemporaryDirectory() as folder:
         text, key = new_key(
-            "fuzz", ("generate", "compile", "admin"), requests_per_minute=0, at_once_max=0, beam_tokens_per_minute=0
+            "fuzz", ("generate", "compile", "admin"), requests_per_minute=0, concurrency_max=0, beam_tokens_per_minute=0
         )
         keys = Path(folder) / "keys"
         add_key(keys, key)

@@ -9,7 +9,7 @@ server. Then it looks at what came of it:
 - each is sent once more at the end, under its key, and answered by the same job with the same texts;
 - the server holds one finished job for each key, and no other that generates: nothing was done twice.
 
-A job is given up after so many tries as `job_tries_max` says, since it may be what kills. Here it never is, a job may
+A job fails after `job_attempts_max` attempts, since it may be what kills. Here it never is, a job may
 well be in the hands of more workers that die than the usual limit allows, and the limit is out of the way.
 
 What dies is brought back by a process that has imported everything, has loaded the model and forks (see

@@ -36,7 +36,7 @@ LEASE_S = 30.0 if FULL else 3.0
 SLACK_S = 20.0  # what a busy machine may add to anything
 COMMON = {
     "ABS_SECRET": "a secret of the tests alone", "ABS_EMBEDDED_WORKERS": "", "ABS_JOB_LEASE_S": str(LEASE_S),
-    "ABS_STORAGE_WAIT_S": "2", "ABS_STREAM_GRACE_S": "2", "ABS_DRAIN_S": "20", "ABS_COMPILE_S_MAX": "6",
+    "ABS_REDIS_WAIT_S": "2", "ABS_STREAM_GRACE_S": "2", "ABS_SHUTDOWN_GRACE_S": "20", "ABS_COMPILE_S_MAX": "6",
     "OMP_NUM_THREADS": "1",
 }
 API = ("-m", "app.main", "serve")

@@ -16,7 +16,7 @@ from tests.local import Up, short_folder, up
 from tests.nursery import GENERATING
 
 LEASE_S = 5.0
-SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_TRIES_MAX": "1000", "OMP_NUM_THREADS": "1"}
+SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_ATTEMPTS_MAX": "1000", "OMP_NUM_THREADS": "1"}
 
 
 class Running(Protocol):

@@ -50,7 +50,7 @@ def test_nothing_is_reachable_but_the_api_and_that_from_this_machine_alone() -> 
 @pytest.mark.parametrize("name", OURS)
 def test_a_container_that_is_stopped_has_time_to_finish_its_work(name: str) -> None:
     settings = read_settings({key: text for key, text in SERVICES[name]["environment"].items() if "FILE" not in key})
-    assert seconds(SERVICES[name]["stop_grace_period"]) >= settings.drain_s + 10
+    assert seconds(SERVICES[name]["stop_grace_period"]) >= settings.shutdown_grace_s + 10
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -133,9 +133,9 @@ def test_every_variable_is_a_setting(label: str) -> None:
 @pytest.mark.parametrize("label", OURS)
 def test_a_process_that_is_told_to_stop_has_the_time_it_takes(label: str) -> None:
     container = CONTAINERS[label]
-    drain_s = float(next(one["value"] for one in container["env"] if one["name"] == "ABS_DRAIN_S"))
+    shutdown_grace_s = float(next(one["value"] for one in container["env"] if one["name"] == "ABS_SHUTDOWN_GRACE_S"))
     before_s = float(container["lifecycle"]["preStop"]["exec"]["command"][1]) if "lifecycle" in container else 0.0
-    assert OURS[label]["terminationGracePeriodSeconds"] >= before_s + drain_s + 10
+    assert OURS[label]["terminationGracePeriodSeconds"] >= before_s + shutdown_grace_s + 10
     assert ("lifecycle" in container) == (label == "api")
 
 

@@ -42,7 +42,7 @@ class Key:
              takes another's place
     scopes   what it opens
     expires  Unix time in s
-    requests_per_minute, at_once_max, beam_tokens_per_minute
+    requests_per_minute, concurrency_max, beam_tokens_per_minute
              None is the settings' own, 0 without limit
 
     Raises ValueError, with a message that holds nothing secret, where a field is not what it should be.
@@ -54,7 +54,7 @@ class Key:
     scopes: tuple[str, ...]
     expires: float | None = None
     requests_per_minute: int | None = None
-    at_once_max: int | None = None
+    concurrency_max: int | None = None
     beam_tokens_per_minute: int | None = None
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Key:
             raise ValueError("sha256 must be 64 hexadecimal digits")
         if not self.scopes or not set(self.scopes) <= set(SCOPES):
             raise ValueError(f"scopes must be a list, each one of {', '.join(SCOPES)}")
-        for limit in (self.requests_per_minute, self.at_once_max, self.beam_tokens_per_minute):
+        for limit in (self.requests_per_minute, self.concurrency_max, self.beam_tokens_per_minute):
             if limit is not None and (type(limit) is not int or limit < 0):
                 raise ValueError("a limit must be a whole number, 0 or more")
 

@@ -66,7 +66,7 @@ class Limiter:
         How the key stands; None where there is no limit. Raises RateLimited; what is refused counts nothing.
         """
         cap = self._cap(key, "requests_per_minute") * (1 if door.works else LOOKUPS)
-        places = self._cap(key, "at_once_max") if door.works else 0
+        places = self._cap(key, "concurrency_max") if door.works else 0
         if not cap and not places:
             yield None
             return
@@ -162,7 +162,7 @@ def _standing(entry: Admission, entered: AdmissionResult) -> RateLimitStatus | N
     if entered.missing == "requests":
         raise RateLimited("requests_per_minute", entry.cap, reset_s)
     if entered.missing == "places":
-        raise RateLimited("at_once_max", entry.places, 1)
+        raise RateLimited("concurrency_max", entry.places, 1)
     return RateLimitStatus(entry.cap, max(0, entry.cap - entered.held), reset_s) if entry.cap else None
 
 

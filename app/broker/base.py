@@ -162,7 +162,7 @@ class Broker(Protocol):
     async def take(self, queue: str, slots: int = 1) -> Delivery:
         """Worker: waits for the next job: interactive before batch, oldest first.
 
-        A job whose worker died is taken again by another, up to `job_tries_max` times; then it is finished with the
+        A job whose worker died is taken again by another, up to `job_attempts_max` times; then it is finished with the
         failure WorkerLost. Where others wait, a job that has waited so long that by what runs take of late it cannot
         be done `within_s` is not run, but finished with the failure DeadlineExceeded. Between two processes nothing
         that a worker says of a job counts once another has taken it.

@@ -238,9 +238,9 @@ def _storage(settings: Settings) -> Iterator[Finding]:
 def _keys(settings: Settings) -> Iterator[Finding]:
     require_guarded(settings)
     if not settings.keys_file:
-        state: State = "warning" if settings.open else "ok"
-        advice = "make a key: abs keys new; and set ABS_KEYS_FILE" if settings.open else ""
-        whoever = "whoever reaches the port" if settings.open else "whoever is on this machine"
+        state: State = "warning" if settings.allow_unauthenticated else "ok"
+        advice = "make a key: abs keys new; and set ABS_KEYS_FILE" if settings.allow_unauthenticated else ""
+        whoever = "whoever reaches the port" if settings.allow_unauthenticated else "whoever is on this machine"
         yield Finding("keys", state, f"no ABS_KEYS_FILE: {whoever} is let in", advice)
         return
     path = Path(settings.keys_file)
@@ -276,7 +276,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
         detail = f"{free / GIB:.1f} GiB are free, one compilation may take {wanted / GIB:.1f} GiB"
         yield Finding("memory", "warning", detail, "free some, or lower ABS_COMPILE_MEMORY_BYTES_MAX")
     elif free is not None:
-        share = "a quarter of what is left" if settings.decode_memory_bytes == MEASURED else "as set"
+        share = "a quarter of what is left" if settings.generation_memory_bytes == MEASURED else "as set"
         yield Finding("memory", OK, f"{free / GIB:.1f} GiB free; generations may take {share}")
     yield Finding("processors", OK, f"{cores} for this process")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -32,7 +32,7 @@ def _new(
     name: Annotated[str, typer.Argument(help="whose key it is; jobs and limits belong to the name")],
     scope: Annotated[list[str], Opt(help=f"what it opens: {', '.join(SCOPES)}; may be repeated")],
     expires: Annotated[str | None, Opt(help="a date, 2027-01-31, or a time, UTC unless it says otherwise")] = None,
-    requests_per_minute: Limit = None, at_once_max: Limit = None, beam_tokens_per_minute: Limit = None,
+    requests_per_minute: Limit = None, concurrency_max: Limit = None, beam_tokens_per_minute: Limit = None,
     file: File = None,
 ) -> None:
     """Make a key, and print it, once: what is kept is its SHA-256."""
@@ -40,7 +40,7 @@ def _new(
     try:
         text, key = new_key(
             name, scope, None if expires is None else when(expires), requests_per_minute=requests_per_minute,
-            at_once_max=at_once_max, beam_tokens_per_minute=beam_tokens_per_minute,
+            concurrency_max=concurrency_max, beam_tokens_per_minute=beam_tokens_per_minute,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

@@ -1,8 +1,8 @@
 """How a worker is run as a process of its own: what it needs, and what signals and exit statuses mean.
 
-SIGTERM and SIGINT end it, with status 0: it takes no more jobs, those at hand have `drain_s` seconds, and what is not
-done by then is handed back. A second signal hands all back at once. A model that is still being loaded is not waited
-for; a server that is away is.
+SIGTERM and SIGINT end it, with status 0: it takes no more jobs, those at hand have `shutdown_grace_s` seconds, and
+what is not done by then is handed back. A second signal hands all back at once. A model that is still being loaded is
+not waited for; a server that is away is.
 """
 
 from __future__ import annotations

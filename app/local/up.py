@@ -78,7 +78,7 @@ def _told_where(settings: Settings, folder: Folder) -> Settings:
 
 def _programs(settings: Settings, folder: Folder, server: str, workers: Mapping[str, int]) -> tuple[Program, ...]:
     """What runs: the server is stopped last, and the API, whose requests need all others, first."""
-    grace_s = settings.drain_s + STOP_S
+    grace_s = settings.shutdown_grace_s + STOP_S
     abs_ = (sys.executable, "-m", "app.main")
     programs = [Program(SERVER, (server, str(folder.server_conf)), 10, STOP_S)]
     names = [(f"{queue}-{number}", queue) for queue, count in workers.items() for number in range(1, count + 1)]

@@ -56,7 +56,7 @@ async def _facts(client: Redis[bytes], url: str, setting: str, jobs: bool, volat
     _require(
         not jobs or volatile or kept != "none", here,
         "the server keeps nothing on disk (appendonly no), so jobs are lost when it ends: set appendonly yes, or "
-        "ABS_REDIS_VOLATILE=yes to accept that",
+        "ABS_ALLOW_NON_PERSISTENT_REDIS=yes to accept that",
     )
     held, most = int(told.get("used_memory", 0)), int(told.get("maxmemory", 0))
     return {

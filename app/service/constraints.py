@@ -72,7 +72,7 @@ class Constraints:
             raise Draining
         self.require_model(model)
         check_limits(spec, self._settings.limits)  # before anyone hashes it, writes it down or queues it
-        timeout_s = self._settings.deadline_s_default
+        timeout_s = self._settings.timeout_s_default
         async with until(timeout_s):
             automaton, _ = await self._read(spec)
             stored = await self._stored(automaton, spec)
@@ -91,10 +91,10 @@ class Constraints:
         """
         found = await self._catalogue.explanation(automaton)
         if found is None:
-            deadline = time.time() + self._settings.deadline_s_max  # others may join
+            deadline = time.time() + self._settings.timeout_s_max  # others may join
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
-                async with until(self._settings.deadline_s_default):
+                async with until(self._settings.timeout_s_default):
                     result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainResult)
                     found = result.explanation
             except (Busy, DeadlineExceeded):
@@ -109,8 +109,10 @@ class Constraints:
     async def picture(self, automaton: str) -> Compiled:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
         compiled = await self.automaton(automaton)
-        if compiled.text.dfa.states * compiled.text.dfa.symbols > self._settings.picture_cells_max:
-            raise RequestOverLimit("states * letters", "picture_cells_max", self._settings.picture_cells_max)
+        if compiled.text.dfa.states * compiled.text.dfa.symbols > self._settings.automaton_view_cells_max:
+            raise RequestOverLimit(
+                "states * letters", "automaton_view_cells_max", self._settings.automaton_view_cells_max
+            )
         return compiled
 
     async def automaton(self, automaton: str) -> Compiled:
@@ -164,7 +166,7 @@ class Constraints:
         return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_json(spec), read[1]]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
-        deadline = time.time() + self._settings.deadline_s_max  # not this caller's: others may join
+        deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
         return CompileJob(automaton, spec_json(spec), deadline, owner=owner)
 
     async def begin_compile(

@@ -137,9 +137,11 @@ class JobClient:
         within_s  for how long he waits who asks now; others, who join it, may have more time
         """
         settings = self.settings
-        pools = [ConcurrencyGroup("compile", settings.compilations_max, "compilations_max")]
-        if owner and settings.key_compilations_max:
-            pools.append(ConcurrencyGroup(f"compile:{owner}", settings.key_compilations_max, "key_compilations_max"))
+        pools = [ConcurrencyGroup("compile", settings.pending_compiles_max, "pending_compiles_max")]
+        if owner and settings.key_pending_compiles_max:
+            pools.append(
+                ConcurrencyGroup(f"compile:{owner}", settings.key_pending_compiles_max, "key_pending_compiles_max")
+            )
         return SubmitOptions(detached=detached, pools=tuple(pools), within_s=within_s)
 
     async def submit_asked(

@@ -101,7 +101,7 @@ class Service:
         self.constraints.require_model(model)
         check_limits(spec, self.settings.limits)
         await self.desk.require_worker("compile")
-        timeout_s, arrived = self.settings.deadline_s_default, time.time()
+        timeout_s, arrived = self.settings.timeout_s_default, time.time()
         known = await self.constraints.known(spec)
         compile_job = await self.constraints.begin_compile(known, spec, asking, timeout_s)
         job = DescribeJob(
@@ -267,7 +267,7 @@ class Service:
             raise SpecSyntaxError(f"this constraint is one over {wanted}: give {wanted}", field=wanted, expected=wanted)
         require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
         check_limits(spec, self.settings.limits)
-        timeout_s = self.settings.deadline_s_default
+        timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, parts)
             result = await self.desk.run("compile", request_id(), job, CheckResult, SubmitOptions(within_s=timeout_s))
@@ -291,9 +291,9 @@ class Service:
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
-            return self.settings.deadline_s_default
-        if timeout_s > self.settings.deadline_s_max:
-            raise RequestOverLimit("timeout_s", "deadline_s_max", self.settings.deadline_s_max)
+            return self.settings.timeout_s_default
+        if timeout_s > self.settings.timeout_s_max:
+            raise RequestOverLimit("timeout_s", "timeout_s_max", self.settings.timeout_s_max)
         return timeout_s
 
 

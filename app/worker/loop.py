@@ -34,8 +34,8 @@ async def serve(
 ) -> None:
     """Serve a queue until `stopping` is set or the task is cancelled.
 
-    stopping  once it is set the worker takes no further job, and has `drain_s` for its running jobs. It does not wait
-              for a handler that is still being opened
+    stopping  once it is set the worker takes no further job, and has `shutdown_grace_s` for its running jobs. It does
+              not wait for a handler that is still being opened
 
     Jobs that are not done then, or at a cancellation, are given back. The worker waits for its threads. If the handler
     cannot be opened, the worker keeps running and reports the reason to readiness checks.
@@ -51,7 +51,7 @@ async def serve(
             await beat.now(handler)
             async with _threads(queue, handler) as threads:
                 bench = WorkerContext(
-                    handler, threads, broker, store, queue, beat.worker, settings.storage_wait_s,
+                    handler, threads, broker, store, queue, beat.worker, settings.redis_wait_s,
                     settings.answer_bytes_max,
                 )
                 await _Worker(bench, beat, settings).run(stop)
@@ -161,7 +161,7 @@ class _Worker:
             await self._take_until(stopped, running)
             await self.beat.drain()
             if running:
-                await asyncio.wait(running, timeout=self.settings.drain_s)
+                await asyncio.wait(running, timeout=self.settings.shutdown_grace_s)
         finally:
             stopped.cancel()
             for task in running:

@@ -24,7 +24,7 @@ def check_limits(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
     meter.check("parts_max", len(parts))
     for part in parts:
         _check_leaf(part, meter)
-    meter.check("read_chars_max", sum(map(_chars_read, parts)))
+    meter.check("formulas_chars_max", sum(map(_chars_read, parts)))
 
 
 def _chars_read(spec: Spec) -> int:

@@ -87,7 +87,7 @@ def on_redis(url: str) -> tuple[Broker, Time]:
     """A broker on a real server."""
     settings = Settings(
         secret=b"the secret of the contract", queue_jobs_max=JOBS_MAX, queue_weight_max=WEIGHT_MAX,
-        result_ttl_s=RESULT_TTL_S * REAL_S, result_bytes_max=RESULT_BYTES_MAX, storage_wait_s=20.0,
+        result_ttl_s=RESULT_TTL_S * REAL_S, result_bytes_max=RESULT_BYTES_MAX, redis_wait_s=20.0,
     )
     return RedisBroker(url, settings, PRESENCE_TTL_S * REAL_S), RealTime()
 

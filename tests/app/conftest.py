@@ -61,7 +61,7 @@ def client() -> Iterator[TestClient]:
 @pytest.fixture
 def short_sighted_client() -> Iterator[TestClient]:
     """A service without a model that shows only the smallest automata."""
-    settings = Settings(embedded_workers=("compile",), picture_cells_max=10)
+    settings = Settings(embedded_workers=("compile",), automaton_view_cells_max=10)
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         wait_for_compiler(client)
         yield client

@@ -35,7 +35,7 @@ WAIT_S_MAX = 60.0
 
 def settings(lease_s: float, wait_s: float = 20.0) -> Settings:
     """What the processes and the tests have in common."""
-    return Settings(secret=SECRET, job_lease_s=lease_s, storage_wait_s=wait_s)
+    return Settings(secret=SECRET, job_lease_s=lease_s, redis_wait_s=wait_s)
 
 
 async def run(broker: Broker, delivery: Delivery) -> None:

@@ -29,7 +29,7 @@ class Small:
 
     def __init__(self) -> None:
         self.state = SimpleNamespace(service=self)
-        self.walls = SecurityMiddleware(StrictBody(self.answer, 2**20, body_s_max=1.0), read_settings(), None, None)
+        self.walls = SecurityMiddleware(StrictBody(self.answer, 2**20, body_timeout_s=1.0), read_settings(), None, None)
 
     def drain(self) -> None:
         print("draining", flush=True)

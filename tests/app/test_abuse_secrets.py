@@ -93,7 +93,7 @@ def test_settings_that_are_refused_are_not_repeated_where_they_are_secret(
 
 def test_a_server_s_password_is_not_told_while_the_server_is_away(tmp_path: Path) -> None:
     url = f"redis://user:{PASSWORD}@127.0.0.1:1/0"
-    settings = {"broker": url, "store": url, "secret": SIGNING, "storage_wait_s": 1, "log_level": "debug"}
+    settings = {"broker": url, "store": url, "secret": SIGNING, "redis_wait_s": 1, "log_level": "debug"}
     with serving(tmp_path, **settings, embedded_workers="", OMP_NUM_THREADS=1) as running:
         with httpx2.Client(base_url=running.url, timeout=START_S_MAX) as http:
             assert http.get("/health").status_code == 200

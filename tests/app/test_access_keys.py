@@ -123,9 +123,25 @@ GOOD = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["generate
 
 @pytest.mark.parametrize(
     "change",
-    [{"id": "x"}, {"id": 3}, {"name": ""}, {"name": "a b"}, {"name": "a" * 65}, {"sha256": "0"}, {"scopes": []},
-     {"scopes": ["root"]}, {"scopes": "generate"}, {"expires": "soon"}, {"expires": 5}, {"requests_per_minute": -1},
-     {"at_once_max": True}, {"beam_tokens_per_minute": "7"}, {"more": 1}, {"name": None}, {"scopes": [["generate"]]}],
+    [
+        {"id": "x"},
+        {"id": 3},
+        {"name": ""},
+        {"name": "a b"},
+        {"name": "a" * 65},
+        {"sha256": "0"},
+        {"scopes": []},
+        {"scopes": ["root"]},
+        {"scopes": "generate"},
+        {"expires": "soon"},
+        {"expires": 5},
+        {"requests_per_minute": -1},
+        {"concurrency_max": True},
+        {"beam_tokens_per_minute": "7"},
+        {"more": 1},
+        {"name": None},
+        {"scopes": [["generate"]]},
+    ],
 )
 def test_a_line_that_is_no_key_is_refused_with_its_number_and_not_repeated(
     change: dict[str, object], tmp_path: Path

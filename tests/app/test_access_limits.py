@@ -106,8 +106,8 @@ def test_what_only_looks_something_up_counts_a_tenth(tell: Tell) -> None:
 
 def test_a_key_s_own_limit_goes_before_the_service_s_and_0_is_none(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
-        small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_at_once_max=1)
-        limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, at_once_max=0)
+        small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
+        limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, concurrency_max=0)
         for _ in range(3):
             assert await count(limiter, free) is None
             assert await count(limiter, key("ben", requests_per_minute=0)) is None
@@ -180,12 +180,12 @@ def test_a_window_moves(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_so_many_requests_run_at_once_and_a_place_is_free_when_one_ends_however_it_ends(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_at_once_max=2), counters)
+        limiter = Limiter(Settings(key_concurrency_max=2), counters)
         async with limiter.admitted(key(), WORK):
             with contextlib.suppress(ZeroDivisionError):
                 async with limiter.admitted(key(), WORK):
                     error = await refused(limiter, key())
-                    assert (error.limit, error.cap) == ("at_once_max", 2)
+                    assert (error.limit, error.cap) == ("concurrency_max", 2)
                     async with limiter.admitted(key(), LOOKUP), limiter.admitted(key("ben"), WORK):
                         pass
                     raise ZeroDivisionError
@@ -197,10 +197,10 @@ def test_so_many_requests_run_at_once_and_a_place_is_free_when_one_ends_however_
 
 def test_a_request_that_finds_no_place_counts_nothing(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=3, key_at_once_max=1), counters)
+        limiter = Limiter(Settings(key_requests_per_minute=3, key_concurrency_max=1), counters)
         async with limiter.admitted(key(), WORK):
             for _ in range(5):
-                assert (await refused(limiter, key())).limit == "at_once_max"
+                assert (await refused(limiter, key())).limit == "concurrency_max"
         standing = await count(limiter, key())
         assert standing and standing.left == 1
 
@@ -209,7 +209,7 @@ def test_a_request_that_finds_no_place_counts_nothing(tell: Tell) -> None:
 
 def test_replicas_learn_soon_that_a_place_is_free(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
-        one, two = (Limiter(Settings(key_at_once_max=1), counters) for _ in range(2))
+        one, two = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
         async with one.admitted(key(), WORK):
             await refused(two, key())
         while True:  # bounded by the story's time
@@ -227,7 +227,7 @@ def test_a_place_of_a_process_that_died_is_free_after_its_lease_and_one_in_use_i
     monkeypatch.setattr(counters_module, "LEASE_S", 0.6)
 
     async def story(counters: Counters) -> None:
-        lost, limiter, other = (Limiter(Settings(key_at_once_max=2), counters) for _ in range(3))
+        lost, limiter, other = (Limiter(Settings(key_concurrency_max=2), counters) for _ in range(3))
         never_left = lost.admitted(key(), WORK)
         await never_left.__aenter__()
         assert lost._renewing is not None
@@ -265,7 +265,7 @@ def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(
     monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
 
     async def scenario() -> None:
-        server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_at_once_max=3)
+        server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_concurrency_max=3)
         one, two = Limiter(settings, server), Limiter(settings, server)
         for limiter in (one, two, one, two):
             await count(limiter, key())

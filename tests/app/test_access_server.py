@@ -62,7 +62,7 @@ def test_on_a_real_server_nothing_is_left_for_ever(redis_server: RedisServer) ->
 def test_on_a_real_server_that_is_full_keys_are_counted(own_redis_server: RedisServer) -> None:
     async def scenario() -> None:
         counters = SharedCounters(Connection(own_redis_server.url))
-        limiter = Limiter(Settings(key_requests_per_minute=2, key_at_once_max=1), counters)
+        limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
         await count(limiter, key())
         for words in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
             assert own_redis_server.ask("CONFIG", "SET", *words) == "+OK"
@@ -79,7 +79,7 @@ def test_while_a_real_server_is_dead_each_process_counts_for_itself(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
-    settings = Settings(broker=own_redis_server.url, key_requests_per_minute=2, key_at_once_max=1)
+    settings = Settings(broker=own_redis_server.url, key_requests_per_minute=2, key_concurrency_max=1)
 
     async def scenario() -> None:
         limiter = open_limiter(settings)

@@ -270,7 +270,7 @@ def test_an_automaton_too_large_to_look_at_is_refused(short_sighted_client: Test
     automaton = short_sighted_client.post("/compile", json={"constraint": ORDERED}).json()["automaton"]
     for ending in ("", ".dot", ".svg"):
         response = short_sighted_client.get(f"/automata/{automaton}{ending}")
-        assert (response.status_code, response.json()["limit"]) == (422, "picture_cells_max")
+        assert (response.status_code, response.json()["limit"]) == (422, "automaton_view_cells_max")
 
 
 def test_the_served_model_is_listed(client: TestClient) -> None:

@@ -89,7 +89,7 @@ def test_a_body_that_stops_arriving_is_not_waited_for(
         raise AssertionError("the application was reached")
 
     scope = {"type": "http", "headers": []}
-    asyncio.run(asyncio.wait_for(body_module.StrictBody(nobody, 100, body_s_max=0.05)(scope, receive, send), 10))
+    asyncio.run(asyncio.wait_for(body_module.StrictBody(nobody, 100, body_timeout_s=0.05)(scope, receive, send), 10))
     assert (answer[0]["status"], json.loads(answer[1]["body"])["code"]) == (status, code)
     assert (b"connection", b"close") in answer[0]["headers"]
 

@@ -67,15 +67,15 @@ def test_what_one_pool_refuses_takes_no_room_in_another(tell: Tell) -> None:
 
 def test_compilations_are_limited_in_all_and_for_each_key(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
-        desk = JobClient(Settings(compilations_max=3, key_compilations_max=2), broker)
+        desk = JobClient(Settings(pending_compiles_max=3, key_pending_compiles_max=2), broker)
         for key in "ab":
             await broker.submit("q", key, b"", desk.compilation("anna"))
-        assert await refused(broker, "c", desk.compilation("anna")) == ("key_compilations_max", 2)
+        assert await refused(broker, "c", desk.compilation("anna")) == ("key_pending_compiles_max", 2)
         await broker.submit("q", "c", b"", desk.compilation("ben"))
         await take(broker)
         for owner in ("ben", ""):
-            assert await refused(broker, "d", desk.compilation(owner)) == ("compilations_max", 3)
-        free = JobClient(Settings(key_compilations_max=0), broker)
-        assert [pool.limit for pool in free.compilation("anna").pools] == ["compilations_max"]
+            assert await refused(broker, "d", desk.compilation(owner)) == ("pending_compiles_max", 3)
+        free = JobClient(Settings(key_pending_compiles_max=0), broker)
+        assert [pool.limit for pool in free.compilation("anna").pools] == ["pending_compiles_max"]
 
     tell(story)

@@ -117,7 +117,7 @@ def test_the_lengths_that_would_do_are_named(client: TestClient) -> None:
 
 
 def test_a_matrix_is_bounded_by_itself_and_with_its_constraint() -> None:
-    for limit, cap in (("decode_rows_max", 4), ("decode_cells_max", 19), ("decode_paths_max", 9)):
+    for limit, cap in (("matrix_rows_max", 4), ("matrix_cells_max", 19), ("matrix_states_max", 9)):
         settings = Settings(**{limit: cap})  # type: ignore[arg-type]
         with TestClient(create_app(settings)) as client:
             wait_until_ready(client)

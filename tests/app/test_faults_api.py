@@ -204,7 +204,7 @@ def test_requests_with_one_key_that_come_at_once_at_two_apis_are_one_job(whole: 
 @pytest.fixture
 def small(whole: Cluster) -> Part:
     """One more API, which lets little wait and is impatient with slow clients."""
-    limits = dict.fromkeys(("ABS_HEADER_S_MAX", "ABS_BODY_S_MAX", "ABS_BLOCKED_S_MAX"), str(SLOW_S_MAX))
+    limits = dict.fromkeys(("ABS_HEADER_TIMEOUT_S", "ABS_BODY_TIMEOUT_S", "ABS_WRITE_TIMEOUT_S"), str(SLOW_S_MAX))
     part = whole.parts.get("small") or whole.add("small", API, ABS_QUEUE_JOBS_MAX="1", **limits)
     part.wait_until("/ready")
     return part

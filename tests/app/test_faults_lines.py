@@ -32,7 +32,7 @@ AT_ONCE = 8
 STEPS = 120  # for longer than a silence lasts: of what was told meanwhile a reader may miss some
 ANSWER_S_MAX = 60.0 + 4 * LEASE_S
 RETRY_S = 0.2
-TRIES = {"ABS_JOB_TRIES_MAX": "1000"}  # to be cut off from the server for a lease is one
+TRIES = {"ABS_JOB_ATTEMPTS_MAX": "1000"}  # to be cut off from the server for a lease is one
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_a_batch_that_is_too_large_is_parted_and_the_worker_lives(running: Clust
 def test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return(running: Cluster, tmp_path: Path) -> None:
     hold, fail = tmp_path / "hold", tmp_path / "fail"
     body = BODY | {"beams": 3, "max_tokens": 12}
-    worker = running.add("faulty", ("-m", "tests.faulty_worker", str(tmp_path)), ABS_STUCK_S="1")
+    worker = running.add("faulty", ("-m", "tests.faulty_worker", str(tmp_path)), ABS_STALL_TIMEOUT_S="1")
     api = running.parts["api"].url
     try:
         worker.wait_until("/ready")

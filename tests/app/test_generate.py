@@ -219,7 +219,7 @@ def test_a_constraint_is_put_on_the_device_once(settings: Settings, monkeypatch:
             generator.run(a_job(settings, context, spec), context)
     assert len(seen) == 2
     seen.clear()
-    with open_generator(dataclasses.replace(settings, tables_bytes_max=1)) as generator:
+    with open_generator(dataclasses.replace(settings, device_table_cache_bytes=1)) as generator:
         for _ in range(2):
             generator.run(a_job(settings, context), context)
     assert len(seen) == 2
@@ -369,10 +369,10 @@ def test_a_model_of_another_vocabulary_than_its_tokenizer_s_is_not_served(settin
 
 
 def test_memory_is_measured_unless_it_is_set(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"), open_generator(dataclasses.replace(settings, decode_memory_bytes=2**20)):
+    with caplog.at_level("INFO"), open_generator(dataclasses.replace(settings, generation_memory_bytes=2**20)):
         assert "MiB" not in caplog.text
     with caplog.at_level("INFO"), open_generator(settings):
-        assert "ABS_DECODE_MEMORY_BYTES" in caplog.text
+        assert "ABS_GENERATION_MEMORY_BYTES" in caplog.text
 
 
 def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings) -> None:

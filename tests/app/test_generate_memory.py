@@ -62,13 +62,13 @@ def test_an_answer_whose_check_finds_no_memory_at_first_is_checked_in_the_end(
 def test_a_request_beyond_all_memory_is_refused_while_others_wait(captions_dir: Path) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
     needs = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
-    narrow = dataclasses.replace(settings, decode_memory_bytes=needs + needs // 2)
+    narrow = dataclasses.replace(settings, generation_memory_bytes=needs + needs // 2)
     with open_generator(narrow) as generator, ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda job: generator.run(job, context), [a_job(narrow, context)] * 4))
         assert len({result.choices for result in results}) == 1
         with pytest.raises(RequestTooLarge) as refusal:
             generator.run(a_job(narrow, context, beams=8), context)
-    assert refusal.value.memory_bytes == narrow.decode_memory_bytes
+    assert refusal.value.memory_bytes == narrow.generation_memory_bytes
 
 
 @pytest.mark.parametrize(("options", "rows"), [
@@ -82,11 +82,11 @@ def test_admission_counts_all_rows_that_the_algorithm_keeps(
     settings, context = Settings(model=str(captions_dir)), Context()
     job = a_job(settings, context, max_tokens=6, **options)
     needs = 8 * (2 + rows * 6)  # HashModel.bytes_for
-    with open_generator(dataclasses.replace(settings, decode_memory_bytes=needs)) as generator:
+    with open_generator(dataclasses.replace(settings, generation_memory_bytes=needs)) as generator:
         with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
             assert generator.run(job, context).choices
         assert generate.call_args.args[2:] == (rows, 6)
-    narrow = dataclasses.replace(settings, decode_memory_bytes=needs - 1)
+    narrow = dataclasses.replace(settings, generation_memory_bytes=needs - 1)
     with open_generator(narrow) as generator, pytest.raises(RequestTooLarge) as refusal:
         generator.run(job, context)
     assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needs, needs - 1)

@@ -40,8 +40,13 @@ class Cluster:
 
     def start(self, *arguments: str, **settings: str) -> Process:
         own = {
-            "ABS_BROKER": self.server.url, "ABS_STORE": self.server.url, "ABS_SECRET": "s" * 32,
-            "ABS_EMBEDDED_WORKERS": "", "OMP_NUM_THREADS": "1", "ABS_LOG_LEVEL": "warning", "ABS_DRAIN_S": "10",
+            "ABS_BROKER": self.server.url,
+            "ABS_STORE": self.server.url,
+            "ABS_SECRET": "s" * 32,
+            "ABS_EMBEDDED_WORKERS": "",
+            "OMP_NUM_THREADS": "1",
+            "ABS_LOG_LEVEL": "warning",
+            "ABS_SHUTDOWN_GRACE_S": "10",
             **settings,
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
@@ -184,7 +189,7 @@ def test_an_api_that_is_told_to_stop_hands_streams_over_and_finishes_plain_reque
 
 
 def test_a_worker_that_is_told_to_stop_leaves_what_it_cannot_end_to_another(cluster: Cluster, url: str) -> None:
-    ending = cluster.start(*SLOW_WORKER, ABS_DRAIN_S="0.3")
+    ending = cluster.start(*SLOW_WORKER, ABS_SHUTDOWN_GRACE_S="0.3")
     ready(url)
     with begun(url) as (job, first, rest):
         ending.terminate()

@@ -27,9 +27,24 @@ TESTS = Path(__file__).resolve().parents[1]
 ROWS = tomllib.loads((TESTS / "cases" / "limits.toml").read_text(encoding="utf-8"))["limit"]
 REFUSED = [row for row in ROWS if "request" in row]
 UNNAMED = {  # what no caller meets as a refusal: it makes him wait, displaces what was kept, or is the operator's own
-    "nice", "port", "metrics_port", "stuck_s", "idle_s_max", "decode_memory_bytes", "tables_bytes_max",
-    "stream_grace_s", "drain_s", "idempotency_ttl_s", "job_lease_s", "job_tries_max", "storage_wait_s",
-    "store_value_bytes_max", "store_bytes_max", "decoded_bytes_max", "automaton_ttl_s", "requests_at_once_max",
+    "nice",
+    "port",
+    "metrics_port",
+    "stall_timeout_s",
+    "keep_alive_s",
+    "generation_memory_bytes",
+    "device_table_cache_bytes",
+    "stream_grace_s",
+    "shutdown_grace_s",
+    "idempotency_ttl_s",
+    "job_lease_s",
+    "job_attempts_max",
+    "redis_wait_s",
+    "store_value_bytes_max",
+    "store_bytes_max",
+    "automaton_cache_bytes",
+    "automaton_ttl_s",
+    "batch_requests_max",
 }
 LIMITS = {field.name for field in dataclasses.fields(Limits)}
 
@@ -113,7 +128,10 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Tes
         add_key(tmp_path / "keys", key)
         headers[name] = {"authorization": f"Bearer {text}", "prefer": "respond-async"}
     settings = Settings(
-        keys_file=str(tmp_path / "keys"), public_paths=("/ready",), embedded_workers=("compile",), compilations_max=3
+        keys_file=str(tmp_path / "keys"),
+        public_paths=("/ready",),
+        embedded_workers=("compile",),
+        pending_compiles_max=3,
     )
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         wait_for_compiler(client)
@@ -129,7 +147,7 @@ def test_constraints_that_are_yet_to_be_compiled_are_limited(
         return client.post("/compile", json={"constraint": {"regex": pattern}}, headers=headers[owner])
 
     assert [ask("anna", pattern).status_code for pattern in ("a+", "b+", "a+", "b+")] == [202] * 4
-    for answer, limit, cap in ((ask("anna", "c+"), "key_compilations_max", 2), (None, "compilations_max", 3)):
+    for answer, limit, cap in ((ask("anna", "c+"), "key_pending_compiles_max", 2), (None, "pending_compiles_max", 3)):
         if answer is None:
             assert ask("ben", "c+").status_code == 202
             answer = ask("carl", "d+")

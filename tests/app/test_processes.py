@@ -35,9 +35,11 @@ def test_the_api_loads_no_model_code() -> None:
 
 
 @contextmanager
-def listening(settings: Settings, drain_s: int = 5) -> Iterator[int]:
+def listening(settings: Settings, shutdown_grace_s: int = 5) -> Iterator[int]:
     """A real server on a free port."""
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=drain_s))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=shutdown_grace_s)
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -89,7 +91,7 @@ def test_what_is_not_done_when_the_server_stops_is_told_so(
     body = json.dumps({"prompt": "a", "constraint": {"regex": "a+"}, "stream": stream}).encode()
     kind = f"Host: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     answers: list[bytes] = []
-    with listening(Settings(), drain_s=1) as port:
+    with listening(Settings(), shutdown_grace_s=1) as port:
         wait_until_ready(port)
         request = f"POST {path} HTTP/1.1\r\n{kind}\r\n\r\n".encode() + body
         client = threading.Thread(target=lambda: answers.append(ask(port, request)))

@@ -74,7 +74,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 def test_a_model_that_takes_no_step_any_more_is_told_and_so_is_its_return(gate: threading.Event) -> None:
     body = {"prompt": "a dog", "constraint": {"regex": "[a-z ]+dog"}, "max_tokens": 20, "beams": 2}
-    with TestClient(create_app(Settings(stuck_s=STUCK_S)), raise_server_exceptions=False) as client:
+    with TestClient(create_app(Settings(stall_timeout_s=STUCK_S)), raise_server_exceptions=False) as client:
         wait_until_ready(client)
         assert client.post("/generate", json=body).status_code == 200
         time.sleep(1.5 * STUCK_S)
@@ -96,7 +96,7 @@ def test_a_model_that_takes_no_step_any_more_is_told_and_so_is_its_return(gate: 
 
 def test_a_compilation_past_all_its_limits_is_told_and_so_is_its_end() -> None:
     before = set(children(os.getpid()))
-    settings = Settings(embedded_workers=("compile",), stuck_s=0.2, limits=Limits(compile_s_max=0.5))
+    settings = Settings(embedded_workers=("compile",), stall_timeout_s=0.2, limits=Limits(compile_s_max=0.5))
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         wait_for_compiler(client)
         (server,) = [pid for pid in set(children(os.getpid())) - before if _compiles(pid)]

@@ -39,7 +39,7 @@ def test_a_server_that_throws_jobs_away_is_refused(policy: str) -> None:
 
 def test_a_server_without_a_disk_is_refused_unless_that_is_accepted() -> None:
     with running_server("--appendonly", "no", "--maxmemory-policy", "noeviction") as server:
-        with pytest.raises(SettingsInvalid, match="set appendonly yes, or ABS_REDIS_VOLATILE=yes"):
+        with pytest.raises(SettingsInvalid, match="set appendonly yes, or ABS_ALLOW_NON_PERSISTENT_REDIS=yes"):
             look_at(server)
         assert look_at(server, volatile=True)["persistence"] == "none"
 
@@ -79,5 +79,5 @@ def test_urls_are_shown_without_what_is_secret(url: str, shown: str) -> None:
 
 def test_what_is_no_url_of_a_server_is_the_settings_fault() -> None:
     with pytest.raises(SettingsInvalid, match="redis://host:port") as refused:
-        asyncio.run(check_storage(Settings(broker="redis://:secret@host:port/0", storage_wait_s=0.2)))
+        asyncio.run(check_storage(Settings(broker="redis://:secret@host:port/0", redis_wait_s=0.2)))
     assert "secret" not in str(refused.value)

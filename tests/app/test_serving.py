@@ -17,7 +17,7 @@ from tests.app.small_server import BIG_BYTES, S_MAX, Server, everything, small_s
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
 CLOSE = b"Connection: close\r\n"
-LIMITS = {"header_s_max": 1, "idle_s_max": 1, "blocked_s_max": 1, "connections_max": 40, "drain_s": 5}
+LIMITS = {"header_timeout_s": 1, "keep_alive_s": 1, "write_timeout_s": 1, "connections_max": 40, "shutdown_grace_s": 5}
 
 
 @pytest.fixture(scope="module")
@@ -204,9 +204,9 @@ def test_the_server_drains_ends_what_it_has_begun_and_exits_with_0() -> None:
 
 def test_nobody_is_let_in_from_elsewhere_unless_there_are_keys_or_someone_said_so() -> None:
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.org"):
-        with pytest.raises(SettingsInvalid, match=r"ABS_KEYS_FILE.*127\.0\.0\.1.*ABS_OPEN=yes"):
+        with pytest.raises(SettingsInvalid, match=r"ABS_KEYS_FILE.*127\.0\.0\.1.*ABS_ALLOW_UNAUTHENTICATED=yes"):
             require_guarded(Settings(host=host))
-        require_guarded(Settings(host=host, open=True))
+        require_guarded(Settings(host=host, allow_unauthenticated=True))
         require_guarded(Settings(host=host, keys_file="keys"))
     for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1"):
         require_guarded(Settings(host=host))

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from app.errors import SettingsInvalid
-from app.settings import BUILT_IN_MODEL, MEASURED, Settings, child_environment, read_settings
+from app.settings import BUILT_IN_MODEL, MEASURED, RENAMED, Settings, child_environment, read_settings
+from compiler.limits import Limits
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -13,26 +14,33 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings == dataclasses.replace(Settings(), secret=settings.secret)
     assert (settings.model, settings.store, settings.broker) == (BUILT_IN_MODEL, "memory://", "memory://")
     assert settings.embedded_workers == ("compile", "generate")
-    assert settings.decode_memory_bytes == MEASURED
+    assert settings.generation_memory_bytes == MEASURED
     assert settings.model_id == "captions"
 
 
 def test_every_kind_of_setting_is_read() -> None:
     settings = read_settings(
         {
-            "ABS_MODEL": "some/model", "ABS_PORT": "9000", "ABS_DEADLINE_S_DEFAULT": "1.5",
+            "ABS_MODEL": "some/model", "ABS_PORT": "9000", "ABS_TIMEOUT_S_DEFAULT": "1.5",
             "ABS_EMBEDDED_WORKERS": "compile, compile",
             "ABS_SECRET": "s" * 16, "ABS_DFA_STATES_MAX": "77", "ABS_COMPILE_S_MAX": "0.5",
             "ABS_NICE": "5",
             "ABS_COMPILE_MEMORY_BYTES_MAX": "1000000", "ABS_LTLF_ENGINE": "mona", "ABS_REGEX_ENGINE": "fado",
         }
     )
-    assert (settings.model, settings.port, settings.deadline_s_default) == ("some/model", 9000, 1.5)
+    assert (settings.model, settings.port, settings.timeout_s_default) == ("some/model", 9000, 1.5)
     assert settings.embedded_workers == ("compile", "compile")
     assert (settings.secret, settings.limits.dfa_states_max, settings.limits.compile_s_max) == (b"s" * 16, 77, 0.5)
     assert (settings.nice, settings.limits.compile_memory_bytes_max) == (5, 1_000_000)
     assert (settings.ltlf_engine, settings.regex_engine) == ("mona", "fado")
     assert settings.model_id == "some/model"
+
+
+@pytest.mark.parametrize(("former", "name"), RENAMED.items())
+def test_a_former_name_stops_the_start_with_the_new_one(former: str, name: str) -> None:
+    assert name in {field.name for kind in (Settings, Limits) for field in dataclasses.fields(kind)}
+    with pytest.raises(SettingsInvalid, match=f"ABS_{former.upper()} is called ABS_{name.upper()}"):
+        read_settings({f"ABS_{former.upper()}": "1"})
 
 
 def test_no_embedded_workers_is_a_choice() -> None:
@@ -44,11 +52,11 @@ def test_no_embedded_workers_is_a_choice() -> None:
     [
         ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_NICE", "20"), ("ABS_BEAMS_MAX", "0"),
         ("ABS_BEAMS_MAX", "many"), ("ABS_MODEL", ""),
-        ("ABS_DEADLINE_S_DEFAULT", "soon"), ("ABS_DEADLINE_S_DEFAULT", "1000"), ("ABS_DEADLINE_S_DEFAULT", "nan"),
+        ("ABS_TIMEOUT_S_DEFAULT", "soon"), ("ABS_TIMEOUT_S_DEFAULT", "1000"), ("ABS_TIMEOUT_S_DEFAULT", "nan"),
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
-        ("ABS_DEADLINE_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),
+        ("ABS_TIMEOUT_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),
         ("ABS_LOG_LEVEL", "loud"), ("ABS_BODY_BYTES_MAX", ""),
-        ("ABS_REQUESTS_AT_ONCE_MAX", "0"), ("ABS_DECODE_MEMORY_BYTES", "-1"),
+        ("ABS_BATCH_REQUESTS_MAX", "0"), ("ABS_GENERATION_MEMORY_BYTES", "-1"),
         ("ABS_LTLF_ENGINE", "fado"), ("ABS_REGEX_ENGINE", ""), ("ABS_COMPILE_MEMORY_BYTES_MAX", "1 GiB"),
     ],
 )

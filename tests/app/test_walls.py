@@ -88,10 +88,10 @@ def test_a_name_that_a_page_of_others_could_have_is_not_ours(host: str, status: 
 
 
 def test_hosts_that_are_named_are_ours_and_no_others() -> None:
-    walls = walls_of(hosts=("api.example.org", ".example.net"))
+    walls = walls_of(allowed_hosts=("api.example.org", ".example.net"))
     hosts = ("api.example.org", "a.example.net:80", "example.org", "localhost")
     assert [ask(walls, host=host)[0] for host in hosts] == [OPEN, OPEN, REFUSED, REFUSED]
-    assert ask(walls_of(hosts=("*",)), host="any.where")[0] == OPEN
+    assert ask(walls_of(allowed_hosts=("*",)), host="any.where")[0] == OPEN
     assert ask(walls_of(host="api.example.org"), host="api.example.org:8000")[0] == OPEN
     assert ask(walls_of())[0] == OPEN, "HTTP/1.0 may name no host"
 
@@ -120,7 +120,9 @@ def test_two_host_headers_are_one_too_many() -> None:
 )
 def test_pages_of_other_origins_send_no_requests(headers: dict[str, str], status: int) -> None:
     inner = Inner()
-    found, got, _ = ask(walls_of(inner=inner, origins=("https://page.example",)), "POST", "/generate", **headers)
+    found, got, _ = ask(
+        walls_of(inner=inner, allowed_origins=("https://page.example",)), "POST", "/generate", **headers
+    )
     assert (found, bool(inner.seen)) == (status, status == 200)
     assert not any(name.startswith("access-control") for name in got)
 
@@ -225,7 +227,7 @@ def test_a_key_that_has_used_its_share_is_told_when_there_is_more(tmp_path: Path
 
 
 def test_a_request_keeps_its_place_until_it_is_answered(tmp_path: Path) -> None:
-    text = made(tmp_path, at_once_max=1)
+    text = made(tmp_path, concurrency_max=1)
 
     async def scenario() -> None:
         let_go, arrived = asyncio.Event(), asyncio.Event()
@@ -239,7 +241,7 @@ def test_a_request_keeps_its_place_until_it_is_answered(tmp_path: Path) -> None:
         first = asyncio.create_task(asked(walls, "POST", "/generate", [field]))
         await arrived.wait()
         status, _, body = await asked(walls, "POST", "/generate", [field])
-        assert (status, body["limit"], body["cap"]) == (429, "at_once_max", 1)
+        assert (status, body["limit"], body["cap"]) == (429, "concurrency_max", 1)
         let_go.set()
         assert (await first)[0] == 200
         assert (await asked(walls, "POST", "/generate", [field]))[0] == 200

@@ -185,10 +185,12 @@ async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
 
 
 @asynccontextmanager
-async def stoppable(open_handler: OpenHandler, drain_s: float) -> AsyncIterator[tuple[MemoryBroker, asyncio.Event]]:
+async def stoppable(
+    open_handler: OpenHandler, shutdown_grace_s: float
+) -> AsyncIterator[tuple[MemoryBroker, asyncio.Event]]:
     """A worker that is told to stop when the event is set, and must then end by itself."""
     broker, stopping = MemoryBroker(16), asyncio.Event()
-    settings = Settings(drain_s=drain_s)
+    settings = Settings(shutdown_grace_s=shutdown_grace_s)
     async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
         group.create_task(serve("q", open_handler, broker, MemoryStore(1000), settings, stopping))
         yield broker, stopping
@@ -197,7 +199,7 @@ async def stoppable(open_handler: OpenHandler, drain_s: float) -> AsyncIterator[
 def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_takes_nothing_more() -> None:
     async def story() -> None:
         fake_handlers.reset()
-        async with stoppable(fake_handlers.open_stepping, drain_s=S_MAX) as (broker, stopping):
+        async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
             first = await broker.submit("q", "a", dump(job()))
             await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.told))
             second = await broker.submit("q", "b", dump(job()))
@@ -213,7 +215,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_takes_nothing_
 def test_what_does_not_end_in_time_is_given_back_for_another_worker(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         fake_handlers.reset()
-        async with stoppable(fake_handlers.open_patient, drain_s=0.05) as (broker, stopping):
+        async with stoppable(fake_handlers.open_patient, shutdown_grace_s=0.05) as (broker, stopping):
             ids = await taken(broker, names=("abs-1", "abs-2"))
             stopping.set()
         assert fake_handlers.running == [] and fake_handlers.closed.is_set()
@@ -247,7 +249,7 @@ def test_a_worker_that_is_cancelled_gives_its_jobs_back_at_once() -> None:
 def test_a_job_that_is_called_off_while_its_worker_stops_is_over() -> None:
     async def story() -> None:
         fake_handlers.reset()
-        async with stoppable(fake_handlers.open_patient, drain_s=S_MAX) as (broker, stopping):
+        async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
             ids = await taken(broker, names=("abs-1",))
             stopping.set()
             await until(broker, DRAINING)

@@ -38,7 +38,7 @@ def server() -> Iterator[RedisServer]:
 @contextlib.contextmanager
 def scripted(server: RedisServer, folder: Path) -> Iterator[Part]:
     """A generate worker that takes jobs."""
-    own = {"ABS_DRAIN_S": str(DRAIN_S), "ABS_STORAGE_WAIT_S": str(WAIT_S)}
+    own = {"ABS_SHUTDOWN_GRACE_S": str(DRAIN_S), "ABS_REDIS_WAIT_S": str(WAIT_S)}
     part = Part("worker", SCRIPTED, {"ABS_BROKER": server.url, "ABS_STORE": server.url, **own}, folder)
     part.start()
     try:

@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 class StrictBody:
     """ASGI middleware: an id for every request, and a strict reading of every body before anyone else sees it."""
 
-    def __init__(self, app: App, body_bytes_max: int, body_s_max: float = BODY_S_MAX) -> None:
+    def __init__(self, app: App, body_bytes_max: int, body_timeout_s: float = BODY_S_MAX) -> None:
         self._app = app
         self._body_bytes_max = body_bytes_max
-        self._body_s_max = body_s_max
+        self._body_s_max = body_timeout_s
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -24,9 +24,9 @@ class Origins:
     """Checks the Host and the Origin of requests."""
 
     def __init__(self, settings: Settings) -> None:
-        self._hosts = tuple(name.lower() for name in settings.hosts)
+        self._hosts = tuple(name.lower() for name in settings.allowed_hosts)
         self._bound = settings.host.lower()
-        self._pages = tuple(page.lower() for page in settings.origins)
+        self._pages = tuple(page.lower() for page in settings.allowed_origins)
         self._any = ANY in self._hosts or bool(settings.keys_file and not self._hosts)
 
     def require(self, scope: Message) -> None:
@@ -35,7 +35,9 @@ class Origins:
         origin = header(scope, b"origin").lower()
         if origin:
             if origin not in (f"http://{host}", f"https://{host}", *self._pages) or not host:
-                raise OriginRefused("requests from pages of other origins are refused; ABS_ORIGINS lists those let in")
+                raise OriginRefused(
+                    "requests from pages of other origins are refused; ABS_ALLOWED_ORIGINS lists those let in"
+                )
         elif header(scope, b"sec-fetch-site") not in _OWN_SITE and header(scope, b"sec-fetch-mode") != "navigate":
             raise OriginRefused("requests from pages of other origins are refused")
 
@@ -48,7 +50,7 @@ class Origins:
         if match is None:
             raise HostRefused("the Host header is not a host")
         if not self._known(match[1].strip("[]").lower()):
-            raise HostRefused("the Host header names another host than this one ; ABS_HOSTS lists those let in")
+            raise HostRefused("the Host header names another host than this one ; ABS_ALLOWED_HOSTS lists those let in")
         return given[0].lower()
 
     def _known(self, name: str) -> bool:

@@ -28,7 +28,7 @@ class RedisBroker:
     def __init__(self, url: str, settings: Settings, presence_ttl_s: float = PRESENCE_TTL_S) -> None:
         self._link = Connection(url)
         self._presence_ttl_s = presence_ttl_s
-        self._close_s = settings.storage_wait_s
+        self._close_s = settings.redis_wait_s
         self._records = Records(
             url=url,
             link=self._link,
@@ -38,10 +38,10 @@ class RedisBroker:
             queue_weight_max=settings.queue_weight_max,
             result_ttl_s=settings.result_ttl_s,
             result_bytes_max=settings.result_bytes_max,
-            wait_s=settings.storage_wait_s,
+            wait_s=settings.redis_wait_s,
             lease_s=settings.job_lease_s,
-            tries_max=settings.job_tries_max,
-            lost=dump(failure_of(WorkerLost(settings.job_tries_max))),
+            tries_max=settings.job_attempts_max,
+            lost=dump(failure_of(WorkerLost(settings.job_attempts_max))),
             late=dump(failure_of(DeadlineExceeded())),
             forged=dump(failure_of(MessageInvalid("the job was not submitted by this service"))),
         )

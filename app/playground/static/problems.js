@@ -31,7 +31,7 @@ const LIMITS = {  // what to make smaller, by the name of the setting
   bdd_nodes_max: "the formula branches too much; write it with fewer parts",
   nesting_depth_max: "its brackets nest too deep; write it flatter",
   parts_max: "it combines too many constraints; leave some out",
-  picture_cells_max: "its automaton is too large to be drawn; answers can be generated all the same",
+  automaton_view_cells_max: "its automaton is too large to be drawn; answers can be generated all the same",
 };
 
 export const SENTENCES = {
@@ -40,8 +40,8 @@ export const SENTENCES = {
   unauthorized: () => "The service needs a key that is in force. Enter one above.",
   forbidden: (p) => `Your key lacks the scope “${p.scope ?? "generate"}”. Enter a key that has it above, or ask for one.`,
   origin_refused: () => "The service does not take requests from this address. Open the page at the service's own "
-    + "address, or have the operator add this one to ABS_ORIGINS.",
-  host_refused: () => "The service does not answer to this host name. Open the page at a name that is listed in ABS_HOSTS.",
+    + "address, or have the operator add this one to ABS_ALLOWED_ORIGINS.",
+  host_refused: () => "The service does not answer to this host name. Open the page at a name that is listed in ABS_ALLOWED_HOSTS.",
   unknown_automaton: () => "The service no longer has this automaton. Edit the constraint or generate again: it is compiled anew.",
   unknown_model: (p) => `This model is not served here${p.served ? `; choose ${p.served}` : ""}.`,
   unknown_job: () => "The service no longer knows this request, since answers are kept for a time only. Generate again.",

@@ -74,7 +74,7 @@ def open_handler(settings: Settings) -> Handler:
                 raise MessageInvalid(f"the compile queue takes no job of kind {job.kind!r}")
 
     def trouble() -> str:
-        return stuck("a compilation is past all its limits", compiler.sandbox.late_s, settings.stuck_s)
+        return stuck("a compilation is past all its limits", compiler.sandbox.late_s, settings.stall_timeout_s)
 
     return Handler(handle, close=compiler.sandbox.close, trouble=trouble)
 

@@ -84,7 +84,7 @@ def open_handler(settings: Settings) -> Handler:
             case _:
                 raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
 
-    return Handler(handle, settings.requests_at_once_max, generator.close, generator.trouble)
+    return Handler(handle, settings.batch_requests_max, generator.close, generator.trouble)
 
 
 def device_of(settings: Settings) -> str:
@@ -135,7 +135,7 @@ class Generator:
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         self._pieces = TokenBytes(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
         self._opened: ByteBoundedLru[str, tuple[Compiled, PreparedConstraint]] = ByteBoundedLru(
-            settings.tables_bytes_max
+            settings.device_table_cache_bytes
         )
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
         self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
@@ -148,7 +148,7 @@ class Generator:
 
     def trouble(self) -> str:
         """What keeps the engine from working, empty for nothing."""
-        return stuck("the model takes no step", self._engine.stalled_s, self._settings.stuck_s)
+        return stuck("the model takes no step", self._engine.stalled_s, self._settings.stall_timeout_s)
 
     def run(self, job: GenerateJob, context: Context) -> GenerateResult:
         """Answer a job.
@@ -371,8 +371,8 @@ def _label_path(
 
 def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
     """What all generations together may hold."""
-    if settings.decode_memory_bytes != MEASURED:
-        return settings.decode_memory_bytes
+    if settings.generation_memory_bytes != MEASURED:
+        return settings.generation_memory_bytes
     share = free_bytes(model.device) // FREE_SHARE
-    log.info("generations may hold %d MiB on %s; ABS_DECODE_MEMORY_BYTES sets it", share >> 20, model.device)
+    log.info("generations may hold %d MiB on %s; ABS_GENERATION_MEMORY_BYTES sets it", share >> 20, model.device)
     return share
