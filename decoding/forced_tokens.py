@@ -57,7 +57,7 @@ class ForcedTokens:
         return sum(int(array.nbytes) for array in (self._token, self._after, self._next_byte, self._after_byte))
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
-        """The token forced in each state int64 [N], FREE where there is none or it could not finish in time.
+        """The token forced in each state int64 [N], NO_FORCED_TOKEN where there is none or it could not finish in time.
 
         budget_after  the tokens left after this one
         """

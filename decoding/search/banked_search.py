@@ -95,7 +95,7 @@ def step(
     beams          live rows
     log_probs      float32 [R, V]  of the next token after each of them
     budget_before  T - t + 1, the tokens left with this step's
-    forced         int64 [R]       the token forced after each row, FREE where there is none
+    forced         int64 [R]       the token forced after each row, NO_FORCED_TOKEN where there is none
     floor          live rows whose log-prob is not above it are dropped
 
     Also the highest log-prob of the live rows outside the pool, or in it and not kept: float64 [1], -inf where there
@@ -188,7 +188,7 @@ class BankedSearch(BeamRun):
         return self._finished.answers(float(self._dropped[0]))
 
     def _forced_now(self) -> Array | None:
-        """The token forced after each live row, FREE where there is none; None where no row has one."""
+        """The token forced after each live row, NO_FORCED_TOKEN where there is none; None where no row has one."""
         if self._forced is None:
             return None
         tokens = self._forced.tokens(self._columns.state[self._columns.live], self._budget_before - 1)

@@ -36,7 +36,7 @@ class Continuations:
     base       float64 [R]
     push       float64 [R, C]  DEAD_SCORE where the class is not allowed
     keep       float64 [R, C]  from 0 to 1; None: 1 for all
-    forced     int64   [R]     the one token that a row may take, FREE where it may take any; None: all are free
+    forced     int64   [R]     the one token that a row may take, NO_FORCED_TOKEN: any; None: all rows may take any
     floor      continuations whose log-prob is not above it are dropped
     """
 
