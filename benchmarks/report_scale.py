@@ -8,8 +8,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.places import RESULTS_DIRECTORY, link
-from benchmarks.plots import drawn
+from benchmarks.places import RESULTS_DIRECTORY
+from benchmarks.plots import drawn, picture
 from benchmarks.report_tables import MIB, spread, table
 
 PLOT = RESULTS_DIRECTORY / "scale.svg"
@@ -101,11 +101,10 @@ def plot(series: dict[str, Series], path: Path) -> None:
 
 
 def scale_section(run: dict[str, Any]) -> str:
-    """The whole section as Markdown; draws the plot beside the figures."""
+    """The whole section as Markdown; draws the plot beside the figures where there is matplotlib."""
     series, missing = _series(run)
-    plot(series, PLOT)
     parts = ["## Growth", f"{run['date']}; {run['machine']}; `{run['command']}`", NOTES]
-    parts += [f"![Compile time and table size]({link(PLOT)})", _laws(series)]
+    parts += [picture(PLOT, "Compile time and table size", lambda: plot(series, PLOT)), _laws(series)]
     parts += ["\n".join(f"- not compiled: {line}" for line in missing)] if missing else []
     for name, points in series.items():
         parts += [f"### By {name}", _table(points)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import report
 from benchmarks.engine import Figures, Masks, Refused
 from benchmarks.measurement import STEPS, Outcome, Request, answer, measure
+from benchmarks.places import REPORT
 from benchmarks.report_compile import compile_section, ratios
 from benchmarks.report_scale import fitted, law_in_words, scale_section
 from benchmarks.report_tables import geometric_mean, shown, spread, table
@@ -208,6 +211,15 @@ def test_the_section_on_growth_draws_and_lists_what_was_not_compiled(
     assert "keywords, 1 to 5: time as 2.00 times for each one more" in text
     assert "not compiled: keywords, 6: time" in text
     assert "<svg" in (tmp_path / "scale.svg").read_text(encoding="utf-8")
+
+
+def test_the_report_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(report, "REPORT", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(report, "write_readme", lambda runs: None)
+    committed = REPORT.read_text(encoding="utf-8")
+    report.write_report()
+    assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == committed
 
 
 def test_numbers_are_shown_with_the_digits_they_deserve() -> None:
