@@ -12,11 +12,9 @@ import ast
 import io
 import sys
 import threading
-import time
 import tokenize
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,11 +25,11 @@ from app.models import open_model_files
 from app.settings import BUILT_IN_MODEL, Settings
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
+from tests.app.conftest import wait_until_ready
+from tests.test_imports import PACKAGES, ROOT, modules, tree
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("compiler", "decoding", "app", "abs_client")
 FUNCTION_LINES = 40
-HEARTBEATS = {"_beat", "_sign", "announce", "sign", "expire"}
+HEARTBEATS = {"_tell", "forever", "live", "announce", "sign"}  # the functions that run them, in app.worker.loop
 SCHEMA = {
     "type": "object", "required": ["name", "age"], "additionalProperties": False,
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
@@ -74,8 +72,7 @@ def requests() -> Iterator[str]:
     """A line for each profiled request."""
     profiler = Profiler()
     with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
-        while client.get("/ready").status_code != 200:
-            time.sleep(0.05)
+        wait_until_ready(client)
         client.post("/generate", json=BODY | {"constraint": {"choice": ["yes"]}})  # what is made once is made
         for name in ("cold", "cached"):
             with profiler.record() as entered:
@@ -87,16 +84,11 @@ def requests() -> Iterator[str]:
     yield f"a cold compilation of a schema of two fields: {of_files(entered)}"
 
 
-def modules(package: str) -> list[Path]:
-    """The source files of a package."""
-    return sorted((ROOT / package).rglob("*.py"))
-
-
 def long_functions() -> Iterator[str]:
     """A line for each function of more than FUNCTION_LINES lines."""
     for package in PACKAGES:
-        for path in modules(package):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for path in modules(package).values():
+            for node in ast.walk(tree(path)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     lines = (node.end_lineno or 0) - node.lineno + 1
                     if lines > FUNCTION_LINES:
@@ -105,7 +97,7 @@ def long_functions() -> Iterator[str]:
 
 def counted(package: str) -> str:
     """Modules, lines and comments of a package."""
-    texts = [path.read_text(encoding="utf-8") for path in modules(package)]
+    texts = [path.read_text(encoding="utf-8") for path in modules(package).values()]
     lines = sum(text.count("\n") for text in texts)
     code = sum(len(code_lines(text)) for text in texts)
     tokens = (token for text in texts for token in tokenize.generate_tokens(io.StringIO(text).readline))

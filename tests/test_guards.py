@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.test_imports import ROOT, modules, tree
+
 PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
 PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
 PRIVATE = {  # name: where it is used; an entry may go, none may come
@@ -96,14 +96,10 @@ TWICE = frozenset(
 """Class names that are defined more than once; a name may go, none may come."""
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def sources(*packages: str) -> Iterator[Path]:
+    """The source files of these packages."""
     for package in packages:
-        yield from sorted((ROOT / package).rglob("*.py"))
+        yield from modules(package).values()
 
 
 def is_private(name: str) -> bool:

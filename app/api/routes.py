@@ -46,8 +46,8 @@ async def compile_constraint(
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
     if not asking.detached:
         return await until_gone(request, _compiled(service, body, asking.owner))
-    begun = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, asking))
-    return await _answered(request, service, begun)  # type: ignore[return-value]
+    submitted = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, asking))
+    return await _answered(request, service, submitted)  # type: ignore[return-value]
 
 
 async def _compiled(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
@@ -58,13 +58,13 @@ async def _compiled(service: Service, body: CompileRequest, owner: str) -> Compi
     return compile_response(compiled, explanation)
 
 
-async def _answered(request: Request, service: Service, begun: SubmittedJob) -> Response:
+async def _answered(request: Request, service: Service, submitted: SubmittedJob) -> Response:
     """The answer to a job of one caller: its result, or at once its state for an asynchronous request."""
-    if begun.asking.alone:
-        return await accepted(request, service, begun.job_id)
-    result = await until_gone(request, service.answer(begun))
-    shown = answer_of(begun.job_id, result, service.settings.model_id)
-    headers = {"x-job-id": begun.job_id}
+    if submitted.asking.alone:
+        return await accepted(request, service, submitted.job_id)
+    result = await until_gone(request, service.answer(submitted))
+    shown = answer_of(submitted.job_id, result, service.settings.model_id)
+    headers = {"x-job-id": submitted.job_id}
     return Response(shown.model_dump_json(by_alias=True), media_type="application/json", headers=headers)
 
 
@@ -77,13 +77,13 @@ async def generate(
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
     order = body.order()
-    begun = await charged(request, order.weight, lambda: service.begin_generate(order, asking))
+    submitted = await charged(request, order.weight, lambda: service.begin_generate(order, asking))
     if asking.alone or not body.stream:
-        return await _answered(request, service, begun)
-    reader = service.reader(begun)
-    await until_gone(request, reader.begun())  # an earlier failure gets a plain answer instead of events
-    headers = {"x-job-id": begun.job_id, "location": f"/jobs/{begun.job_id}"}
-    return JobEvents(source_of(service, begun.job_id), reader, request.state.request_id, headers=headers)
+        return await _answered(request, service, submitted)
+    reader = service.reader(submitted)
+    await until_gone(request, reader.wait_until_compiled())  # an earlier failure gets a plain answer instead of events
+    headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
+    return JobEvents(source_of(service, submitted.job_id), reader, request.state.request_id, headers=headers)
 
 
 @router.post(
@@ -95,8 +95,8 @@ async def decode(
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
     order = body.order()
-    begun = await charged(request, order.weight, lambda: service.begin_decode(order, asking))
-    return await _answered(request, service, begun)
+    submitted = await charged(request, order.weight, lambda: service.begin_decode(order, asking))
+    return await _answered(request, service, submitted)
 
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")

@@ -240,8 +240,8 @@ def _keys(settings: Settings) -> Iterator[Finding]:
     if not settings.keys_file:
         state: State = "warning" if settings.allow_unauthenticated else "ok"
         advice = "make a key: abs keys new; and set ABS_KEYS_FILE" if settings.allow_unauthenticated else ""
-        whoever = "whoever reaches the port" if settings.allow_unauthenticated else "whoever is on this machine"
-        yield Finding("keys", state, f"no ABS_KEYS_FILE: {whoever} is let in", advice)
+        callers = "whoever reaches the port" if settings.allow_unauthenticated else "whoever is on this machine"
+        yield Finding("keys", state, f"no ABS_KEYS_FILE: {callers} is let in", advice)
         return
     path = Path(settings.keys_file)
     keys = read_keys(path)

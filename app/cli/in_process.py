@@ -11,14 +11,14 @@ from typing import Any
 import httpx2
 
 from abs_client import AsyncClient, GenerateResult, Retry
-from app.cli.render import Told
+from app.cli.render import ProgressEvent
 from app.errors import NotReady
 from app.messages import LOADING
 from app.service import Service
 from app.settings import Settings
 
 CreateApp = Callable[[Settings], Any]
-Observer = Callable[[Told], None]
+Observer = Callable[[ProgressEvent], None]
 POLL_S = 0.02
 ONCE = Retry(tries=1)  # the user of a command sees its error and can retry it
 

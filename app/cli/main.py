@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.status import Status
 
 from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
-from app import http_server as serving
+from app import http_server
 from app.api.middleware.strict_json import read_json
 from app.cli.demo import LISTENING, ServerFailed, run_demo
 from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
 from app.cli.keys import key_commands
 from app.cli.processes import add_processes
-from app.cli.render import Told, show_checked, show_compiled, show_generated, show_problem, told_shortly
+from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_generated, show_problem
 from app.errors import AppError, InvalidJson, StorageDown
 from app.models import open_model_files
 from app.observability import logs
@@ -234,7 +234,7 @@ def _settings(**given: object) -> Settings:
 
 def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serve until a signal stops the process. Invalid settings are reported before the port is bound."""
-    serving.require_guarded(settings)
+    http_server.require_guarded(settings)
     open_broker(settings), open_store(settings), open_model_files(settings.model)
     logs.set_up(settings)
     _check_storage(settings)
@@ -247,7 +247,7 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     # without it an answer's body waits, 40 ms, for the client to confirm its header.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
-    served = serving.serve(app, listener, settings)
+    served = http_server.serve(app, listener, settings)
     end_without_openings(0 if served else TROUBLE)
     if not served:
         raise typer.Exit(TROUBLE)
@@ -315,8 +315,8 @@ async def _answer(sender: _Sender, ask: Ask) -> Mapping[str, Any]:
     """The JSON of the answer."""
     with Console(stderr=True).status("starting") as status:
 
-        def observe(event: Told) -> None:
-            status.update(told_shortly(event))
+        def observe(event: ProgressEvent) -> None:
+            status.update(progress_line(event))
 
         async with sender.client(status, observe) as client:
             return (await ask(client, observe)).raw

@@ -14,7 +14,9 @@ from rich.text import Text
 import abs_client
 from app.messages import Progress, Step
 
-Told: TypeAlias = Progress | Step | abs_client.Event[abs_client.GenerateResult]  # of this process, of another one
+ProgressEvent: TypeAlias = (
+    Progress | Step | abs_client.Event[abs_client.GenerateResult]
+)  # of this process, of another one
 
 COLUMN_CHARS_MAX = 40
 LINE_CHARS_MAX = 80
@@ -67,7 +69,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
     )
 
 
-def told_shortly(event: Told) -> RenderableType:
+def progress_line(event: ProgressEvent) -> RenderableType:
     """How far a job is, in one line: of a step the best text."""
     match event:
         case Progress():

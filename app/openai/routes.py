@@ -14,7 +14,7 @@ from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, now
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletion, Completion
-from app.openai.stream import Chunks, Told
+from app.openai.stream import Chunks, StreamedAnswer
 from app.openai.translate import TranslatedRequest, chat_order, completion_order, named
 
 _FORMER = {"deprecation": "@1764720000"}  # RFC 9745; vLLM took leave of the guided_ fields with 0.12
@@ -61,14 +61,16 @@ async def _answered(
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, key, None)
     with named(order.spelled, order.fields):
-        begun = await charged(request, order.order.weight, lambda: service.begin_generate(order.order, asking))
-        headers = {"x-job-id": begun.job_id, **(_FORMER if order.former else {})}
-        writer: Writer = kind(begun.job_id, service.settings.model_id, order, now())
+        submitted = await charged(request, order.order.weight, lambda: service.begin_generate(order.order, asking))
+        headers = {"x-job-id": submitted.job_id, **(_FORMER if order.former else {})}
+        writer: Writer = kind(submitted.job_id, service.settings.model_id, order, now())
         if order.order.stream:
-            await until_gone(request, service.reader(begun).begun())  # what fails before is an answer like any other
-            told = Told(service, begun, order, writer, body.usage_in_stream)
-            return Chunks(told, _request_id(request), headers)
-        result = generated(await until_gone(request, service.answer(begun)))
+            await until_gone(
+                request, service.reader(submitted).wait_until_compiled()
+            )  # what fails before is an answer like any other
+            streamed = StreamedAnswer(service, submitted, order, writer, body.usage_in_stream)
+            return Chunks(streamed, _request_id(request), headers)
+        result = generated(await until_gone(request, service.answer(submitted)))
     shown = writer.whole(result, answers(result, order, service.files))
     return Response(shown.model_dump_json(), media_type="application/json", headers=headers)
 

@@ -33,11 +33,11 @@ Message = MutableMapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StreamedAnswer:
     """What a stream is made of."""
 
     service: Service
-    begun: SubmittedJob
+    submitted: SubmittedJob
     order: TranslatedRequest
     writer: Writer
     usage: bool
@@ -46,27 +46,27 @@ class Told:
 class Chunks(EventSourceResponse):
     """The answer to a client who reads along. He cannot come back: where he goes, his job is called off."""
 
-    def __init__(self, told: Told, request_id: str, headers: dict[str, str]) -> None:
-        self._told, self._request_id = told, request_id
+    def __init__(self, streamed: StreamedAnswer, request_id: str, headers: dict[str, str]) -> None:
+        self._streamed, self._request_id = streamed, request_id
         super().__init__(self._chunks(), headers={**STREAM_HEADERS, **headers})
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
     ) -> None:
-        begun = self._told.begun
+        submitted = self._streamed.submitted
         try:
             await super().__call__(scope, receive, send)
         except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
             last = self._error(JobCancelled("the service is stopping"))
             await send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
-            if not begun.asking.detached:
-                self._told.service.desk.leave_soon(begun.compile_job, begun.job_id)
+            if not submitted.asking.detached:
+                self._streamed.service.desk.leave_soon(submitted.compile_job, submitted.job_id)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         try:
-            with named(self._told.order.spelled):
-                async for chunk in _answer(self._told):
+            with named(self._streamed.order.spelled):
+                async for chunk in _answer(self._streamed):
                     yield chunk
         except Exception as error:
             yield self._error(error)
@@ -75,15 +75,15 @@ class Chunks(EventSourceResponse):
         return format_sse_event(data_str=error_body(refusal(error, self._request_id).body).decode())
 
 
-async def _answer(told: Told) -> AsyncIterator[bytes]:
+async def _answer(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
     """The chunks of a whole answer. Raises what the job ends in, JobCancelled where that contradicts what was sent."""
-    service, order, writer = told.service, told.order, told.writer
+    service, order, writer = streamed.service, streamed.order, streamed.writer
     sent = {index: order.before for index in range(_foreseen(order))}
     for index in sent:
         if (opening := writer.opening(index)) is not None:
             yield _data(opening)
     said, settled = _reading(order), None
-    async for event in _events(service, service.reader(told.begun), told.begun.job_id):
+    async for event in _events(service, service.reader(streamed.submitted), streamed.submitted.job_id):
         match None if event is None else load(event.data):
             case None:
                 yield KEEPALIVE_COMMENT
@@ -102,8 +102,8 @@ async def _answer(told: Told) -> AsyncIterator[bytes]:
                         yield _data(writer.chunk(index, text[len(before) :]))
             case _:
                 pass
-    result = generated(await _result(service, service.reader(told.begun), told.begun.job_id))
-    for chunk in _rest(told, result, answers(result, order, service.files), sent):
+    result = generated(await _result(service, service.reader(streamed.submitted), streamed.submitted.job_id))
+    for chunk in _rest(streamed, result, answers(result, order, service.files), sent):
         yield _data(chunk)
     yield DONE
 
@@ -118,18 +118,20 @@ def _foreseen(order: TranslatedRequest) -> int:
     return order.n if order.order.options.algorithm == "sample" else 1
 
 
-def _rest(told: Told, result: GenerateResult, found: tuple[Answer, ...], sent: dict[int, str]) -> list[BaseModel]:
+def _rest(
+    streamed: StreamedAnswer, result: GenerateResult, found: tuple[Answer, ...], sent: dict[int, str]
+) -> list[BaseModel]:
     """What of the answers was not certain before."""
-    writer, chunks = told.writer, list[BaseModel]()
+    writer, chunks = streamed.writer, list[BaseModel]()
     for index, answer in enumerate(found):
         before = sent.get(index)
         if before is None:
-            before = told.order.before
+            before = streamed.order.before
             chunks += [opening] if (opening := writer.opening(index)) is not None else []
         if not answer.text.startswith(before):
             raise JobCancelled(_OTHERWISE)
         chunks.append(writer.chunk(index, answer.text[len(before) :], answer))
-    return [*chunks, writer.closing(result)] if told.usage else chunks
+    return [*chunks, writer.closing(result)] if streamed.usage else chunks
 
 
 async def _events(service: Service, reader: EventSubscription, job_id: str) -> AsyncIterator[Event | None]:

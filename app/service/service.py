@@ -161,63 +161,63 @@ class Service:
             )
         return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
 
-    async def answer(self, begun: SubmittedJob) -> Result:
+    async def answer(self, submitted: SubmittedJob) -> Result:
         """Wait for the result of a submitted job.
 
         A caller that stops waiting gives up its share at once, unless the job is detached. Raises JobFailed,
         JobCancelled, BudgetTooSmall, DeadlineExceeded, StorageDown.
         """
-        reader = self.reader(begun)
+        reader = self.reader(submitted)
         try:
-            async with self.until_deadline(begun):
-                await self.compiled(begun)
-                async with self.desk.observed(begun.job_id):
-                    result = await self.desk.result(begun.job_id)
+            async with self.until_deadline(submitted):
+                await self.compiled(submitted)
+                async with self.desk.observed(submitted.job_id):
+                    result = await self.desk.result(submitted.job_id)
         except StorageDown:
             reader.gone()  # there is no reaching it now; the job goes on, and the caller may ask again
             raise
         except JobFailed:
-            self._over(begun)
+            self._over(submitted)
             raise
         except BaseException:
             await reader.done()
             raise
-        self._over(begun)
+        self._over(submitted)
         return result
 
-    def _over(self, begun: SubmittedJob) -> None:
+    def _over(self, submitted: SubmittedJob) -> None:
         """Give up the shares in an answered job, in the background."""
-        if not begun.asking.detached:
-            self.desk.leave_soon(begun.compile_job, begun.job_id)
+        if not submitted.asking.detached:
+            self.desk.leave_soon(submitted.compile_job, submitted.job_id)
 
-    async def compiled(self, begun: SubmittedJob) -> None:
+    async def compiled(self, submitted: SubmittedJob) -> None:
         """Wait for the compilation that a job waits for.
 
         Raises what it failed with, which the job will fail with too, and BudgetTooSmall, which is known now: no
         reason to wait for a model.
         """
-        if begun.compile_job is None:
+        if submitted.compile_job is None:
             return
         with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job then finds out itself
-            async with self.desk.observed(begun.compile_job):
-                compiled = await self.desk.result(begun.compile_job)
+            async with self.desk.observed(submitted.compile_job):
+                compiled = await self.desk.result(submitted.compile_job)
             if isinstance(compiled, CompileResult):
-                _require_budget(compiled, begun.max_tokens)
+                _require_budget(compiled, submitted.max_tokens)
 
-    def until_deadline(self, begun: SubmittedJob) -> contextlib.AbstractAsyncContextManager[None]:
+    def until_deadline(self, submitted: SubmittedJob) -> contextlib.AbstractAsyncContextManager[None]:
         """Raise DeadlineExceeded where the body is not done when the job must be."""
-        if begun.deadline == math.inf:
+        if submitted.deadline == math.inf:
             return contextlib.nullcontext()
-        return until(max(0.0, begun.deadline - time.time()), begun.timeout_s)
+        return until(max(0.0, submitted.deadline - time.time()), submitted.timeout_s)
 
-    async def give_up(self, begun: SubmittedJob) -> None:
+    async def give_up(self, submitted: SubmittedJob) -> None:
         """Want a job no longer; it goes on where the caller said that he would come back."""
-        if not begun.asking.detached:
-            await self.desk.leave(begun.compile_job, begun.job_id)
+        if not submitted.asking.detached:
+            await self.desk.leave(submitted.compile_job, submitted.job_id)
 
-    def reader(self, begun: SubmittedJob) -> EventSubscription:
-        """Someone who reads along with a job that he has begun."""
-        return EventSubscription(self, begun)
+    def reader(self, submitted: SubmittedJob) -> EventSubscription:
+        """A subscription to the events of a submitted job."""
+        return EventSubscription(self, submitted)
 
     async def read_along(self, job_id: str) -> EventSubscription:
         """Someone who has come to read along; he has a share in the job while he does."""
@@ -304,7 +304,7 @@ class EventSubscription:
     service: Service
     job: SubmittedJob
 
-    async def begun(self) -> None:
+    async def wait_until_compiled(self) -> None:
         """Until the job waits for nothing but its turn. Raises what `compiled` does."""
         try:
             async with self.until_deadline():

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.automata import dfa as automata
 from compiler.automata import products
 from compiler.automata.character_sets import NO_MINTERM, Minterms, minterms
-from compiler.automata.dfa import Dfa
+from compiler.automata.dfa import Dfa, complement
 from compiler.automata.interning import unique_rows
 from compiler.limits import ResourceGuard
 
@@ -44,7 +43,7 @@ def everything() -> CharDfa:
 
 def char_complement(part: CharDfa) -> CharDfa:
     """Exactly the texts that `part` rejects."""
-    return CharDfa(automata.complement(part.dfa), part.minterms)
+    return CharDfa(complement(part.dfa), part.minterms)
 
 
 def char_union(parts: Sequence[CharDfa], meter: ResourceGuard) -> CharDfa:

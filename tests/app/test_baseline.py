@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from starlette.testclient import TestClient
 
-from tests.baseline import RECORDING, Call, answer, differences, read_recording, sample
+from tests.baseline import RECORDING, Call, answer, differences, read_recording, sample, service
 
 TOLERANCE = 1e-3  # by how much a log-prob may differ from one that another machine recorded, in nats
 RECORDED = read_recording(RECORDING)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with service() as client:
+        yield client
 
 
 def test_the_recording_holds_the_sample() -> None:

@@ -22,7 +22,7 @@ from app.models import open_model_files
 from app.openai import stream as streaming
 from app.openai.render import CompletionWriter
 from app.openai.requests import CompletionRequest
-from app.openai.stream import Chunks, Told
+from app.openai.stream import Chunks, StreamedAnswer
 from app.openai.translate import completion_order
 from app.service import SubmissionContext, SubmittedJob
 from app.settings import BUILT_IN_MODEL
@@ -37,7 +37,7 @@ def step(number: int, text: str, finished: bool = False) -> Step:
 
 
 class TellingService:
-    """What a stream asks of the service, told from a story: an error stands for storage that breaks off there."""
+    """What a stream reads of the service, by a script: an error stands for storage that breaks off there."""
 
     def __init__(self, story: Story, text: str) -> None:
         self.files = open_model_files(BUILT_IN_MODEL)
@@ -78,7 +78,7 @@ def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
     service = TellingService(story, text)
     order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5), 64)
-    told = Told(
+    streamed = StreamedAnswer(
         service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), order,  # type: ignore[arg-type]
         CompletionWriter("job", "captions", order, 0), usage=False,
     )
@@ -90,7 +90,7 @@ def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    asyncio.run(Chunks(told, "request", {})({"type": "http"}, receive, send))
+    asyncio.run(Chunks(streamed, "request", {})({"type": "http"}, receive, send))
     lines = b"".join(sent).decode().splitlines()
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")], service
 

@@ -47,15 +47,15 @@ async def charged(
         return await until_gone(request, begin())
     await limiter.charge(key, beam_tokens)
     try:
-        begun = await until_gone(request, begin())
+        submitted = await until_gone(request, begin())
     except ClientGone:  # the job may be there
         raise
     except Exception:
         await limiter.refund(key, beam_tokens)
         raise
-    if begun.asking.key is not None:
-        await limiter.settle(key, beam_tokens, begun.job_id)
-    return begun
+    if submitted.asking.key is not None:
+        await limiter.settle(key, beam_tokens, submitted.job_id)
+    return submitted
 
 
 class SecurityMiddleware:
@@ -141,7 +141,7 @@ class _HeaderInjector:
     """A `send` that adds the security headers to an answer.
 
     private   keys are required, so no shared cache may store an answer
-    started   whether the answer has begun
+    started   whether the header of the answer is sent
     standing  the key's rate limit, sent in the RateLimit fields
     """
 

@@ -46,7 +46,6 @@ from compiler.artifact import Compiled
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.text import answer_text, check_text, replay, states_along
-from decoding import replay as trace
 from decoding.engine import Engine, TopTokensRecorder
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.forced_tokens import TokenBytes
@@ -58,6 +57,7 @@ from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.replay import TraceStep
+from decoding.replay import replay as replay_tokens
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 
@@ -286,7 +286,7 @@ class Generator:
         """The search's claims, checked against a fresh pass of the model."""
         rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
         tokens, options = task.compiled.tokens, _decoding_options(task.options)
-        return trace.replay(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
+        return replay_tokens(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
 
     def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStep, ...]:
         pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
