@@ -26,6 +26,7 @@ from abs_client.errors import (
     ConstraintUnsatisfiable,
     ConstraintUnsupported,
     DeadlineExceeded,
+    DeadlineUnreachable,
     IdempotencyMismatch,
     InvalidRequest,
     NotFound,
@@ -44,7 +45,7 @@ from abs_client.errors import (
     UnknownModel,
     WorkerLost,
 )
-from abs_client.events import Beam, Compiled, Done, Event, Refusal, Restart, Step
+from abs_client.events import Beam, Compiled, Done, Event, RejectedToken, Restart, Step
 from abs_client.forms import (
     NGRAM_GAP,
     SENTENCE_GAP,
@@ -98,11 +99,12 @@ __all__ = [
     "AccessRefused", "AllOf", "Answer", "AnswerInvalid", "AnyOf", "AsyncClient", "AsyncJob", "AsyncStream",
     "Automaton", "Beam", "BudgetTooSmall", "Busy", "Cancelled", "CheckResult", "Choice", "Client", "CompileResult",
     "Compiled", "Concept", "ConnectionFailed", "Constraint", "ConstraintError", "ConstraintSyntax",
-    "ConstraintTooLarge", "ConstraintUnsatisfiable", "ConstraintUnsupported", "DeadlineExceeded", "DecodeResult",
+    "ConstraintTooLarge", "ConstraintUnsatisfiable", "ConstraintUnsupported", "DeadlineExceeded", "DeadlineUnreachable",
+    "DecodeResult",
     "Dfa", "Done", "Event", "Explanation", "F", "Formula", "G", "GenerateResult", "IdempotencyMismatch", "Iff",
     "Implies", "Infill", "InvalidRequest", "Job", "JobState", "JsonSchema", "Keywords", "Labelled", "Length", "Ltlf",
     "M", "Match", "ModelCard", "Not", "NotFound", "NotReady", "OutOfMemory", "PromptTooLong", "PromptViolates",
-    "QueueFull", "R", "RateLimited", "Raw", "Readiness", "Refusal", "Regex", "RequestError", "Restart", "Retry",
+    "QueueFull", "R", "RateLimited", "Raw", "Readiness", "Regex", "RejectedToken", "RequestError", "Restart", "Retry",
     "ServerError", "Step", "Stream", "TooLarge", "U", "Unavailable", "UnknownAutomaton", "UnknownJob",
     "UnknownModel", "W", "Word", "WorkerLost", "X", "constraint_of", "gap",
 ]  # fmt: skip

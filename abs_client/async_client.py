@@ -78,9 +78,11 @@ class AsyncClient:
         """Compile a constraint and keep it; `generate` takes the answer in the constraint's place."""
         return await self._ask(calls.compile_call(constraint, explain, model, idempotency_key))
 
-    async def check(self, constraint: ConstraintLike, text: str | Sequence[str], *, parts: bool = False) -> CheckResult:
-        """Whether a text (or a sequence of labels) satisfies, and where it first breaks; `parts`: each conjunct too."""
-        return await self._ask(calls.check_call(constraint, text, parts))
+    async def check(
+        self, constraint: ConstraintLike, text: str | Sequence[str], *, conjuncts: bool = False
+    ) -> CheckResult:
+        """Whether a text (or a sequence of labels) satisfies, and where it breaks; `conjuncts`: each conjunct too."""
+        return await self._ask(calls.check_call(constraint, text, conjuncts))
 
     async def decode(
         self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,

@@ -50,7 +50,7 @@ class GenerateOptions(TypedDict, total=False):
     top_p: float | None
     seed: int | None
     trace: bool | None
-    refusals: int | None
+    rejected_top_k: int | None
     timeout_s: float | None
     priority: Literal["interactive", "batch"] | None
     model: str | None
@@ -164,12 +164,12 @@ def compile_call(
     return Call(Request("POST", "/compile", body, headers), _reading(CompileResult))
 
 
-def check_call(constraint: ConstraintLike, text: str | Sequence[str], parts: bool) -> Call[CheckResult]:
+def check_call(constraint: ConstraintLike, text: str | Sequence[str], conjuncts: bool) -> Call[CheckResult]:
     """POST /check of a text, or of a sequence of labels. It changes nothing, so it may be sent again."""
     if not isinstance(text, Sequence):
         raise TypeError(f"what is checked is a str, or a sequence of labels, not {type(text).__name__}")
     subject = {"text": text} if isinstance(text, str) else {"labels": list(text)}
-    body = {**_constraint(constraint), **subject, **({"parts": True} if parts else {})}
+    body = {**_constraint(constraint), **subject, **({"conjuncts": True} if conjuncts else {})}
     return Call(Request("POST", "/check", body), _reading(CheckResult))
 
 

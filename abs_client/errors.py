@@ -23,6 +23,7 @@ AbsError
 |-- Busy                    a retry after `retry_after_s` may succeed
 |   |-- RateLimited
 |   |-- QueueFull
+|   |-- DeadlineUnreachable
 |   |-- NotReady
 |   |-- Unavailable
 |   `-- Cancelled
@@ -207,17 +208,22 @@ class Busy(AbsError):
 
 
 class RateLimited(Busy):
-    """The key has used its share: `limit` = `cap`."""
+    """The API key exceeds its rate limit: `limit` = `cap`."""
 
     limit: str | None
     cap: float | None
 
 
 class QueueFull(Busy):
-    """Too many wait; by its pace the service would take `wait_s`, which is too near to `timeout_s`."""
+    """Too many requests wait: `limit` = `cap`."""
 
     limit: str | None
     cap: float | None
+
+
+class DeadlineUnreachable(Busy):
+    """The queue is too long: the request would take about `wait_s`, too close to `timeout_s`."""
+
     wait_s: float | None
     timeout_s: float | None
 
@@ -271,7 +277,8 @@ CODES: dict[str, type[AbsError]] = {
     "constraint_syntax": ConstraintSyntax, "unsupported": ConstraintUnsupported,
     "constraint_unsatisfiable": ConstraintUnsatisfiable, "constraint_too_large": ConstraintTooLarge,
     "budget_too_small": BudgetTooSmall, "prompt_violates": PromptViolates, "prompt_too_long": PromptTooLong,
-    "rate_limited": RateLimited, "queue_full": QueueFull, "not_ready": NotReady, "draining": Unavailable,
+    "rate_limited": RateLimited, "queue_full": QueueFull,
+    "deadline_unreachable": DeadlineUnreachable, "not_ready": NotReady, "draining": Unavailable,
     "storage_down": Unavailable, "too_many_connections": Unavailable, "model_unavailable": Unavailable,
     "memory_taken": Unavailable, "cancelled": Cancelled, "deadline": DeadlineExceeded,
     "request_timeout": DeadlineExceeded, "out_of_memory": OutOfMemory, "worker_lost": WorkerLost,

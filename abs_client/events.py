@@ -41,10 +41,11 @@ class Beam:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A token that the model gave more probability than it may use, at the row `parent` of the step before.
+class RejectedToken:
+    """A token among the most probable after the row `parent` of the step before, which the constraint rejects.
 
-    reason  "violates": nothing can satisfy any more; "too_far": `distance` is over the budget; "unspellable": no text
+    reason  "violates": no continuation satisfies; "over_budget": `distance` exceeds the budget; "incomplete": the
+            text may not end yet; "no_bytes": the token writes no text
     """
 
     parent: int
@@ -56,12 +57,12 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Step:
-    """The texts after a token more. `refused` where `refusals` were asked for."""
+    """The texts after a token more. `rejected_tokens` is None unless the request sets `rejected_top_k`."""
 
     step: int
     budget_after: int
     rows: tuple[Beam, ...]
-    refused: tuple[Refusal, ...] | None = None
+    rejected_tokens: tuple[RejectedToken, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Done(Generic[R]):
 
 Event: TypeAlias = Compiled | Step | Restart | Done[R]
 _KINDS: dict[str, type[Compiled] | type[Step] | type[Restart]] = {
-    "compiled": Compiled, "step": Step, "restart": Restart,
+    "compiled": Compiled, "step": Step, "restarted": Restart,
 }  # fmt: skip
 
 

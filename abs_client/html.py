@@ -60,7 +60,9 @@ def _tokens(trace: Sequence[TokenStep]) -> str:
 
 
 def _words(words: Sequence[Unit]) -> str:
-    rows = [(str(number), unit.text, ", ".join(unit.letters), str(unit.state)) for number, unit in enumerate(words, 1)]
+    rows = [
+        (str(number), unit.text, ", ".join(unit.propositions), str(unit.state)) for number, unit in enumerate(words, 1)
+    ]
     return _table("word trace", ("step", "word", "holds", "state"), rows) if rows else ""
 
 

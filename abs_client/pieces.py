@@ -20,7 +20,7 @@ class Unit:
     """A word or punctuation mark of a text: the propositions that hold at it, and the automaton's state after it."""
 
     text: str
-    letters: tuple[str, ...]
+    propositions: tuple[str, ...]
     state: int
 
 
@@ -35,7 +35,7 @@ class TokenStep:
     alpha: float
     log_prob: float
     score: float
-    letters: tuple[tuple[str, ...], ...] = ()
+    propositions: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Usage:
 
     prompt_tokens: int
     completion_tokens: int
-    beams: int
+    sequences: int
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class LabelStep:
     label: str
     state: int
     distance: int
-    letters: tuple[str, ...]
+    propositions: tuple[str, ...]
     log_prob: float
 
 

@@ -88,12 +88,12 @@ class DecodeResult(Result):
 @dataclass(frozen=True)
 class CheckResult:
     """Whether a text satisfies. `violated_at`: the first character after which nothing can satisfy any more, or the
-    text's length where it only ends too early; None where satisfied. `parts` where they were asked for."""
+    text's length where it only ends too early; None where satisfied. `conjuncts` is None unless requested."""
 
     satisfied: bool
     words: tuple[Unit, ...]
     violated_at: int | None = None
-    parts: tuple[PartCheck, ...] | None = None
+    conjuncts: tuple[PartCheck, ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:

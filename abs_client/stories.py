@@ -128,7 +128,7 @@ class Following(Generic[R]):
         while (sent := (yield Next())) is not None:
             if sent.retry is not None:
                 self._retry_s = sent.retry / 1000
-            if sent.event == "handover":
+            if sent.event == "reconnect":
                 return
             try:
                 event = told(sent)

@@ -26,7 +26,7 @@
     |   `-- ClientGone            the caller closed the connection
     |-- Busy                    the service, for the moment; carries `retry_after_s`
     |   |-- QueueFull             the limit on waiting requests or on compilations is reached; names the limit
-    |   |-- QueueSlow             the queue is too long for the request's deadline; carries the expected time
+    |   |-- DeadlineUnreachable     the queue is too long for the request's deadline; carries the expected time
     |   |-- RateLimited           the key has reached a rate limit; names the limit
     |   |-- TooManyConnections    the limit on open connections is reached
     |   |-- StorageDown           the server that holds jobs and automata cannot be reached
@@ -221,14 +221,14 @@ class QueueFull(Busy):
         self.cap = cap
 
 
-class QueueSlow(Busy):
-    """What waits goes first, and by its pace the job would be done in `wait_s`, too late for its `timeout_s`."""
+class DeadlineUnreachable(Busy):
+    """The queue is too long: the job would be done in about `wait_s`, too late for its `timeout_s`."""
 
     def __init__(self, wait_s: float, timeout_s: float, retry_after_s: int) -> None:
         self.wait_s, self.timeout_s = round(wait_s, 1), round(timeout_s, 1)
         super().__init__(
-            f"so much waits that the request would take about {self.wait_s:g} s, which is too near to its time, "
-            f"{self.timeout_s:g} s: come again in {retry_after_s} s, or give it more time",
+            f"with the requests ahead of it this one would take about {self.wait_s:g} s, too close to its timeout_s, "
+            f"{self.timeout_s:g}: try again in {retry_after_s} s, or raise timeout_s",
             retry_after_s,
         )
 

@@ -20,7 +20,8 @@ class GenerateParams:
     """The parameters of a generation. Exactly one of `spec` and `automaton` is given.
 
     stream    whether the events of each step are streamed
-    refusals  how many of the model's most probable tokens after a row are reported if the constraint forbids them
+    rejected_top_k
+              how many of the model's most probable tokens after a row are reported if the constraint forbids them
     templated whether the prompt comes from a chat template
     fits      whether the budget shrinks to the room that the model's context leaves; for a budget that the caller did
               not set
@@ -35,7 +36,7 @@ class GenerateParams:
     timeout_s: float | None
     priority: Priority = "interactive"
     stream: bool = False
-    refusals: int = 0
+    rejected_top_k: int = 0
     templated: bool = False
     fits: bool = False
 

@@ -84,7 +84,7 @@ ERRORS: Mapping[str, Row] = {
     "HeadersTooLarge": Row(431, "headers_too_large", "The header is too large", ("limit", "cap")),
     "HostRefused": Row(421, "host_refused", "The request is addressed to another host"),
     "OriginRefused": Row(403, "origin_refused", "Pages of other origins may not send requests"),
-    "Unauthorized": Row(401, "unauthorized", "A key is needed"),
+    "Unauthorized": Row(401, "unauthorized", "Authentication required"),
     "Forbidden": Row(403, "forbidden", "The key does not open this path", ("scope",)),
     "UnknownAutomaton": _NO_AUTOMATON,
     "AutomatonMissing": _NO_AUTOMATON,
@@ -96,8 +96,11 @@ ERRORS: Mapping[str, Row] = {
     "ClientGone": Row(499, "client_gone", "The client closed the connection"),
     # us, for the moment
     "QueueFull": Row(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s")),
-    "QueueSlow": Row(429, "queue_full", "Too many requests wait", ("wait_s", "timeout_s", "retry_after_s")),
-    "RateLimited": Row(429, "rate_limited", "The key has used its share", ("limit", "cap", "retry_after_s")),
+    "DeadlineUnreachable": Row(
+        429, "deadline_unreachable", "The queue is too long for the request's deadline",
+        ("wait_s", "timeout_s", "retry_after_s"),
+    ),
+    "RateLimited": Row(429, "rate_limited", "Rate limit exceeded", ("limit", "cap", "retry_after_s")),
     "TooManyConnections": Row(
         503, "too_many_connections", "Too many connections are open", ("limit", "cap", "retry_after_s"),
         retry_after_s=1,

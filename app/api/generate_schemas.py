@@ -15,7 +15,7 @@ from app.messages import (
     GenerateOptions,
     GenerateResult,
     Priority,
-    RefusedToken,
+    RejectedToken,
     StepRow,
     TokenStep,
     Word,
@@ -35,7 +35,7 @@ _BELONGS: dict[str, tuple[Algorithm, ...]] = {  # the algorithms that use a fiel
     "seed": ("sample",),
 }
 SEED_MAX = 2**63 - 1
-REFUSALS_MAX = 16
+REJECTED_TOP_K_MAX = 16
 
 
 class GenerateRequest(Body):
@@ -61,9 +61,9 @@ class GenerateRequest(Body):
     seed: int | None = Field(None, ge=0, le=SEED_MAX, description="Of `sample`: drawn, and answered, where absent")
     trace: bool = False
     stream: bool = Field(False, description="Answer by server-sent events: compiled, step, and done or error")
-    refusals: int = Field(
-        0, ge=0, le=REFUSALS_MAX, description="Of a stream: how many of the tokens that the model finds most probable "
-        "after each of the best 16 rows are told with the step, where the row may not write them",
+    rejected_top_k: int = Field(
+        0, ge=0, le=REJECTED_TOP_K_MAX, description="With `stream`: how many of the most probable "
+        "tokens to compare with the constraint after each of the best 16 rows; each step lists the rejected ones",
     )
     timeout_s: float | None = Field(None, gt=0)
     priority: Priority = Field("interactive", description="All that is interactive goes before what is batch")
@@ -85,8 +85,8 @@ class GenerateRequest(Body):
             raise ValueError("give exactly one of constraint and automaton")
         if self.algorithm != "sample" and self.n > self.beams:
             raise ValueError("n must not exceed beams")
-        if self.refusals and not self.stream:
-            raise ValueError("refusals goes with stream")
+        if self.rejected_top_k and not self.stream:
+            raise ValueError("rejected_top_k goes with stream")
         return self
 
     def order(self) -> GenerateParams:
@@ -97,7 +97,7 @@ class GenerateRequest(Body):
         spec = None if self.constraint is None else spec_from_json(self.constraint)
         return GenerateParams(
             self.prompt, spec, self.automaton, self.model, options, self.trace, self.timeout_s, self.priority,
-            self.stream, self.refusals,
+            self.stream, self.rejected_top_k,
         )
 
 
@@ -127,7 +127,7 @@ class Usage(Strict):
 
     prompt_tokens: int
     completion_tokens: int
-    beams: int
+    sequences: int
 
 
 class GenerateResponse(Strict):
@@ -163,17 +163,17 @@ class CompiledEvent(Strict):
 class StepEvent(Strict):
     """The event `step` of a stream: the texts after a token more, in the order in which they are kept.
 
-    A reader who lags misses some. `refused` is empty unless `refusals` were asked for.
+    A reader who lags misses some. `rejected_tokens` is empty unless the request sets `rejected_top_k`.
     """
 
     step: int
     budget_after: int
     rows: tuple[StepRow, ...]
-    refused: tuple[RefusedToken, ...]
+    rejected_tokens: tuple[RejectedToken, ...]
 
 
 class RestartEvent(Strict):
-    """The event `restart` of a stream: another worker restarts the job, and all earlier events are void."""
+    """The event `restarted` of a stream: another worker restarts the job, and all earlier events are void."""
 
     attempt: int
 
@@ -206,6 +206,6 @@ def generate_response(job_id: str, result: GenerateResult, model: str) -> Genera
         automaton=compiled.automaton,
         choices=choices,
         seed=result.seed,
-        usage=Usage(prompt_tokens=result.prompt_tokens, completion_tokens=written, beams=result.rows),
+        usage=Usage(prompt_tokens=result.prompt_tokens, completion_tokens=written, sequences=result.rows),
         timings=timings(compiled, result.queue_ms, result.decode_ms, result.total_ms),
     )

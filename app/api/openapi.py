@@ -12,7 +12,7 @@ _MEANING = {
     408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
     422: "invalid_request, constraint_syntax, constraint_unsatisfiable, constraint_too_large, unsupported, "
     "budget_too_small, prompt_too_long, prompt_violates, request_too_large, answer_too_large, idempotency_mismatch",
-    429: "queue_full, with Retry-After", 500: "internal, replay_rejected, worker_lost",
+    429: "queue_full, deadline_unreachable, with Retry-After", 500: "internal, replay_rejected, worker_lost",
     503: "not_ready, model_unavailable, cancelled, draining, storage_down, memory_taken, all with Retry-After",
     504: "deadline", 507: "out_of_memory",
 }
@@ -22,8 +22,8 @@ _EVENT = {  # one of the stream
 }
 EVENT_STREAM: Responses = {
     200: {
-        "description": "The events `compiled` (as CompiledEvent), `step` (as StepEvent), `restart` (as RestartEvent), "
-        "`handover`, and `done` (the answer) or `error` (as Problem)",
+        "description": "The events `compiled` (as CompiledEvent), `step` (as StepEvent), "
+        "`restarted` (as RestartEvent), `reconnect`, and `done` (the answer) or `error` (as Problem)",
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
 }

@@ -101,9 +101,9 @@ async def decode(
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
 async def check(request: Request, body: CheckRequest) -> CheckResponse:
-    result = await until_gone(request, service_of(request).check(body.spec(), body.subject(), body.parts))
+    result = await until_gone(request, service_of(request).check(body.spec(), body.subject(), body.conjuncts))
     return CheckResponse(
-        satisfied=result.satisfied, words=result.words, violated_at=result.violated_at, parts=result.parts
+        satisfied=result.satisfied, words=result.words, violated_at=result.violated_at, conjuncts=result.conjuncts
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from app.api.errors import FAULTS_MAX
-from app.messages import CheckedPart, CompileResult, Word
+from app.messages import CheckedConjunct, CompileResult, Word
 from compiler.diagnostics import Explanation
 from compiler.spec import JSON_DEPTH, Spec, spec_from_json
 
@@ -165,7 +165,7 @@ class CheckRequest(Body):
     constraint: Constraint
     text: str | None = None
     labels: Strings | None = None
-    parts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
+    conjuncts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
 
     @model_validator(mode="after")
     def _one_subject(self) -> CheckRequest:
@@ -189,7 +189,7 @@ class CheckResponse(Strict):
     satisfied: bool
     words: tuple[Word, ...]
     violated_at: int | None
-    parts: tuple[CheckedPart, ...] | None
+    conjuncts: tuple[CheckedConjunct, ...] | None
 
 
 class State(Strict):

@@ -24,7 +24,7 @@ from app.messages import CompileResult, Restart, Result, Step, load
 from app.service import EventSubscription, Service
 
 HEARTBEAT_S = 15.0
-RETRY_MS, HANDOVER_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
+RETRY_MS, RECONNECT_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
 LAST_ID = "end"  # of the event that ends a stream: who names it has read all
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
 
@@ -75,12 +75,12 @@ class JobEvents(EventSourceResponse):
             async for chunk in _chunks(source, self._reader, after):
                 yield chunk
             if source.service.hands_over:
-                yield _handover(HANDOVER_RETRY_MS)
+                yield _reconnect(RECONNECT_RETRY_MS)
                 return
             async with self._reader.until_deadline():
                 last = _event("done", source.shape(await source.service.result(source.job_id)), LAST_ID)
         except StorageDown:  # the job goes on: it is this telling of it that cannot
-            yield _handover(STORAGE_RETRY_MS)
+            yield _reconnect(STORAGE_RETRY_MS)
             return
         except Exception as error:
             last = _error_event(error, self._request_id)
@@ -136,19 +136,21 @@ def _chunk(event: Event) -> bytes:
     """An event as it is sent; nothing for what is not for readers."""
     match load(event.data):
         case Step() as step:
-            told = StepEvent(step=step.step, budget_after=step.budget_after, rows=step.rows, refused=step.refused)
+            told = StepEvent(
+                step=step.step, budget_after=step.budget_after, rows=step.rows, rejected_tokens=step.rejected_tokens
+            )
             return _event("step", told, event.id)
         case CompileResult() as compiled:
             return _event("compiled", compiled_event(compiled), event.id)
         case Restart() as restart:
-            return _event("restart", RestartEvent(attempt=restart.attempt), event.id)
+            return _event("restarted", RestartEvent(attempt=restart.attempt), event.id)
         case _:
             return b""
 
 
-def _handover(retry_ms: int) -> bytes:
+def _reconnect(retry_ms: int) -> bytes:
     """Tells a reader to go on at the job's own path, wherever that is answered."""
-    return format_sse_event(event="handover", data_str="{}", retry=retry_ms)
+    return format_sse_event(event="reconnect", data_str="{}", retry=retry_ms)
 
 
 def _error_event(error: Exception, request_id: str) -> bytes:

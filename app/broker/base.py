@@ -129,10 +129,9 @@ class Broker(Protocol):
     async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
-        Raises QueueFull where the queue holds as many waiting jobs, or as much weight, or a pool as many jobs, as it
-        may; QueueSlow where others wait before the job, and at the pace that the queue has of late (`throughput`) all
-        of them would take longer than `SHARE` of `within_s`. Both say when to come again. Raises KeyReused where the
-        key leads to a job of another digest.
+        Raises QueueFull if a limit of the queue or of a concurrency group is reached, and DeadlineUnreachable if the
+        jobs ahead would take longer than `SHARE` of `within_s` at the current `throughput`. Both carry a time to retry.
+        Raises KeyReused if the key belongs to a job of another digest.
         """
 
     async def join(self, job_id: str) -> None:

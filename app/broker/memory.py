@@ -21,7 +21,7 @@ from app.broker.base import (
 )
 from app.broker.memory_queue import Job, Queue
 from app.broker.throughput import SHARE, come_again_s, work_of
-from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, KeyReused, QueueFull, QueueSlow
+from app.errors import DeadlineExceeded, DeadlineUnreachable, JobCancelled, JobUnknown, KeyReused, QueueFull
 from app.messages import dump, failure_of
 from app.settings import Settings
 
@@ -200,13 +200,13 @@ class MemoryBroker:
             raise QueueFull(self._queue_weight_max, "queue_weight_max", _come_again_s(queue, excess))
 
     def _require_time(self, queue: Queue, terms: SubmitOptions, outside: bool) -> None:
-        """Raise QueueSlow where what goes before leaves too little time; not where it is no more than runs."""
+        """Raise DeadlineUnreachable if the jobs ahead leave too little time and would not all run at once."""
         before = queue.before(terms, outside)
         if terms.within_s is None or len(before) <= queue.runs:
             return
         wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(terms.weight))
         if wait_s is not None and wait_s > SHARE * terms.within_s:
-            raise QueueSlow(wait_s, terms.within_s, come_again_s(wait_s - SHARE * terms.within_s, wait_s))
+            raise DeadlineUnreachable(wait_s, terms.within_s, come_again_s(wait_s - SHARE * terms.within_s, wait_s))
 
     def _require_pools(self, queue: Queue, pools: tuple[ConcurrencyGroup, ...]) -> None:
         """Raise QueueFull where one holds as many jobs as it may."""

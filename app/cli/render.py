@@ -65,7 +65,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
     console.print(
         f"[dim]{compiled}, queue {times['queue_ms']:.0f} ms, decode {times['decode_ms']:.0f} ms, "
         f"total {times['total_ms']:.0f} ms; {usage['prompt_tokens']} + {usage['completion_tokens']} tokens, "
-        f"{usage['beams']} beams{seed}[/]"
+        f"{usage['sequences']} sequences{seed}[/]"
     )
 
 
@@ -141,9 +141,9 @@ def _word_table(words: list[Mapping[str, Any]]) -> Table:
     before = None
     for number, word in enumerate(words, 1):
         changed = before is not None and word["state"] != before
-        style = "bold" if word["letters"] or changed else "dim"
+        style = "bold" if word["propositions"] or changed else "dim"
         text = word["text"] if len(word["text"]) <= COLUMN_CHARS_MAX else word["text"][: COLUMN_CHARS_MAX - 1] + "…"
-        letters = Text(", ".join(word["letters"]))  # names are not markup
-        table.add_row(str(number), Text(text or "(end)"), letters, str(word["state"]), style=style)
+        propositions = Text(", ".join(word["propositions"]))  # names are not markup
+        table.add_row(str(number), Text(text or "(end)"), propositions, str(word["state"]), style=style)
         before = word["state"]
     return table

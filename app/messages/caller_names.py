@@ -28,15 +28,17 @@ def named_decoding(result: DecodeResult, names: Names) -> DecodeResult:
 
 def named_words(words: tuple[Word, ...], names: Names) -> tuple[Word, ...]:
     """A word trace, named."""
-    return tuple(dataclasses.replace(word, letters=in_caller_names(word.letters, names)) for word in words)
+    return tuple(dataclasses.replace(word, propositions=in_caller_names(word.propositions, names)) for word in words)
 
 
 def _named_label(step: LabelStep, names: Names) -> LabelStep:
-    return dataclasses.replace(step, letters=in_caller_names(step.letters, names))
+    return dataclasses.replace(step, propositions=in_caller_names(step.propositions, names))
 
 
 def _named_trace(trace: tuple[TokenStep, ...] | None, names: Names) -> tuple[TokenStep, ...] | None:
     if trace is None:
         return None
-    named = (tuple(in_caller_names(letter, names) for letter in step.letters) for step in trace)
-    return tuple(dataclasses.replace(step, letters=letters) for step, letters in zip(trace, named, strict=True))
+    named = (tuple(in_caller_names(letter, names) for letter in step.propositions) for step in trace)
+    return tuple(
+        dataclasses.replace(step, propositions=propositions) for step, propositions in zip(trace, named, strict=True)
+    )

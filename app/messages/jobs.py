@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, Validati
 from pydantic.dataclasses import dataclass
 
 from app.errors import JobFailed, MessageInvalid
-from app.messages.parts import CONFIG, CheckedPart, Choice, GenerateOptions, LabelStep, RefusedToken, StepRow, Word
+from app.messages.parts import CONFIG, CheckedConjunct, Choice, GenerateOptions, LabelStep, RejectedToken, StepRow, Word
 from app.messages.signing import unseal
 from app.observability import logs, tracing
 from compiler.diagnostics import Explanation
@@ -87,13 +87,13 @@ class DescribeJob(OwnedJob):
 class CheckJob(JobHeader):
     """Check a text against a constraint, or a sequence of labels against one over labels; needs no model.
 
-    parts  whether each of its conjuncts is to be checked by itself, too
+    conjuncts  whether to check each conjunct by itself, too
     """
 
     spec: dict[str, JsonValue]
     text: str | tuple[str, ...]
     deadline: float
-    parts: bool = False
+    conjuncts: bool = False
     kind: Literal["check"] = "check"
     version: Literal[1] = VERSION
 
@@ -104,7 +104,8 @@ class GenerateJob(OwnedJob):
 
     trace     whether the answers carry their traces
     tell      the events to publish: none, the progress, or every step's beams
-    refusals  how many of the model's most probable tokens after a row are reported if the constraint forbids them
+    rejected_top_k
+              how many of the model's most probable tokens after a row are reported if the constraint forbids them
     templated whether the prompt comes from a chat template, which writes the tokens that begin a text itself
     fits      whether the budget shrinks to the room that the model's context leaves beside the prompt
     """
@@ -116,7 +117,7 @@ class GenerateJob(OwnedJob):
     trace: bool
     deadline: float
     tell: Literal["nothing", "progress", "steps"] = "nothing"
-    refusals: int = 0
+    rejected_top_k: int = 0
     templated: bool = False
     fits: bool = False
     kind: Literal["generate"] = "generate"
@@ -163,7 +164,7 @@ class Step:
     step: int
     budget_after: int
     rows: tuple[StepRow, ...]
-    refused: tuple[RefusedToken, ...] = ()
+    rejected_tokens: tuple[RejectedToken, ...] = ()
     kind: Literal["step"] = "step"
     version: Literal[1] = VERSION
 
@@ -173,7 +174,7 @@ class Restart:
     """The job restarts with attempt number `attempt`. All earlier events are void."""
 
     attempt: int
-    kind: Literal["restart"] = "restart"
+    kind: Literal["restarted"] = "restarted"
     version: Literal[1] = VERSION
 
 
@@ -220,13 +221,13 @@ class DescribeResult:
 class CheckResult:
     """Whether a text satisfies, its word trace, and the character from which on no continuation can.
 
-    parts  the constraint's conjuncts, where they were asked for
+    conjuncts  the result for each conjunct; None if the request did not ask for them
     """
 
     satisfied: bool
     words: tuple[Word, ...]
     violated_at: int | None
-    parts: tuple[CheckedPart, ...] | None = None
+    conjuncts: tuple[CheckedConjunct, ...] | None = None
     kind: Literal["checked"] = "checked"
     version: Literal[1] = VERSION
 

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 Priority = Literal["interactive", "batch"]
 Algorithm = Literal["abs", "banked", "sample"]
-Reason = Literal["violates", "too_far", "unfinished", "unspellable"]  # why a row may not write a token
+Reason = Literal["violates", "over_budget", "incomplete", "no_bytes"]  # why a row may not write a token
 ALGORITHM_DEFAULT: Final = "banked"
 CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
@@ -69,15 +69,15 @@ class StepRow:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class RefusedToken:
-    """A token that the model found among the most probable ones after a row, and that the row may not write.
+class RejectedToken:
+    """A token among the most probable after a row that the constraint rejects.
 
     parent    the row, in the step before; of the first step 0, the start
     text      what the token writes; nothing where it ends the text
     log_prob  of the token alone, by the model
     distance  fewest tokens from there to the end; null where no continuation satisfies
-    reason    no continuation satisfies; the end is further away than the budget; the text may not end yet; the token
-              writes nothing
+    reason    "violates": no continuation satisfies; "over_budget": the end is further away than the budget;
+              "incomplete": the text may not end yet; "no_bytes": the token writes nothing
     """
 
     parent: int
@@ -92,22 +92,22 @@ class Word:
     """One step of the word trace: a unit of the text, the propositions that hold there, the state after it."""
 
     text: str
-    letters: tuple[str, ...]
+    propositions: tuple[str, ...]
     state: int
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CheckedPart:
+class CheckedConjunct:
     """A conjunct of a constraint, checked by itself.
 
     path         where it stands in the constraint: `all.0.keywords.1`
-    title        the conjunct in a few words
+    summary      the conjunct in a few words
     constraint   the conjunct, as it could be asked for
     violated_at  as for the whole
     """
 
     path: str
-    title: str
+    summary: str
     constraint: dict[str, JsonValue]
     satisfied: bool
     violated_at: int | None
@@ -120,7 +120,7 @@ class TokenStep:
     state     of the constraint's automaton after the token, as GET /automata shows it
     distance  fewest tokens to the end after the token, exact, EOS among them
     alpha     the push-up at the state before the token
-    letters   the propositions of each step of the word trace that this token completes
+    propositions  the propositions of each step of the word trace that this token completes
     """
 
     token: int
@@ -130,7 +130,7 @@ class TokenStep:
     alpha: float
     log_prob: float
     score: float
-    letters: tuple[tuple[str, ...], ...]
+    propositions: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -154,12 +154,12 @@ class LabelStep:
 
     state     of the constraint's automaton after the label, as GET /automata shows it
     distance  fewest further labels to acceptance; 0 where the sequence may end
-    letters   the propositions that hold at the label
+    propositions  the propositions that hold at the label
     log_prob  the matrix's own, as it was counted: -10000 at the least
     """
 
     label: str
     state: int
     distance: int
-    letters: tuple[str, ...]
+    propositions: tuple[str, ...]
     log_prob: float

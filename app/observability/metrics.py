@@ -66,12 +66,12 @@ QUEUE_REQUESTS = _gauge("abs_queue_requests", "Jobs that wait", "queue", "priori
 QUEUE_TOKENS = _gauge("abs_queue_tokens", "Rows times tokens of the jobs that wait", "queue")
 QUEUE_SECONDS = _histogram("abs_queue_wait_seconds", "What jobs waited in their queue", _LONG, "queue")
 RUNNING = _gauge("abs_running_requests", "Jobs that this process runs", "queue")
-ATTEMPTS = _counter("abs_job_attempts_total", "Jobs taken by a worker, every try of them", "task")
-REDELIVERED = _counter("abs_job_redelivered_total", "Jobs taken again after a worker was lost", "task")
+ATTEMPTS = _counter("abs_job_attempts_total", "Jobs taken by a worker, every attempt", "job_kind")
+REDELIVERED = _counter("abs_job_redelivered_total", "Jobs taken again after a worker was lost", "job_kind")
 HEARTBEAT = _gauge("abs_worker_heartbeat_timestamp_seconds", "When a worker last gave a sign of life", "worker")
 # compilations
-COMPILED = _counter("abs_compile_total", "Compilations, by the constraint's outermost form", "kind", "outcome")
-COMPILE_SECONDS = _histogram("abs_compile_seconds", "Compilations that came to an automaton", _LONG, "kind")
+COMPILED = _counter("abs_compile_total", "Compilations, by the constraint's outermost form", "form", "outcome")
+COMPILE_SECONDS = _histogram("abs_compile_seconds", "Compilations that came to an automaton", _LONG, "form")
 STATES = _histogram("abs_automaton_states", "States over tokens of what was compiled", _STATES)
 CACHE = _counter("abs_cache_requests_total", "Look-ups of compiled constraints", "result")
 CACHE_BYTES = _gauge("abs_cache_bytes", "What the store of automata holds")
@@ -87,7 +87,7 @@ FIRST_STEP_SECONDS = _histogram(
 )
 STEP_SECONDS = _histogram("abs_step_duration_seconds", "A forward pass for all generations, and their search", _SHORT)
 BATCH_SIZE = _histogram("abs_batch_size", "Rows of all generations in one forward pass", _ROWS)
-OUT_OF_MEMORY = _counter("abs_out_of_memory_total", "Times that the memory of the model's device ran out", "then")
+OUT_OF_MEMORY = _counter("abs_out_of_memory_total", "Times that the memory of the model's device ran out", "action")
 LAST_STEP = _gauge("abs_last_step_timestamp_seconds", "When the engine last ended a step")
 # everything else
 GPU_BYTES = _gauge("abs_gpu_memory_bytes", "Memory of the model's GPU; absent without one", "kind")
@@ -98,8 +98,8 @@ BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format 
 REJECTED_CODES = (429, 503)
 for _result in ("hit", "miss", "negative", "corrupt"):
     CACHE.labels(_result)  # so that a rate of what never happened is 0, not absent
-for _then in ("parted", "begun_anew", "check_waited", "refused"):
-    OUT_OF_MEMORY.labels(_then)
+for _action in ("batch_split", "restarted", "check_deferred", "rejected"):
+    OUT_OF_MEMORY.labels(_action)
 
 
 def cache(result: CacheResult) -> None:
@@ -147,8 +147,8 @@ class EngineWatch:
         BATCH_SIZE.observe(rows)
         LAST_STEP.set_to_current_time()
 
-    def ran_out(self, then: str) -> None:
-        OUT_OF_MEMORY.labels(then).inc()
+    def ran_out(self, action: str) -> None:
+        OUT_OF_MEMORY.labels(action).inc()
 
 
 class HeartbeatRegistry:

@@ -117,7 +117,7 @@ class JobClient:
         self._ready_until[queue] = time.monotonic() + READY_S
 
     async def submit(self, queue: str, key: str, job: Job, terms: SubmitOptions = PLAIN) -> str:
-        """The job's id. Raises QueueFull and QueueSlow, which say when to come again, KeyReused, Draining, NotReady."""
+        """The job's id. Raises QueueFull, DeadlineUnreachable, KeyReused, Draining, NotReady."""
         await self.require_worker(queue)
         submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
         try:

@@ -129,11 +129,21 @@ class Service:
         if order.spec is not None:
             compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
         job = GenerateJob(
-            request_id(), known.automaton, order.prompt, seeded(options), order.trace, arrived + timeout_s,
+            request_id(),
+            known.automaton,
+            order.prompt,
+            seeded(options),
+            order.trace,
+            arrived + timeout_s,
             tell="steps" if order.stream else "progress" if self.observer else "nothing",
-            arrived=arrived, names=known.names, compile_job=compile_job,
-            spec=None if order.spec is None else spec_json(order.spec), owner=asking.owner, refusals=order.refusals,
-            templated=order.templated, fits=order.fits,
+            arrived=arrived,
+            names=known.names,
+            compile_job=compile_job,
+            spec=None if order.spec is None else spec_json(order.spec),
+            owner=asking.owner,
+            rejected_top_k=order.rejected_top_k,
+            templated=order.templated,
+            fits=order.fits,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked(
@@ -260,7 +270,7 @@ class Service:
         await self.desk.cancel(job_id)
         return True
 
-    async def check(self, spec: Spec, subject: str | tuple[str, ...], parts: bool = False) -> CheckResult:
+    async def check(self, spec: Spec, subject: str | tuple[str, ...], conjuncts: bool = False) -> CheckResult:
         """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
         wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
         if wanted != ("text" if isinstance(subject, str) else "labels"):
@@ -269,7 +279,7 @@ class Service:
         check_limits(spec, self.settings.limits)
         timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
-            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, parts)
+            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, conjuncts)
             result = await self.desk.run("compile", request_id(), job, CheckResult, SubmitOptions(within_s=timeout_s))
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))

@@ -27,13 +27,13 @@ from decoding.generation import Generation, Hypothesis, StepEvent
 from decoding.memory import is_out_of_memory, release_memory
 from decoding.model import LanguageModel, ScoredSequence
 
-Shortage = Literal["parted", "begun_anew", "check_waited", "refused"]
+Shortage = Literal["batch_split", "restarted", "check_deferred", "rejected"]
 """How the engine handles a lack of memory.
 
-parted        a pass is read in two halves
-begun_anew    a generation goes back to the queue, since another or a check runs beside it
-check_waited  a check waits until a generation ends
-refused       a generation or check that ran alone fails with OutOfMemory
+batch_split     a forward pass is split in two halves
+restarted       a generation goes back to the queue, since another or a check runs beside it
+check_deferred  a check waits until a generation ends
+rejected        a generation or check that ran alone fails with OutOfMemory
 """
 
 
@@ -149,7 +149,7 @@ class Engine:
                         if not is_out_of_memory(error):
                             raise
                     release_memory(self._model.device)
-                    self._tell("refused" if alone else "check_waited")
+                    self._tell("rejected" if alone else "check_deferred")
                     if alone:
                         raise OutOfMemory(self._model.bytes_for(len(prompt_ids) + len(tokens), 1, 1))
                     self._crowd.wait_for_room(cancelled)
@@ -235,7 +235,7 @@ class Engine:
             scores = None  # the halves come after this clause: in it the error still holds all that the pass made
         if scores is None:
             self._parted = True
-            self._tell("parted")
+            self._tell("batch_split")
             release_memory(self._model.device)
             middle = len(tickets) // 2
             self._read(tickets[:middle])
@@ -267,7 +267,7 @@ class Engine:
             return
         ticket.drop()
         waits = self._crowd.put_back(ticket)
-        self._tell("begun_anew" if waits else "refused")
+        self._tell("restarted" if waits else "rejected")
         if not waits:
             self._leave(ticket, OutOfMemory(ticket.bytes_held))
 

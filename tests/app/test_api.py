@@ -37,7 +37,7 @@ def test_an_ordered_formula_is_met_and_every_figure_adds_up(client: TestClient) 
     assert units.index("coffee") < units.index("cat") < units.index("toy")
     assert (choice["satisfied"], choice["finish_reason"]) == (True, "eos")
     assert [word["text"].lower() for word in choice["words"]] == units
-    assert [word["text"] for word in choice["words"] if word["letters"] == ["coffee"]]
+    assert [word["text"] for word in choice["words"] if word["propositions"] == ["coffee"]]
     trace = choice["trace"]
     assert "".join(step["text"] for step in trace) == choice["text"]
     assert trace[-1]["distance"] == 0
@@ -45,7 +45,7 @@ def test_an_ordered_formula_is_met_and_every_figure_adds_up(client: TestClient) 
     assert math.isclose(sum(step["log_prob"] for step in trace), choice["log_prob"], abs_tol=0.01)
     assert math.isclose(sum(step["score"] for step in trace), choice["score"], abs_tol=0.01)
     assert trace[-1]["state"] == choice["words"][-1]["state"]
-    assert answer["usage"] == {"prompt_tokens": 5, "completion_tokens": len(trace), "beams": 8}
+    assert answer["usage"] == {"prompt_tokens": 5, "completion_tokens": len(trace), "sequences": 8}
     assert len(trace) <= 24
     assert answer["model"] == "captions"
     assert answer["timings"]["decode_ms"] <= answer["timings"]["total_ms"]
@@ -147,7 +147,7 @@ def test_a_sampling_tells_its_seed_and_repeats_by_it(client: TestClient) -> None
     assert first["seed"] != other["seed"]
     again = client.post("/generate", json=body | {"seed": first["seed"]}).json()
     assert (again["choices"], again["seed"]) == (first["choices"], first["seed"])
-    assert first["usage"]["beams"] == 2
+    assert first["usage"]["sequences"] == 2
     greedy = [client.post("/generate", json=body | {"temperature": 0, "seed": seed}).json() for seed in (1, 2)]
     assert greedy[0]["choices"] == greedy[1]["choices"]
     assert generate(client, KEYWORDS)["seed"] is None
@@ -164,7 +164,7 @@ def test_a_length_penalty_prefers_longer_answers(client: TestClient) -> None:
 def test_prompt_and_answer_satisfy_together_where_that_is_asked_for(client: TestClient) -> None:
     prompt = "A dog cat"
     choice = generate(client, KEYWORDS, prompt=prompt, scope="full")["choices"][0]
-    assert [word["letters"] for word in choice["words"] if word["letters"]][:2] == [["dog"], ["catch"]]
+    assert [word["propositions"] for word in choice["words"] if word["propositions"]][:2] == [["dog"], ["catch"]]
     checked = client.post("/check", json={"constraint": KEYWORDS, "text": prompt + choice["text"]}).json()
     assert (checked["satisfied"], checked["words"]) == (True, choice["words"])
     body = {"prompt": "it catches a dog", "constraint": KEYWORDS, "scope": "full"}
@@ -200,15 +200,15 @@ def test_texts_are_checked(
 def test_each_conjunct_is_checked_by_itself_where_that_is_asked_for(client: TestClient) -> None:
     constraint = {"all": [{"ltlf": "F(dog) & G(!cat)"}, {"keywords": ["ball", "park"]}, {"max_chars": 40}]}
     body = {"constraint": constraint, "text": "the dog and the cat play ball"}
-    assert client.post("/check", json=body).json()["parts"] is None
-    answer = client.post("/check", json=body | {"parts": True}).json()
-    told = [(part["path"], part["satisfied"], part["violated_at"]) for part in answer["parts"]]
+    assert client.post("/check", json=body).json()["conjuncts"] is None
+    answer = client.post("/check", json=body | {"conjuncts": True}).json()
+    told = [(part["path"], part["satisfied"], part["violated_at"]) for part in answer["conjuncts"]]
     assert told == [
         ("all.0.ltlf", True, None), ("all.0.ltlf", False, 19), ("all.1.keywords.0", True, None),
         ("all.1.keywords.1", False, 29), ("all.2", True, None),
     ]
     assert answer["violated_at"] == 19
-    for part in answer["parts"]:
+    for part in answer["conjuncts"]:
         alone = client.post("/check", json={"constraint": part["constraint"], "text": body["text"]}).json()
         assert (alone["satisfied"], alone["violated_at"]) == (part["satisfied"], part["violated_at"])
 

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from app.broker import Broker, SubmitOptions
-from app.errors import DeadlineExceeded, QueueFull, QueueSlow
+from app.errors import DeadlineExceeded, DeadlineUnreachable, QueueFull
 from app.messages import failure_of, load
 from tests.app.brokers import SLOTS, Tell, Time, take
 
@@ -46,7 +46,7 @@ async def empty(broker: Broker) -> None:
 def test_what_cannot_be_done_in_its_time_is_refused_and_told_when_to_come_again(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
-        with pytest.raises(QueueSlow) as refused:
+        with pytest.raises(DeadlineUnreachable) as refused:
             await submit(broker, time, 0.5)
         fastest_s = 3 * (WEIGHT + 1) / PACE  # two and its own
         assert 0.9 * fastest_s <= time.said(refused.value.wait_s) + 0.5 <= 30 * fastest_s
@@ -107,7 +107,7 @@ def test_where_no_more_wait_than_run_a_job_is_let_in(tell: Tell) -> None:
         await move(broker, time)
         await take(broker)  # one runs, and one waits
         await submit(broker, time, 0.01)
-        with pytest.raises(QueueSlow):
+        with pytest.raises(DeadlineUnreachable):
             await submit(broker, time, 0.01)
 
     tell(story)
@@ -130,10 +130,10 @@ def test_only_what_goes_before_a_job_counts(tell: Tell) -> None:
         await empty(broker)
         batch = SubmitOptions(weight=WEIGHT, priority="batch")
         await submit(broker, time, None, batch)
-        with pytest.raises(QueueSlow):
+        with pytest.raises(DeadlineUnreachable):
             await submit(broker, time, 0.5, batch)
         await submit(broker, time, 0.01)  # goes before it
-        with pytest.raises(QueueSlow):
+        with pytest.raises(DeadlineUnreachable):
             await submit(broker, time, 0.01)
 
     tell(story)
@@ -144,7 +144,7 @@ def test_what_runs_counts_too(tell: Tell) -> None:
         await move(broker, time)
         waits = []
         for _ in range(2):
-            with pytest.raises(QueueSlow) as refused:
+            with pytest.raises(DeadlineUnreachable) as refused:
                 await submit(broker, time, 0.5)
             waits.append(refused.value.wait_s)
             await broker.take("q", SLOTS)
@@ -161,7 +161,7 @@ def test_of_those_that_wait_for_another_job_each_has_the_others_before_it(tell: 
         outside = SubmitOptions(weight=WEIGHT, after=await broker.submit("compile", next(keys), b""))
         for _ in range(2):
             await submit(broker, time, None, outside)
-        with pytest.raises(QueueSlow):
+        with pytest.raises(DeadlineUnreachable):
             await submit(broker, time, 0.5, outside)
         await submit(broker, time, 0.5)  # it does not wait for that job, and is taken at once
 
@@ -220,7 +220,7 @@ def test_a_crowd_is_not_judged_by_the_first_of_it(tell: Tell) -> None:
         await time.passes(8)
         for job_id in jobs[:2]:
             await broker.finish(job_id, b"")
-        with pytest.raises(QueueSlow) as refused:
+        with pytest.raises(DeadlineUnreachable) as refused:
             await submit(broker, time, 0.1)
         passed_s = max(8.0, time.said(monotonic() - began))
         assert time.said(refused.value.wait_s) <= 2.5 * passed_s, "four jobs, where three were begun: not one alone"
@@ -236,7 +236,7 @@ def test_the_sums_of_what_waits_and_runs_are_right_however_jobs_end(tell: Tell) 
         async def wait_s() -> float:
             for priority in ("interactive", "batch"):
                 await submit(broker, time, None, SubmitOptions(priority=priority))  # type: ignore[arg-type]
-            with pytest.raises(QueueSlow) as refused:
+            with pytest.raises(DeadlineUnreachable) as refused:
                 await submit(broker, time, 0.001, SubmitOptions(weight=10_000 - 3, priority="batch"))
             await empty(broker)
             return refused.value.wait_s

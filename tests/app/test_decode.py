@@ -71,7 +71,7 @@ def test_the_trace_tells_each_label_of_the_answer(client: TestClient, beams: int
     shown = client.get(f"/automata/{body['automaton']}").json()
     for number, step in enumerate(body["trace"]):
         assert step["log_prob"] == log_probs[number][LABELS.index(step["label"])]
-        assert step["letters"] == {"Bag": ["Bag"], "Coat": []}.get(step["label"], ["shoe"])
+        assert step["propositions"] == {"Bag": ["Bag"], "Coat": []}.get(step["label"], ["shoe"])
         assert step["distance"] == shown["states"][step["state"]]["distance"] - 1
     assert body["log_prob"] == pytest.approx(sum(step["log_prob"] for step in body["trace"]))
     assert body["score"] >= body["log_prob"] and (body["score"] == body["log_prob"] or beams != "exact")

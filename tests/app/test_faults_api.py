@@ -90,8 +90,8 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
         httpx2.get(f"{part.url}/health", trust_env=False)
     with whole.client("other") as http:
         for job, told in streams:
-            assert told[-1].name == "handover", told[-1]
-            whole_story = [event for event in told if event.name != "handover"]
+            assert told[-1].name == "reconnect", told[-1]
+            whole_story = [event for event in told if event.name != "reconnect"]
             whole_story += read_on(http, job, whole_story[-1].id if whole_story else "")
             assert steps(whole_story) == list(range(1, 61)) and whole_story[-1].name == "done"
 
@@ -155,7 +155,7 @@ def test_many_callers_of_one_cold_constraint_compile_it_once(whole: Cluster) -> 
 
 def test_a_constraint_that_nothing_satisfies_is_known_the_second_time(whole: Cluster) -> None:
     def taken() -> float:
-        return whole.parts["compile"].metric("abs_job_attempts_total", task="compile")
+        return whole.parts["compile"].metric("abs_job_attempts_total", job_kind="compile")
 
     with whole.client() as http:
         first = http.post("/compile", json={"constraint": UNSATISFIABLE})
@@ -181,7 +181,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_least_that_would_do(whol
 
 def test_requests_with_one_key_that_come_at_once_at_two_apis_are_one_job(whole: Cluster) -> None:
     def taken() -> float:
-        return sum(whole.parts[name].metric("abs_job_attempts_total", task="generate") for name in WORKERS)
+        return sum(whole.parts[name].metric("abs_job_attempts_total", job_kind="generate") for name in WORKERS)
 
     key = {"idempotency-key": f"faults-{time.monotonic_ns()}"}
     before = taken()

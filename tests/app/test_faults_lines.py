@@ -135,14 +135,14 @@ def test_a_stream_goes_on_when_all_connections_fall_silent(lined: Lined) -> None
                     lined.line.fall_silent()
 
         def whole() -> bool:
-            if told[-1].name == "handover":  # the stream was let go of while the server said nothing
+            if told[-1].name == "reconnect":  # the stream was let go of while the server said nothing
                 told.pop()
             if told[-1].name != "done":
                 told.extend(read_on(http, response.headers["x-job-id"], told[-1].id))
             return told[-1].name == "done"
 
         until(whole, "the stream has come to its end", ANSWER_S_MAX, RETRY_S)
-    last = max((place for place, event in enumerate(told) if event.name == "restart"), default=0)
+    last = max((place for place, event in enumerate(told) if event.name == "restarted"), default=0)
     numbers = steps(told[last:])
     assert numbers == sorted(set(numbers)) and numbers[-1] == STEPS
 

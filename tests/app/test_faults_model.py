@@ -54,12 +54,12 @@ def test_a_batch_that_is_too_large_is_parted_and_the_worker_lives(running: Clust
             together = list(callers.map(lambda body: http.post("/generate", json=body), bodies))
             assert [answer.status_code for answer in together] == [200] * len(bodies), [one.text for one in together]
             assert [answer.json()["choices"] for answer in together] == alone
-            assert worker.metric("abs_out_of_memory_total", then="parted") > 0
+            assert worker.metric("abs_out_of_memory_total", action="batch_split") > 0
             refused = http.post("/generate", json=BODY | {"beams": ROWS + 4, "max_tokens": 12})
             assert (refused.status_code, refused.json()["code"]) == (507, "out_of_memory"), refused.text
             assert "fewer beams" in refused.json()["detail"] and refused.json()["needed_bytes"] > 0
             assert http.post("/generate", json=bodies[0]).json()["choices"] == alone[0]
-        assert worker.alive and worker.metric("abs_out_of_memory_total", then="refused") == 1
+        assert worker.alive and worker.metric("abs_out_of_memory_total", action="rejected") == 1
         assert "ran out: parted" in worker.log()
     finally:
         worker.end()

@@ -55,7 +55,7 @@ def test_a_server_that_is_killed_and_comes_back_is_a_pause_to_a_stream_and_to_th
                     whole.server.kill()
                     time.sleep(1.0)
                     whole.server.start()
-        while told[-1].name == "handover":  # the stream was let go of while the server was away
+        while told[-1].name == "reconnect":  # the stream was let go of while the server was away
             told.pop()
             told += read_on(http, response.headers["x-job-id"], told[-1].id)
         shown = http.get(response.headers["location"]).json()

@@ -80,13 +80,13 @@ def test_a_stream_goes_on_with_another_worker_when_its_own_is_killed(whole: Clus
                 if len(told) == 3:
                     whole.busy(*WORKERS).kill()
                     killed_at = time.monotonic()
-                elif event.name == "restart":
+                elif event.name == "restarted":
                     restarted_at = time.monotonic()
                     assert event.data == {"attempt": 2}
         shown = http.get(response.headers["location"]).json()
-    again = next(place for place, event in enumerate(told) if event.name == "restart")
+    again = next(place for place, event in enumerate(told) if event.name == "restarted")
     assert restarted_at - killed_at < LEASE_S + 5 + SLACK_S
-    assert [event.name for event in told].count("restart") == 1
+    assert [event.name for event in told].count("restarted") == 1
     assert steps(told[again:]) == list(range(1, 31)) and told[-1].name == "done"
     assert (shown["state"], shown["attempt"]) == ("done", 2)
     assert shown["result"]["choices"][0]["text"] == "dog" == told[-1].data["choices"][0]["text"]
@@ -214,9 +214,9 @@ def test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say(whole: C
         assert shown["state"] == "done" and shown["attempt"] == 2
         with http.stream("GET", f"/jobs/{job}/events") as response:
             told = list(events(response))
-    again = next(place for place, event in enumerate(told) if event.name == "restart")
+    again = next(place for place, event in enumerate(told) if event.name == "restarted")
     assert steps(told[again:]) == sorted(set(steps(told[again:]))), "a step was told twice, or out of order"
-    assert [event.name for event in told].count("done") == 1 == [event.name for event in told].count("restart")
+    assert [event.name for event in told].count("done") == 1 == [event.name for event in told].count("restarted")
     until(lambda: stopped.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
 
 

@@ -141,8 +141,8 @@ def test_full_scope_is_about_the_prompt_s_text_however_its_tokenizer_splits_it(s
 def test_letters_of_a_full_scope_trace_are_those_that_the_answer_completes(settings: Settings) -> None:
     choice = run(settings, LtlfSpec("F(cats & X(F dog))"), "big cat", True, scope="full").choices[0]
     assert choice.trace is not None
-    completed = [letter for step in choice.trace for letter in step.letters]
-    words = [word.letters for word in choice.words]
+    completed = [letter for step in choice.trace for letter in step.propositions]
+    words = [word.propositions for word in choice.words]
     assert completed == words[1:]  # "big" was complete, "cat" was not
 
 

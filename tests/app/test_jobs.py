@@ -153,8 +153,8 @@ def test_a_caller_is_answered_in_his_own_words_by_a_job_too(client: TestClient) 
         body = {"prompt": "a", "constraint": constraint, "max_tokens": 6, "trace": True}
         job = client.post("/generate", json=body, headers=ASYNC).json()["id"]
         choice = over(client, job)["result"]["choices"][0]
-        assert [name] in [word["letters"] for word in choice["words"]]
-        assert [name] in [letter for step in choice["trace"] for letter in step["letters"]]
+        assert [name] in [word["propositions"] for word in choice["words"]]
+        assert [name] in [letter for step in choice["trace"] for letter in step["propositions"]]
         job = client.post("/compile", json={"constraint": constraint}, headers=ASYNC).json()["id"]
         letters = [letter["name"] for letter in over(client, job)["result"]["explanation"]["letters"]]
         assert letters == ["other", name]

@@ -179,7 +179,7 @@ def test_an_api_that_is_told_to_stop_hands_streams_over_and_finishes_plain_reque
         until(lambda: cluster.generations() > before)  # what is not a job yet would be told to ask another process
         ending.terminate()
         first += list(rest)
-    assert (first[-1].name, first[-1].id) == ("handover", "")
+    assert (first[-1].name, first[-1].id) == ("reconnect", "")
     told = read(url, job, first[-2].id)
     assert numbers(first + told) == list(range(1, 61))
     plain.join(S_MAX)
@@ -197,8 +197,8 @@ def test_a_worker_that_is_told_to_stop_leaves_what_it_cannot_end_to_another(clus
         cluster.start(*SLOW_WORKER)
         first += list(rest)
     names = [event.name for event in first]
-    assert names.count("restart") == 1 and names[-1] == "done"
-    assert numbers(first[names.index("restart"):]) == list(range(1, 61))
+    assert names.count("restarted") == 1 and names[-1] == "done"
+    assert numbers(first[names.index("restarted"):]) == list(range(1, 61))
     assert shown(url, job)["state"] == "done"
 
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_done_in_its_time_is_refused_at_once_and_taken_when_the_q
                 began = time.monotonic()
                 refused = http.post("/generate", json=short | {"stream": stream}, headers=headers)
                 problem = refused.json()
-                assert (refused.status_code, problem["code"]) == (429, "queue_full"), problem
+                assert (refused.status_code, problem["code"]) == (429, "deadline_unreachable"), problem
                 assert time.monotonic() - began < 3, "at once, not when its time is over"
                 assert 1 <= int(refused.headers["retry-after"]) == problem["retry_after_s"] <= 60
                 assert problem["wait_s"] > 0.5 * problem["timeout_s"] > 1.5

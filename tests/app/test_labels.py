@@ -20,7 +20,7 @@ def test_a_sequence_of_labels_is_checked_step_by_step(client: TestClient) -> Non
     body = {"constraint": CONSTRAINT, "labels": ["Bag", "boot", "sneaker"]}
     checked = client.post("/check", json=body).json()
     assert (checked["satisfied"], checked["violated_at"]) == (False, 2)
-    assert [(word["text"], word["letters"]) for word in checked["words"]] == [
+    assert [(word["text"], word["propositions"]) for word in checked["words"]] == [
         ("Bag", ["Bag"]), ("boot", ["shoe"]), ("sneaker", ["shoe"]),
     ]  # fmt: skip
     assert client.post("/check", json={**body, "labels": ["boot", "Bag"]}).json()["satisfied"]

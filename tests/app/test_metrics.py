@@ -64,14 +64,14 @@ def test_a_generation_moves_all_that_it_goes_through(client: TestClient) -> None
         "abs_time_to_first_step_seconds_count": {},
         "abs_e2e_seconds_count": {"outcome": "ok"},
         "abs_generate_total": {"outcome": "ok"},
-        "abs_compile_total": {"kind": "regex", "outcome": "ok"},
-        "abs_compile_seconds_count": {"kind": "regex"},
+        "abs_compile_total": {"form": "regex", "outcome": "ok"},
+        "abs_compile_seconds_count": {"form": "regex"},
         "abs_automaton_states_count": {},
         "abs_cache_requests_total": {"result": "miss"},
     }
     assert {name: moved(before, after, name, **labels) for name, labels in once.items()} == dict.fromkeys(once, 1.0)
-    assert moved(before, after, "abs_job_attempts_total", task="generate") == 1
-    assert moved(before, after, "abs_job_attempts_total", task="compile") == 1
+    assert moved(before, after, "abs_job_attempts_total", job_kind="generate") == 1
+    assert moved(before, after, "abs_job_attempts_total", job_kind="compile") == 1
     assert moved(before, after, "abs_prompt_tokens_total") == usage["prompt_tokens"]
     assert moved(before, after, "abs_generated_tokens_total") == usage["completion_tokens"]
     steps = moved(before, after, "abs_step_duration_seconds_count")
@@ -101,7 +101,7 @@ def test_a_failure_that_is_remembered_is_a_negative_hit(client: TestClient) -> N
     for _ in range(2):
         assert client.post("/compile", json=body).json()["code"] == "constraint_unsatisfiable"
     after = scrape(client)
-    assert moved(before, after, "abs_compile_total", kind="all", outcome="unsat") == 1
+    assert moved(before, after, "abs_compile_total", form="all", outcome="unsat") == 1
     assert moved(before, after, "abs_cache_requests_total", result="negative") == 1
 
 
@@ -264,9 +264,9 @@ def test_a_second_try_is_a_redelivery() -> None:
         with tally.trying(job, "j", "compile", "w", 0.5, attempt) as tried:
             tried.result = Failure("LimitExceeded", "", {"limit": "dfa_states_max"})
     after = Samples(metrics.exposition().decode())
-    assert moved(before, after, "abs_job_attempts_total", task="compile") == 2
-    assert moved(before, after, "abs_job_redelivered_total", task="compile") == 1
-    assert moved(before, after, "abs_compile_total", kind="length", outcome="limit") == 2
+    assert moved(before, after, "abs_job_attempts_total", job_kind="compile") == 2
+    assert moved(before, after, "abs_job_redelivered_total", job_kind="compile") == 1
+    assert moved(before, after, "abs_compile_total", form="length", outcome="limit") == 2
     assert moved(before, after, "abs_queue_wait_seconds_sum", queue="compile") == pytest.approx(1.0)
 
 

@@ -252,4 +252,4 @@ def test_a_worker_process_and_a_server_that_stand_still_are_told_and_so_is_their
         (done,) = [line for line in told if line.get("event") == "job_done"]
         assert (done["kind"], done["outcome"], done["request_id"]) == ("compile", "ok", "r-42")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            assert Samples(answer.read().decode())("abs_compile_total", kind="regex", outcome="ok") == 1
+            assert Samples(answer.read().decode())("abs_compile_total", form="regex", outcome="ok") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.messages import RefusedToken, Step
+from app.messages import RejectedToken, Step
 from app.models import open_model_files
 from app.settings import Settings
 from compiler.pipeline import compile_spec
@@ -25,11 +25,11 @@ def settings(captions_dir: Path) -> Settings:
     return Settings(model=str(captions_dir))
 
 
-def steps_of(settings: Settings, spec: Spec, refusals: int, **options: object) -> list[Step]:
+def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: object) -> list[Step]:
     context = Context()
     job = a_job(settings, context, spec, **options)  # type: ignore[arg-type]
     with open_generator(settings, spread=3.0) as generator:
-        generator.run(dataclasses.replace(job, tell="steps", refusals=refusals), context)
+        generator.run(dataclasses.replace(job, tell="steps", rejected_top_k=rejected_top_k), context)
     return [news for news in context.told if isinstance(news, Step)]
 
 
@@ -52,45 +52,45 @@ def test_each_refused_token_is_one_that_its_row_may_not_write(
     reasons: Counter[str] = Counter()
     before = [""]
     for step in steps:
-        for one in step.refused:
+        for one in step.rejected_tokens:
             reasons[one.reason] += 1
             written = before[one.parent]
             assert one.log_prob <= 0 and "\ufffd" not in written
             whole = answer_text(text, written + one.text)
             check = check_text(text, whole)
             match one.reason:
-                case "unfinished":
+                case "incomplete":
                     assert one.text == "" and not check.satisfied and check.violated_at == len(whole)
                 case "violates":
                     broken = check.violated_at is not None and check.violated_at < len(whole)
                     assert broken or "\ufffd" in one.text
                     assert one.distance is None
-                case "too_far":
+                case "over_budget":
                     assert one.distance is not None and one.distance > step.budget_after
-                case "unspellable":
+                case "no_bytes":
                     assert one.text == ""
         before = [row.text for row in step.rows]
     assert reasons, "nothing was refused"
     assert all(len(of_a_row) <= COUNT for of_a_row in _by_row(steps))
 
 
-def _by_row(steps: list[Step]) -> list[list[RefusedToken]]:
-    rows: dict[tuple[int, int], list[RefusedToken]] = {}
+def _by_row(steps: list[Step]) -> list[list[RejectedToken]]:
+    rows: dict[tuple[int, int], list[RejectedToken]] = {}
     for step in steps:
-        for one in step.refused:
+        for one in step.rejected_tokens:
             rows.setdefault((step.step, one.parent), []).append(one)
     return list(rows.values())
 
 
 def test_nothing_is_noted_for_a_reader_who_does_not_ask(settings: Settings) -> None:
     steps = steps_of(settings, RegexSpec("[a-e ]{3,12}!"), 0, max_tokens=12)
-    assert steps and not any(step.refused for step in steps)
+    assert steps and not any(step.rejected_tokens for step in steps)
 
 
 def test_of_a_model_that_may_write_anything_little_is_refused(settings: Settings) -> None:
     before = [""]
     for step in steps_of(settings, RegexSpec("(?s:.*)"), COUNT, max_tokens=12, beams=16):
-        for one in step.refused:
+        for one in step.rejected_tokens:
             half = "\ufffd" in before[one.parent] + one.text  # a character
-            assert one.reason == "unspellable" or half or (one.reason == "too_far" and step.budget_after == 0)
+            assert one.reason == "no_bytes" or half or (one.reason == "over_budget" and step.budget_after == 0)
         before = [row.text for row in step.rows]

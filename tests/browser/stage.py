@@ -43,18 +43,18 @@ def refused(text: str, parent: int, reason: str, distance: int | None = None) ->
 
 
 def step(number: int, budget: int, *rows: dict[str, Any], refused: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
-    return {"step": number, "budget_after": budget, "rows": list(rows), "refused": list(refused)}
+    return {"step": number, "budget_after": budget, "rows": list(rows), "rejected_tokens": list(refused)}
 
 
 def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[str], int], ...] = ()) -> dict[str, Any]:
-    """A choice of an answer, of tokens (text, state, distance, log-prob) and words (text, letters, state)."""
+    """A choice of an answer, of tokens (text, state, distance, log-prob) and words (text, propositions, state)."""
     trace = [
         {"token": place, "text": text, "state": state, "distance": distance, "alpha": 0.0, "log_prob": log_prob,
-         "score": log_prob, "letters": []}
+         "score": log_prob, "propositions": []}
         for place, (text, state, distance, log_prob) in enumerate(tokens)
     ]
     total = sum(log_prob for *_, log_prob in tokens)
-    said = [{"text": text, "letters": letters, "state": state} for text, letters, state in words]
+    said = [{"text": text, "propositions": propositions, "state": state} for text, propositions, state in words]
     text = "".join(text for text, *_ in tokens)
     return {
         "text": text, "finish_reason": "eos", "log_prob": total, "score": total, "satisfied": True, "trace": trace,

@@ -201,7 +201,7 @@ def test_a_restart_voids_what_was_told_before(page: Page) -> None:
     def told_twice(route: Route) -> None:
         whole = route.fetch()
         events = whole.body().split(b"\n\n")
-        again = b'event: restart\ndata: {"attempt": 2}\nid: 5'
+        again = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
         route.fulfill(response=whole, body=b"\n\n".join([*events[:5], again, *events[1:]]))
 
     visit(page)

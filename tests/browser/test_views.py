@@ -17,7 +17,7 @@ LATTICE = """{
         return "After this “!cat” can no longer be met.";
     },
 }"""
-TOY, ON = refused(" toy", 0, "violates"), refused(" on", 0, "too_far", 4)
+TOY, ON = refused(" toy", 0, "violates"), refused(" on", 0, "over_budget", 4)
 GROWING = (
     step(1, 3, row(" the"), row(" a", alpha=0.6)),
     step(2, 2, row(" a dog", 1, state=1, distance=2, score=-4.0), row(" the cat"), refused=(TOY,)),

@@ -17,10 +17,10 @@ ANSWER: dict[str, Any] = {
     "id": "0" * 32, "model": "m", "automaton": "a" * 64, "seed": None, "newer": {"field": 1},
     "choices": [
         {"text": "a dog", "finish_reason": "eos", "log_prob": -1.5, "score": -1.0, "satisfied": True, "trace": None,
-         "words": [{"text": "a", "letters": [], "state": 0}, {"text": "dog", "letters": ["dog"], "state": 1}],
+         "words": [{"text": "a", "propositions": [], "state": 0}, {"text": "dog", "propositions": ["dog"], "state": 1}],
          "newer": True}
     ],
-    "usage": {"prompt_tokens": 2, "completion_tokens": 3, "beams": 16},
+    "usage": {"prompt_tokens": 2, "completion_tokens": 3, "sequences": 16},
     "timings": {"compile_ms": 1, "queue_ms": 0.5, "decode_ms": 2.0, "total_ms": 4.0, "cached": False},
 }  # fmt: skip
 ROW = {"text": "a", "parent": 0, "state": 0, "distance": 1, "alpha": 0.5, "score": -1.0, "log_prob": -1.0,

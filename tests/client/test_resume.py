@@ -61,8 +61,8 @@ def test_a_stream_goes_on_behind_the_last_event_that_was_read(kind: str) -> None
 @both
 def test_a_process_that_stops_hands_over_and_a_restart_is_told(kind: str) -> None:
     waits: list[float] = []
-    over = event("handover", {}, retry=500)
-    with scripted(told(step(1), over), told(event("restart", {"attempt": 2}, "7"), step(8), DONE)) as server:
+    over = event("reconnect", {}, retry=500)
+    with scripted(told(step(1), over), told(event("restarted", {"attempt": 2}, "7"), step(8), DONE)) as server:
         events = ask(kind, server.url, stream, waits, retry=EVENLY)
     assert shown(events) == [1, Restart, 8, Done] and events[1].attempt == 2
     assert waits == [0.5] and server.asked[1].headers["last-event-id"] == "1"

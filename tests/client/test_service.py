@@ -44,9 +44,9 @@ def test_generate_gives_texts_that_satisfy_with_their_traces(kind: str, url: str
     result = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=20, n=2, trace=True))
     assert len(result.texts) == 2 and result.text == result.texts[0]
     for choice in result.choices:
-        assert choice.satisfied and {"dog", "ball"} <= {word for unit in choice.words for word in unit.letters}
+        assert choice.satisfied and {"dog", "ball"} <= {word for unit in choice.words for word in unit.propositions}
         assert choice.trace is not None and choice.trace[-1].distance == 0
-    assert result.usage.beams == 16 and result.timings.total_ms > 0 and result.model == "captions"
+    assert result.usage.sequences == 16 and result.timings.total_ms > 0 and result.model == "captions"
     assert result.raw["choices"][0]["text"] == result.text and result.seed is None
 
 
@@ -99,7 +99,7 @@ def test_a_stream_tells_every_step_and_ends_with_the_answer(kind: str, url: str)
 @both
 def test_check_says_where_a_text_breaks(kind: str, url: str) -> None:
     good = ask(kind, url, lambda c: c.check(F("dog"), "a dog"))
-    assert good and good.violated_at is None and good.words[1].letters == ("dog",)
+    assert good and good.violated_at is None and good.words[1].propositions == ("dog",)
     bad = ask(kind, url, lambda c: c.check(Length(max_words=2), "a dog runs"))
     assert not bad and bad.violated_at is not None and bad.violated_at <= len("a dog runs")
     labelled = ask(kind, url, lambda c: c.check(F("Bag").over("Coat", "Bag"), ["Coat", "Bag"]))
@@ -109,8 +109,8 @@ def test_check_says_where_a_text_breaks(kind: str, url: str) -> None:
 @both
 def test_check_tells_which_of_the_parts_breaks(kind: str, url: str) -> None:
     rule = F("dog") & Keywords("ball") & Length(max_words=3)
-    checked = ask(kind, url, lambda c: c.check(rule, "a dog runs far", parts=True))
-    told = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.parts}
+    checked = ask(kind, url, lambda c: c.check(rule, "a dog runs far", conjuncts=True))
+    told = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.conjuncts}
     assert told["ltlf"] == (True, None) and told["keywords"] == (False, len("a dog runs far"))
     assert told["max_words"] == (False, len("a dog runs "))
     assert checked.violated_at == len("a dog "), "the last of three words is not the ball that has to come"
@@ -119,16 +119,16 @@ def test_check_tells_which_of_the_parts_breaks(kind: str, url: str) -> None:
 
 @both
 def test_a_stream_tells_what_the_model_wanted_and_was_refused(kind: str, url: str) -> None:
-    told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, refusals=5))
+    told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, rejected_top_k=5))
     steps = [event for event in told if isinstance(event, Step)]
-    refused = [(before, step, one) for before, step in itertools.pairwise(steps) for one in step.refused]
+    refused = [(before, step, one) for before, step in itertools.pairwise(steps) for one in step.rejected_tokens]
     assert refused, "eight tokens are few: the model wants to end or to write something else"
     for before, step, one in refused:
         assert 0 <= one.parent < len(before.rows) and one.log_prob <= 0
-        assert one.reason in ("violates", "too_far", "unspellable")
-        assert one.distance is None if one.reason != "too_far" else one.distance > step.budget_after
+        assert one.reason in ("violates", "over_budget", "no_bytes")
+        assert one.distance is None if one.reason != "over_budget" else one.distance > step.budget_after
     silent = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2))
-    assert all(step.refused == () for step in silent if isinstance(step, Step))
+    assert all(step.rejected_tokens == () for step in silent if isinstance(step, Step))
 
 
 @both

@@ -111,7 +111,7 @@ def test_a_pass_that_is_too_large_is_parted_and_what_holds_is_remembered() -> No
     orders = [_of(beams=1 + number % 4, max_tokens=24) for number in range(12)]
     model, notes = ScarceModel(rows=8), Notes()
     assert crowd(model, orders, notes) == [order.alone() for order in orders]
-    assert set(notes.became) == {"parted"} and len(notes.became) < 12  # of some 24 steps
+    assert set(notes.became) == {"batch_split"} and len(notes.became) < 12  # of some 24 steps
     assert max(model.sizes[model.sizes.index(max(model.sizes)) + 20 :]) <= 8
 
 
@@ -131,7 +131,7 @@ def test_those_that_find_no_memory_begin_anew_when_others_have_gone() -> None:
     orders = [_of(beams=3, max_tokens=14 + number % 3) for number in range(9)]
     model, notes = ScarceModel(tokens=200), Notes()  # for some three of them at the end, for all at the beginning
     assert crowd(model, orders, notes) == [order.alone() for order in orders]
-    assert "begun_anew" in notes.became and "refused" not in notes.became
+    assert "restarted" in notes.became and "rejected" not in notes.became
 
 
 def test_a_listener_hears_each_step_once_though_his_generation_began_anew() -> None:
@@ -147,7 +147,7 @@ def test_a_listener_hears_each_step_once_though_his_generation_began_anew() -> N
     alone: list[StepEvent] = []
     generate(ScarceModel(), order.prompt, order.automaton, order.options, on_step=alone.append)
     assert all(events == alone for events in heard)
-    assert "begun_anew" in notes.became
+    assert "restarted" in notes.became
 
 
 @pytest.mark.parametrize("scarce", [{"rows": 4}, {"tokens": 40}])
@@ -162,7 +162,7 @@ def test_what_does_not_fit_by_itself_is_told_so_and_the_others_are_served(scarce
         assert refusal.value.__context__ is None  # it would hold what the pass had made
         assert all(answer.result(S_MAX) == small.alone() for answer in answers)
         assert _ask(engine, small) == small.alone()
-    assert notes.became.count("refused") == 1
+    assert notes.became.count("rejected") == 1
 
 
 def test_a_prompt_that_finds_no_memory_waits_for_some() -> None:
@@ -170,7 +170,7 @@ def test_a_prompt_that_finds_no_memory_waits_for_some() -> None:
     first = Order((0,) * 90, order.automaton, order.options)
     model, notes = ScarceModel(tokens=110), Notes()
     assert crowd(model, [first, first, order], notes) == [first.alone(), first.alone(), order.alone()]
-    assert "begun_anew" in notes.became and "refused" not in notes.became
+    assert "restarted" in notes.became and "rejected" not in notes.became
 
 
 def test_memory_may_run_out_at_any_time() -> None:
@@ -191,7 +191,7 @@ def test_memory_may_run_out_at_any_time() -> None:
                 assert error is None or isinstance(error, OutOfMemory)
                 answers.append(None if error else answer.result())
         assert all(found in (None, known) for found, known in zip(answers, alone, strict=True))
-        assert notes.became.count("refused") == answers.count(None) < len(orders) / 2
+        assert notes.became.count("rejected") == answers.count(None) < len(orders) / 2
 
 
 def test_what_has_fallen_rises_again() -> None:
@@ -240,7 +240,7 @@ def test_a_check_waits_for_the_memory_of_others() -> None:
         _wait_for(lambda: model.begun == 1)
         model.checks_fail = 1
         checked = callers.submit(engine.check, (0,), (1, 2))
-        _wait_for(lambda: "check_waited" in notes.became)
+        _wait_for(lambda: "check_deferred" in notes.became)
         later = callers.submit(_ask, engine, order)
         _wait_for(lambda: engine.generations == 2)
         assert not checked.done()
@@ -255,7 +255,7 @@ def test_a_check_that_finds_no_memory_when_nobody_runs_fails_and_the_next_is_ser
     with Engine(model, PLENTY, notes) as engine:
         with pytest.raises(OutOfMemory):
             engine.check((0,), (1, 2))
-        assert notes.became == ["check_waited", "refused"]
+        assert notes.became == ["check_deferred", "rejected"]
         assert engine.check((0,), (1, 2)) == model.score((0,), (1, 2))
         assert _ask(engine, _of()) == _of().alone()
 
@@ -268,7 +268,7 @@ def test_a_check_that_is_called_off_waits_no_longer() -> None:
         _wait_for(lambda: model.begun == 1)
         model.checks_fail = 1
         checked = callers.submit(engine.check, (0,), (1,), called_off.is_set)
-        _wait_for(lambda: "check_waited" in notes.became)
+        _wait_for(lambda: "check_deferred" in notes.became)
         called_off.set()
         with pytest.raises(Cancelled):
             checked.result(S_MAX)

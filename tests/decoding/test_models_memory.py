@@ -159,4 +159,4 @@ def test_real_models_give_everybody_his_answer(make: Callable[[], PreTrainedMode
         _wait_for(lambda: engine.generations == len(wanted))
         failing.may_begin.set()
         assert list(answers) == alone
-    assert failing.failures and "begun_anew" in notes.became and ("parted" in notes.became) == together
+    assert failing.failures and "restarted" in notes.became and ("batch_split" in notes.became) == together

@@ -15,7 +15,7 @@ from app.broker.base import Backlog, Delivery, Event, JobState, SubmitOptions, W
 from app.broker.redis import scripts
 from app.broker.redis.streaq_worker import Claimed
 from app.broker.throughput import come_again_s
-from app.errors import JobUnknown, KeyReused, QueueFull, QueueSlow, SettingsInvalid
+from app.errors import DeadlineUnreachable, JobUnknown, KeyReused, QueueFull, SettingsInvalid
 from app.redis.connection import Connection
 
 EVENTS_MAX = 1_024  # that last, of a job
@@ -201,11 +201,11 @@ def _ms(seconds: float) -> int:
 
 def _refusal(
     limit: str, caps: dict[str, int], terms: SubmitOptions, room_s: float, whole_s: float
-) -> QueueFull | QueueSlow:
+) -> QueueFull | DeadlineUnreachable:
     """The error for a job that is not admitted. A negative `room_s` means that the wait is unknown."""
     retry_after_s = come_again_s(room_s if room_s >= 0 else None, whole_s)
     if limit == "slow":
-        return QueueSlow(whole_s, terms.within_s or 0.0, retry_after_s)
+        return DeadlineUnreachable(whole_s, terms.within_s or 0.0, retry_after_s)
     return QueueFull(caps[limit], limit, retry_after_s)
 
 

@@ -45,7 +45,7 @@ export class Checker {
     this.control = new AbortController();
     const { signal } = this.control;
     try {
-      const answer = await askJson("POST", "/check", { body: { constraint, text, parts: true }, signal });
+      const answer = await askJson("POST", "/check", { body: { constraint, text, conjuncts: true }, signal });
       if (!signal.aborted) this.#tell(text, answer);
     } catch (error) {
       if (signal.aborted) return;
@@ -67,7 +67,7 @@ export class Checker {
     if (answer.satisfied) this.#say("✓ It satisfies the constraint.", "good");
     else if (answer.violated_at >= pointsOf(text)) this.#say("✗ It ends too early: more text could still satisfy the constraint.", "bad");
     else this.#say(`✗ It breaks the constraint at character ${answer.violated_at + 1}${before(text, answer.violated_at)}: nothing that follows can mend it.`, "bad");
-    const parts = answer.parts.length > 1 ? answer.parts : [];
+    const parts = answer.conjuncts.length > 1 ? answer.conjuncts : [];
     this.parts.replaceChildren(...parts.map((part) => partTold(part, text)));
     const items = answer.words.slice(0, WORDS_MAX).map(wordTold);
     if (answer.words.length > WORDS_MAX) items.push(el("li", { class: "soft" }, `and ${answer.words.length - WORDS_MAX} more`));
@@ -90,15 +90,15 @@ function before(text, points) {
   return word ? `, after “${word}”` : "";
 }
 
-function partTold({ title, satisfied, violated_at }, text) {
+function partTold({ summary, satisfied, violated_at }, text) {
   const early = !satisfied && violated_at >= pointsOf(text);
   const verdict = satisfied ? "holds" : early ? "not yet" : `breaks at character ${violated_at + 1}${before(text, violated_at)}`;
   const kind = satisfied ? "good" : early ? "soft" : "bad";
-  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, title));
+  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, summary));
 }
 
-function wordTold({ text, letters, state }) {
-  const held = letters.length ? letters.join(", ") : "–";
-  return el("li", {}, el("span", { class: "checked-word" }, text), el("span", { class: letters.length ? "held" : "held none" }, held),
+function wordTold({ text, propositions, state }) {
+  const held = propositions.length ? propositions.join(", ") : "–";
+  return el("li", {}, el("span", { class: "checked-word" }, text), el("span", { class: propositions.length ? "held" : "held none" }, held),
     el("span", { class: "soft state" }, `q${state}`));
 }

@@ -31,7 +31,7 @@ export function explainer(constraint) {
 
 async function why(constraint, text) {
   const { parts } = await askJson("POST", "/check", { body: { constraint, text, parts: true } });
-  const broken = parts.filter((part) => !part.satisfied && part.violated_at < pointsOf(text)).map((part) => `“${part.title}”`);
+  const broken = parts.filter((part) => !part.satisfied && part.violated_at < pointsOf(text)).map((part) => `“${part.summary}”`);
   if (!broken.length) return "After this the parts of the constraint can no longer be met together.";
   const names = broken.length === 1 ? broken[0] : `${broken.slice(0, -1).join(", ")} and ${broken.at(-1)}`;
   return `After this ${names} can no longer be met.`;

@@ -8,7 +8,7 @@ const RESUMES_MAX = 8;  // in a row without an event between them
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Generation {
-  /** `hear` has a method for each event: compiled, step, restart. */
+  /** `hear` has a method for each event: compiled, step, restarted. */
   constructor(body, hear) {
     this.body = { ...body, stream: true };
     this.hear = hear;
@@ -55,7 +55,7 @@ export class Generation {
         events += 1;
         if (event === "done") return { answer: JSON.parse(data), events };
         if (event === "error") throw new Refusal(JSON.parse(data));
-        if (event === "handover") break;
+        if (event === "reconnect") break;
         this.hear[event]?.(JSON.parse(data));
       }
     } catch (error) {

@@ -29,15 +29,15 @@ export function refusedCard(token, prefix, broken) {
 }
 
 export function reasonWords(token) {
-  if (token.reason === "too_far") return `too far from the end: ${plural(token.distance, "more token")} at least, and only ${token.budget} left`;
+  if (token.reason === "over_budget") return `too far from the end: ${plural(token.distance, "more token")} at least, and only ${token.budget} left`;
   if (token.reason === "violates") return "after it nothing can satisfy the constraint any more";
-  if (token.reason === "unfinished") return "the model would end here, but the text does not satisfy the constraint yet";
+  if (token.reason === "incomplete") return "the model would end here, but the text does not satisfy the constraint yet";
   return "a special token: it writes no text";
 }
 
 export function shortReason(token) {
-  if (token.reason === "too_far") return `d ${token.distance} > ${token.budget}`;
-  return { violates: "breaks it", unfinished: "unfinished" }[token.reason] ?? "no text";
+  if (token.reason === "over_budget") return `d ${token.distance} > ${token.budget}`;
+  return { violates: "breaks it", incomplete: "incomplete" }[token.reason] ?? "no text";
 }
 
 function card(text, token, facts, kind) {

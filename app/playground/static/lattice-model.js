@@ -14,14 +14,14 @@ export class LatticeModel {
   add(event) {
     const before = this.last;
     if (before && event.step <= before.t) return null;
-    if (!event.rows.length && !(event.refused ?? []).length) return null; // the search is over
+    if (!event.rows.length && !(event.rejected_tokens ?? []).length) return null; // the search is over
     const place = this.columns.length;
     const next = event.step === (before?.t ?? 0) + 1;
     const texts = new Map((before?.rows ?? []).map((row, index) => [row.text, index]));
     const parentOf = (row) => (before ? parentAmong(before.rows, texts, row, next) : -1);
     const rows = event.rows.map((row, index) => this.row(row, index, before, parentOf(row), event, place));
     for (const row of rows) if (row.parent >= 0) before.rows[row.parent].children += 1;
-    const refused = (event.refused ?? []).map((token, index) => ({
+    const refused = (event.rejected_tokens ?? []).map((token, index) => ({
       ...token, kind: "refused", index, place, t: event.step, budget: event.budget_after,
       parent: next && before && before.rows[token.parent] ? token.parent : -1,
       before: (next && before?.rows[token.parent] ? before.rows[token.parent].score : 0) + token.log_prob,

@@ -81,9 +81,9 @@ export const SENTENCES = {
   draining: (p) => `The service is about to stop; another takes its place. ${again(p)}`,
   storage_down: (p) => `The service cannot reach its storage. ${again(p)}`,
   too_many_connections: (p) => `Too many connections are open. Close other tabs of this page. ${again(p)}`,
-  queue_full: (p) => p.wait_s === undefined
-    ? `Too many requests wait${limit(p)}. ${again(p)}`
-    : `An answer would take ${number(p.wait_s)} seconds just now, longer than the ${number(p.timeout_s)} it may. Ask for fewer tokens or beams. ${again(p)}`,
+  queue_full: (p) => `Too many requests wait${limit(p)}. ${again(p)}`,
+  deadline_unreachable: (p) => `The answer would take ${number(p.wait_s)} seconds now, longer than its timeout of ${number(p.timeout_s)}. `
+    + `Ask for fewer tokens or beams. ${again(p)}`,
   not_ready: (p) => `The service is not ready${p.reasons?.length ? ` (${p.reasons.join("; ")})` : ""}. ${again(p)}`,
   model_unavailable: (p) => `The model cannot be used; the operator's log says why. ${again(p)}`,
   cancelled: () => "The request was called off. Generate again.",

@@ -4,7 +4,7 @@ import { Refusal } from "./api.js";
 import { byId, plural, shown } from "./dom.js";
 import { Generation } from "./generation.js";
 
-const REFUSALS = 5;
+const REJECTED_TOP_K = 5;
 
 export class Run {
   /** `views` has automaton, lattice, tokens, answers, checker; `page` the means to say things. */
@@ -17,11 +17,11 @@ export class Run {
     const { page } = this;
     this.constraint = constraint;
     this.#begin(options);
-    const body = { prompt, constraint, ...options, trace: true, refusals: REFUSALS };
+    const body = { prompt, constraint, ...options, trace: true, rejected_top_k: REJECTED_TOP_K };
     const mine = (this.now = new Generation(body, {
       compiled: (event) => this.#compiled(event),
       step: (event) => this.#step(event, options),
-      restart: () => (page.say("A worker died; another begins anew."), this.#clear(options)),
+      restarted: () => (page.say("The worker failed; another one restarts the request."), this.#clear(options)),
     }));
     try {
       const response = await mine.answer();

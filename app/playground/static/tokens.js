@@ -81,7 +81,7 @@ export class TokensView {
     let before = start;
     const items = units.map((unit) => {
       const moved = before !== null && before !== unit.state;
-      const held = unit.letters.map((letter) => el("span", { class: "holds" }, letter));
+      const held = unit.propositions.map((letter) => el("span", { class: "holds" }, letter));
       const way = el("span", { class: `word-state${moved ? " moved" : ""}` }, moved ? `q${before} → q${unit.state}` : `q${unit.state}`);
       before = unit.state;
       return el("li", { class: held.length ? "word telling" : "word" },
@@ -91,7 +91,7 @@ export class TokensView {
     return [
       el("h4", {}, "Word trace"),
       el("ol", {
-        class: units.some((unit) => unit.letters.length) ? "word-trace" : "word-trace silent", tabindex: "0",
+        class: units.some((unit) => unit.propositions.length) ? "word-trace" : "word-trace silent", tabindex: "0",
         "aria-label": "Word trace: each word, the propositions that hold there, the state after it",
       }, ...items),
       more > 0 ? el("p", { class: "view-note" }, `${plural(more, "more word")}.`) : el("span", { hidden: true }),
@@ -100,7 +100,7 @@ export class TokensView {
 
   table(trace, start) {
     const pushed = trace.some((step) => step.alpha !== 0);
-    const names = ["t", "token", "q → q′", "d", ...(pushed ? ["α"] : []), "log-prob", "chance", "letters"];
+    const names = ["t", "token", "q → q′", "d", ...(pushed ? ["α"] : []), "log-prob", "chance", "propositions"];
     let before = start;
     const rows = trace.map((step, place) => {
       const way = `${before === null ? "" : `q${before} `}→ q${step.state}`;
@@ -109,7 +109,7 @@ export class TokensView {
       return el("tr", {},
         el("th", { scope: "row" }, String(place + 1)), el("td", { class: `token-cell ${chanceClass(step.log_prob)}` }, tokenName(step.text)),
         cell(way), cell(String(step.distance)), pushed ? cell(figure(step.alpha, 3)) : null,
-        cell(figure(step.log_prob, 3)), cell(chance(step.log_prob)), cell(lettersOf(step), "letters"));
+        cell(figure(step.log_prob, 3)), cell(chance(step.log_prob)), cell(propositionsOf(step), "propositions"));
     });
     const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, name)));
     return el("details", { class: "token-table" }, el("summary", {}, "Token by token, as a table"),
@@ -119,8 +119,8 @@ export class TokensView {
 }
 
 /** What the words that a token completes hold: "coffee", "–" where nothing, nothing where it completes none. */
-function lettersOf(step) {
-  return step.letters.map((held) => held.join(" ∧ ") || "–").join(", ");
+function propositionsOf(step) {
+  return step.propositions.map((held) => held.join(" ∧ ") || "–").join(", ");
 }
 
 function shownText(text) {

@@ -14,7 +14,7 @@ from app.automaton_cache import automaton_secret, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.messages import (
     UNMET_TTL_S,
-    CheckedPart,
+    CheckedConjunct,
     CheckJob,
     CheckResult,
     CompileJob,
@@ -159,7 +159,7 @@ class CompileHandler:
         """Check a text or labels, and each conjunct of the constraint if that is wanted."""
         spec = spec_from_json(job.spec)
         check = self._check(spec, job.text, context)
-        parts = tuple(self._parts(spec, job.text, context)) if job.parts else None
+        parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
         return CheckResult(check.satisfied, word_trace(check), check.violated_at, parts)
 
     def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
@@ -172,7 +172,7 @@ class CompileHandler:
             self._decode.keep_text(automaton, known)
         return check_text(known, text) if isinstance(text, str) else check_labels(known, text)
 
-    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedPart]:
+    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedConjunct]:
         """The first conjuncts. One that is by itself over a limit, as the whole was not, is left out."""
         for part in conjuncts(spec, ResourceGuard(self._settings.limits))[:PARTS_CHECKED_MAX]:
             try:
@@ -181,7 +181,7 @@ class CompileHandler:
                 if failed.error != LimitExceeded.__name__:
                     raise
                 continue
-            yield CheckedPart(part.path, part.title, spec_json(part.spec), check.satisfied, check.violated_at)
+            yield CheckedConjunct(part.path, part.title, spec_json(part.spec), check.satisfied, check.violated_at)
 
     def _run(
         self, request: Request | ExplainRequest, context: Context

@@ -249,7 +249,7 @@ class Generator:
             run = Sampling(task.constraint, options, start=task.start)
         else:
             run = search_of(task.constraint, options, start=task.start, text_of=self._answers(task))
-        return TopTokensRecorder(run, task.job.refusals) if task.job.refusals else run
+        return TopTokensRecorder(run, task.job.rejected_top_k) if task.job.rejected_top_k else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
         return b"".join(self._tokens[token] or b"" for token in tokens)
@@ -295,7 +295,7 @@ class Generator:
             TokenStep(
                 token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=seen.state,
                 distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
-                letters=seen.letters,
+                propositions=seen.letters,
             )
             for step, seen in zip(steps, shown, strict=True)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from app.messages import Reason, RefusedToken, Step, StepRow
+from app.messages import Reason, RejectedToken, Step, StepRow
 from app.worker.handlers.base import Context
 from compiler.artifact import Compiled
 from compiler.lifting import UNREACHABLE
@@ -81,7 +81,7 @@ class StepEventBuilder:
         self._place: dict[tuple[int, ...], int] = {(): 0}  # of each row of the step before
 
     def __call__(self, event: Event) -> None:
-        refused = tuple(self._refused(event))
+        rejected = tuple(self._rejected(event))
         known = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
         self._known = known
         self._place = {row.tokens: place for place, row in reversed(list(enumerate(event.rows)))}
@@ -92,9 +92,9 @@ class StepEventBuilder:
             )
             for row in event.rows
         )
-        self._context.tell(Step(event.step_number, event.budget_after, rows, refused))
+        self._context.tell(Step(event.step_number, event.budget_after, rows, rejected))
 
-    def _refused(self, event: Event) -> Iterator[RefusedToken]:
+    def _rejected(self, event: Event) -> Iterator[RejectedToken]:
         """Of the tokens that the model wanted, those that no row may write."""
         tokens = self._compiled.tokens
         for wanted in {(one.tokens, one.token): one for one in event.wanted}.values():  # samples may be equal so far
@@ -105,7 +105,7 @@ class StepEventBuilder:
             if distance <= event.budget_after:
                 continue
             written = self._vocabulary[wanted.token] or b""
-            yield RefusedToken(
+            yield RejectedToken(
                 parent=self._place[wanted.tokens],
                 text="" if wanted.token in tokens.eos_ids else written.decode(errors="replace"),
                 log_prob=wanted.log_prob,
@@ -116,10 +116,10 @@ class StepEventBuilder:
     def _reason(self, token: int, distance: int) -> Reason:
         """Why a row may not write a token after which the end is so far away."""
         if token in self._compiled.tokens.eos_ids:
-            return "unfinished"
+            return "incomplete"
         if distance != UNREACHABLE:
-            return "too_far"
-        return "violates" if self._vocabulary[token] else "unspellable"
+            return "over_budget"
+        return "violates" if self._vocabulary[token] else "no_bytes"
 
     def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _Said:
         """What the ids say; `state` is the one they lead to, where it is known."""
