@@ -115,31 +115,31 @@ def test_constraints_of_different_meaning_have_different_hashes(one: dict[str, A
         ({"all": [{"keywords": ["dog"], "inflect": True}, {"keywords": ["dog~"]}]}, "dogs dog~", "dogs"),
     ],
 )
-def test_meanings_with_names_that_look_alike_stay_apart(constraint: dict[str, Any], good: str, bad: str) -> None:
+def test_similar_proposition_names_do_not_collide(constraint: dict[str, Any], good: str, bad: str) -> None:
     automaton = compile_text(spec_from_json(constraint))
     assert check_text(automaton, good).satisfied and not check_text(automaton, bad).satisfied
 
 
-def test_what_a_formula_does_not_name_is_neither_shown_nor_kept() -> None:
+def test_unused_propositions_are_dropped_and_not_shown() -> None:
     spec = spec_from_json({"ltlf": "F a", "propositions": {"a": ["dog"], "z": ["secret"]}})
     compiled = compile_spec(spec, byte_vocabulary())
     assert [word.letters for word in check_text(compiled.text, "secret dog").words] == [(), ("dog",)]
     assert compiled.spec == spec_from_json({"ltlf": "F a", "propositions": {"a": ["dog"]}})
 
 
-def test_a_proposition_that_cannot_be_read_is_refused_even_where_it_says_nothing() -> None:
+def test_a_malformed_unused_proposition_is_refused() -> None:
     with pytest.raises(SpecSyntaxError) as refusal:
         spec_hash(spec_from_json({"all": [{"ltlf": "F a", "propositions": {"z": {"regex": "("}}}]}))
     assert refusal.value.field == "all.0.propositions.z.regex"
 
 
-def test_a_formula_that_cannot_be_read_is_refused_with_the_place() -> None:
+def test_a_malformed_formula_is_refused_with_its_position() -> None:
     with pytest.raises(SpecSyntaxError) as refusal:
         spec_hash(LtlfSpec("F (a"))
     assert refusal.value.position == 4
 
 
-def test_letters_go_by_the_names_of_whoever_asks() -> None:
+def test_propositions_are_shown_under_the_callers_names() -> None:
     mine = spec_from_json({"ltlf": "F pet & F beast", "propositions": {"pet": ["dog", "cat"], "beast": ["cat", "dog"]}})
     names = caller_names(mine)
     assert names == {"cat|dog": ("beast", "pet")} or names == {"cat|dog": ("pet", "beast")}
@@ -147,7 +147,7 @@ def test_letters_go_by_the_names_of_whoever_asks() -> None:
     assert caller_names(spec_from_json({"keywords": [["Runs", "run"]]})) == {"run|runs": ("Runs",)}
 
 
-def test_names_of_meanings_are_short_and_never_reserved_ones() -> None:
+def test_canonical_proposition_names_are_short_and_never_reserved() -> None:
     long = [f"word{number}" for number in range(500)]
     first, second = (meaning_name(Proposition(tuple(words))) for words in (long, long[:-1]))
     assert len(first) < 80 and first != second

@@ -55,7 +55,7 @@ def test_a_complement_is_one_within_valid_utf_8() -> None:
     assert not not_a.accepts("\ud800") and not_a.accepts("é")
 
 
-def test_no_part_at_all_is_every_text_and_one_part_is_itself() -> None:
+def test_intersecting_zero_parts_accepts_all_and_one_part_is_unchanged() -> None:
     assert all(everything().accepts(text) for text in ("", "é", "\x00"))
     one = texts_of("ab")
     assert char_intersection([one], ResourceGuard(Limits())) is one
@@ -84,7 +84,7 @@ def test_many_parts_are_joined_in_halves() -> None:
     assert found.accepts("yz") and not found.accepts("ya")
 
 
-def test_a_product_of_more_states_than_a_number_holds_is_the_same_product() -> None:
+def test_a_product_with_state_numbers_beyond_int64_is_exact() -> None:
     tables = [np.column_stack([np.minimum(np.arange(9_000) + 1, 8_999), np.zeros(9_000, dtype=np.int64)])] * 6
     live = [np.arange(9_000) < 3 + number for number in range(6)]
     found = explore(tables, live, [[0] * 6, [1, 0, 0, 0, 0, 0]], ResourceGuard(Limits()))
@@ -98,7 +98,7 @@ def test_a_product_of_more_states_than_a_number_holds_is_the_same_product() -> N
         assert state == SINK or found.component[state].tolist() == small.component[same].tolist()
 
 
-def test_only_what_is_alive_is_explored() -> None:
+def test_a_product_explores_only_live_states() -> None:
     chain = np.minimum(np.arange(100)[:, None] + 1, 99)
     live = np.arange(100) < 5
     found = explore([chain, chain], [live, live], [[0, 0]], ResourceGuard(Limits()))

@@ -38,7 +38,7 @@ def points(one: CharSet) -> set[int]:
 
 
 @given(st.lists(interval, max_size=4))
-def test_a_set_holds_the_scalar_values_of_its_intervals_in_canonical_form(intervals: list[tuple[int, int]]) -> None:
+def test_a_set_holds_its_scalar_values_in_canonical_form(intervals: list[tuple[int, int]]) -> None:
     one = charset(intervals)
     edges = [edge for pair in one for edge in pair]
     assert edges == sorted(set(edges))
@@ -125,7 +125,7 @@ def test_minterms_are_numbered_by_first_character_and_have_a_representative() ->
     assert parts.word("zm!") == [1, 2, 0]
 
 
-def test_a_partition_that_is_none_is_refused() -> None:
+def test_an_inconsistent_partition_is_refused() -> None:
     cuts, cell = np.array([0, 5], dtype=np.int32), np.array([0, 1], dtype=np.int32)
     with pytest.raises(ValueError, match="cell names"):
         Minterms(cuts, cell, 1, ())

@@ -76,7 +76,7 @@ def test_bytes_that_were_changed_anywhere_do_not_decode(compiled: Compiled) -> N
 
 
 @pytest.mark.parametrize("data", [b"", b"x", codec.MAGIC, bytes(48), bytes(500), codec.MAGIC + bytes(200)])
-def test_bytes_that_were_never_ours_do_not_decode(data: bytes) -> None:
+def test_foreign_bytes_do_not_decode(data: bytes) -> None:
     with pytest.raises(ArtefactInvalid):
         decode(data, SECRET, BYTES.fingerprint)
 
@@ -96,7 +96,7 @@ def forged(raw: bytes, declared: int | None = None) -> bytes:
     return head + codec._sign(head, body, SECRET) + body
 
 
-def test_a_frame_that_expands_beyond_what_it_declares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_larger_than_its_declared_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArtefactInvalid, match="another length"):
         decode(forged(bytes(5_000_000), 16), SECRET, BYTES.fingerprint)
     monkeypatch.setattr(codec, "RAW_BYTES_MAX", 1_000)
@@ -104,7 +104,7 @@ def test_a_frame_that_expands_beyond_what_it_declares_is_refused(monkeypatch: py
         decode(forged(bytes(5_000)), SECRET, BYTES.fingerprint)
 
 
-def test_a_signed_body_that_does_not_hold_together_is_refused(compiled: Compiled) -> None:
+def test_a_signed_but_inconsistent_body_is_refused(compiled: Compiled) -> None:
     data = encode(compiled, SECRET)
     raw = zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])
     good = load(raw)

@@ -70,7 +70,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
-def test_a_combination_accepts_exactly_the_texts_that_the_definitions_combine_to(constraint: dict[str, Any]) -> None:
+def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constraint: dict[str, Any]) -> None:
     spec = spec_from_json(constraint)
     automaton = compile_text(spec)
     for text in TEXTS:
@@ -79,7 +79,7 @@ def test_a_combination_accepts_exactly_the_texts_that_the_definitions_combine_to
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
-def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
+def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
     spec, meter = spec_from_json(constraint), ResourceGuard(Limits())
     texts = flattened(part_of(spec, NATIVE, meter), meter)
     for text in TEXTS:
@@ -88,7 +88,7 @@ def test_flattened_a_combination_keeps_its_language(constraint: dict[str, Any]) 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
-def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dict[str, Any]) -> None:
+def test_min_tokens_is_the_length_of_the_shortest_text(constraint: dict[str, Any]) -> None:
     spec = spec_from_json(constraint)
     compiled = compile_spec(spec, byte_vocabulary())
     stripped = compiled.text.strips_space
@@ -102,12 +102,12 @@ def test_the_least_budget_is_the_length_of_the_shortest_raw_text(constraint: dic
 
 
 @pytest.mark.usefixtures("way")
-def test_one_leading_space_is_stripped_also_where_the_text_could_begin_with_it() -> None:
+def test_one_leading_space_is_stripped_even_if_patterns_allow_it() -> None:
     for constraint in ({"regex": " *b"}, {"all": [{"regex": " *b"}, B]}, {"all": [{"regex": " *b"}, {"max_chars": 4}]}):
         assert answer_text(compile_text(spec_from_json(constraint)), " b") == "b"
 
 
-def test_a_combination_inside_a_json_string_is_bounded_too() -> None:
+def test_a_combination_inside_a_json_string_is_bounded() -> None:
     parts = [{"regex": f"a{number}|b"} for number in range(300)]
     with pytest.raises(LimitExceeded) as refusal:
         compile_text(spec_from_json({"json_schema": {"type": "string", "constraint": {"all": parts}}}))
@@ -115,7 +115,7 @@ def test_a_combination_inside_a_json_string_is_bounded_too() -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_both_readings_of_a_leading_space_are_followed_where_characters_are_counted() -> None:
+def test_character_counts_follow_both_readings_of_a_leading_space() -> None:
     spec = spec_from_json({"all": [{"regex": "(?s:.*)a(?s:.*)"}, {"max_chars": 3}]})
     tokens = compile_spec(spec, byte_vocabulary()).tokens
     for raw, good in ((" bba", True), ("bbba", False), ("  ba", True), ("   a", True), ("  bba", False)):
@@ -139,7 +139,7 @@ def test_both_readings_of_a_leading_space_are_followed_where_characters_are_coun
         ),
     ],
 )
-def test_a_fault_inside_a_combination_names_its_path(constraint: dict[str, Any], field: str) -> None:
+def test_an_error_inside_a_combination_names_its_path(constraint: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecSyntaxError) as refusal:
         compile_text(spec_from_json(constraint))
     assert refusal.value.field == field
@@ -172,7 +172,7 @@ def test_a_combination_of_too_many_parts_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_constraint_inside_a_json_string_speaks_of_the_string_not_of_its_escapes(seed: int) -> None:
+def test_a_constraint_in_a_json_string_ignores_its_escapes(seed: int) -> None:
     draw = random.Random(seed)
     inner = draw.choice(
         [A, {"max_chars": 2}, {"regex": '["\\\\\n]+'}, {"not": {"regex": ".*\\\\.*"}}, {"choice": ['"', "\t"]}]
@@ -195,7 +195,7 @@ WHOLE = (
 
 @pytest.mark.parametrize("leading_space", ["strip", "forbid"])
 @pytest.mark.parametrize("constraint", WHOLE, ids=str)
-def test_read_letter_by_letter_a_whole_text_constraint_is_the_same(
+def test_the_per_character_path_accepts_the_same_texts(
     constraint: dict[str, Any], leading_space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The path of constraints that would have many states inside characters, against the usual one."""

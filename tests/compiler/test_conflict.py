@@ -86,7 +86,7 @@ def test_the_conjuncts_that_contradict_each_other_are_named(constraint: object, 
 
 
 @pytest.mark.parametrize("constraint", [case[0] for case in CASES if "all" in case[0] and "labels" not in case[0]])
-def test_none_of_the_named_conjuncts_can_be_left_out(constraint: dict[str, Any]) -> None:
+def test_every_named_conjunct_is_necessary(constraint: dict[str, Any]) -> None:
     parts = {
         int(one.split(".")[1].rstrip("'")[0]) for one in (text.split(" ")[0] for text in refused(constraint).conflict)
     }
@@ -95,7 +95,7 @@ def test_none_of_the_named_conjuncts_can_be_left_out(constraint: dict[str, Any])
         compile_text(spec_from_json({"all": rest}))
 
 
-def test_the_message_says_what_contradicts_what() -> None:
+def test_the_message_names_the_contradicting_conjuncts() -> None:
     error = refused({"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]})
     assert str(error) == (
         "no text satisfies the constraint: 'all.0' (keywords dog) and 'all.2' (not keywords dog) contradict each other"
@@ -104,7 +104,7 @@ def test_the_message_says_what_contradicts_what() -> None:
     assert str(refused({"labels": ["a"], "ltlf": "F(b)"})).startswith("no sequence of the labels")
 
 
-def test_a_compilation_for_a_vocabulary_names_the_conflict_too() -> None:
+def test_a_compilation_for_a_vocabulary_names_the_conflict() -> None:
     spec = spec_from_json({"all": [{"regex": "a+"}, {"regex": "b+"}]})
     with pytest.raises(SpecUnsatisfiable) as caught:
         compile_spec(spec, byte_vocabulary())
@@ -116,14 +116,14 @@ def test_a_smaller_conflict_is_preferred_where_the_conjuncts_are_few() -> None:
     assert refused(constraint).conflict == ("'all.0' (regex [^\\s\\S])",)
 
 
-def test_of_many_conjuncts_two_are_found() -> None:
+def test_a_conflict_of_two_is_found_among_many_conjuncts() -> None:
     parts: list[object] = [{"regex": f"(?s:.*)x{number}(?s:.*)"} for number in range(12)]
     constraint = {"all": [*parts, {"not": {"regex": "(?s:.*)x7(?s:.*)"}}]}
     assert [one.split(" ")[0] for one in refused(constraint).conflict] == ["'all.7'", "'all.12'"]
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_is_named_has_no_text_together_and_has_some_without_any_one(seed: int) -> None:
+def test_a_reported_conflict_is_minimal_and_unsatisfiable(seed: int) -> None:
     draw = random.Random(seed)
     parts = [draw.choice(POOL) for _ in range(draw.randint(3, 7))]
     try:
@@ -137,14 +137,14 @@ def test_what_is_named_has_no_text_together_and_has_some_without_any_one(seed: i
             compile_text(spec_from_json({"all": [part for number, part in enumerate(kept) if number != left_out]}))
 
 
-def test_where_time_runs_out_what_is_named_still_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflict_stays_unsatisfiable_when_the_search_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conflict, "SEARCH_S_MAX", 0.0)
     error = refused({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     assert [one.split(" ")[0] for one in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
 
 
 @pytest.mark.parametrize("error", [EngineFailure("MONA is missing"), MemoryError()])
-def test_where_a_trial_fails_what_is_named_still_has_no_text(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_a_conflict_stays_unsatisfiable_when_a_trial_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def failing(*_: object) -> object:
         raise error
 
@@ -153,20 +153,20 @@ def test_where_a_trial_fails_what_is_named_still_has_no_text(monkeypatch: pytest
     assert len(smallest_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))) == 3
 
 
-def test_where_the_compilation_s_own_time_runs_out_it_is_refused_all_the_same() -> None:
+def test_a_conflict_is_reported_when_compile_time_runs_out() -> None:
     meter = ResourceGuard(Limits(compile_s_max=1e-9))
     spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     assert len(smallest_conflict(spec, NATIVE, meter)) == 3
 
 
-def test_a_compilation_that_is_called_off_does_not_look_any_further() -> None:
+def test_a_cancelled_compilation_stops_the_conflict_search() -> None:
     meter = ResourceGuard(DEFAULT_LIMITS, cancelled=lambda: True)
     spec = spec_from_json({"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}, {"regex": "a"}]})
     with pytest.raises(CompileCancelled):
         smallest_conflict(spec, NATIVE, meter)
 
 
-def test_a_part_over_a_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conjunct_over_a_limit_stays_in_the_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be tried is not known to be needless."""
     limits = Limits(dfa_states_max=60)
     spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
@@ -175,7 +175,7 @@ def test_a_part_over_a_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_text_satisfies_what_satisfies_every_conjunct(seed: int) -> None:
+def test_a_text_satisfies_a_constraint_iff_it_satisfies_every_conjunct(seed: int) -> None:
     draw = random.Random(seed)
     spec = AllSpec((random_spec(draw), random_spec(draw))) if seed % 2 else random_spec(draw)
     try:
@@ -188,7 +188,7 @@ def test_a_text_satisfies_what_satisfies_every_conjunct(seed: int) -> None:
         assert satisfies(spec, text) == all(satisfies(part.spec, text) for part in found), (text, found)
 
 
-def test_the_conjuncts_of_a_constraint_over_labels_are_over_the_same_labels() -> None:
+def test_conjuncts_of_a_label_constraint_keep_its_labels() -> None:
     spec = spec_from_json({"ltlf": "F(a) & G(!b)", "labels": ["a", "b", "c"]})
     assert isinstance(spec, LabelsSpec)
     assert [part.spec for part in conjuncts(spec, ResourceGuard(Limits()))] == [

@@ -42,14 +42,14 @@ def words(symbols: int, length: int) -> itertools.chain[tuple[int, ...]]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=4), BOUNDS)
-def test_a_count_is_what_counting_says(counted: list[bool], bounds: Bounds) -> None:
+def test_a_counting_automaton_agrees_with_a_plain_count(counted: list[bool], bounds: Bounds) -> None:
     dfa = count_dfa(counted, *bounds, meter())
     assert is_canonical(dfa)
     for word in words(len(counted), 4):
         assert dfa.accepts(word) == within(sum(counted[symbol] for symbol in word), bounds), word
 
 
-def test_a_count_needs_one_state_for_each_count_that_matters() -> None:
+def test_a_counting_automaton_has_one_state_per_distinguishable_count() -> None:
     assert count_dfa([True, False], 7, None, meter()).states == 8
     assert count_dfa([True, False], 0, 7, meter()).states == 9
     assert count_dfa([True, False], 0, None, meter()).states == 1
@@ -85,7 +85,7 @@ def reference_keywords(
     st.lists(st.sampled_from(LETTERS), min_size=1, max_size=4, unique=True),
     st.lists(st.lists(st.integers(0, 3), max_size=9), max_size=25),
 )
-def test_keywords_occur_as_often_and_in_the_order_that_is_asked(
+def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
     concepts: list[tuple[str, Bounds]], ordered: bool, letters: list[frozenset[str]], longer: list[list[int]]
 ) -> None:
     names, bounds = [name for name, _ in concepts], [pair for _, pair in concepts]
@@ -106,13 +106,13 @@ def test_keywords_occur_as_often_and_in_the_order_that_is_asked(
         ("aba", True, "(!a & !b) U (a & X((!a & !b) U (b & X F a)))"),
     ],
 )
-def test_keywords_that_occur_once_at_least_are_the_formula_of_keywords(names: str, ordered: bool, formula: str) -> None:
+def test_keywords_with_minimum_one_equal_the_keywords_formula(names: str, ordered: bool, formula: str) -> None:
     letters = (*LETTERS[1:], frozenset({"nomatch"}), frozenset({"eos"}))
     counts = keyword_counts_dfa(tuple(names), [(1, None)] * 3, ordered, letters, meter())
     assert equivalent(counts, formula_to_dfa(parse_formula(formula, meter()), letters, meter()))
 
 
-def test_two_of_one_before_another_is_that_one_twice_over() -> None:
+def test_two_before_another_keyword_equals_the_nested_formula() -> None:
     letters = (frozenset("a"), frozenset("b"), frozenset("ab"), frozenset({"nomatch"}))
     counts = keyword_counts_dfa(("a", "b"), [(2, None), (1, None)], True, letters, meter())
     formula = parse_formula("(!a & !b) U (a & !b & X((!a & !b) U (a & X F b)))", meter())
@@ -120,7 +120,7 @@ def test_two_of_one_before_another_is_that_one_twice_over() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_the_empty_word_is_accepted_exactly_where_every_minimum_is_zero(ordered: bool) -> None:
+def test_the_empty_word_is_accepted_iff_every_minimum_is_zero(ordered: bool) -> None:
     letters = [frozenset("a"), frozenset("b")]
     assert keyword_counts_dfa(("a", "b"), [(0, None), (0, 2)], ordered, letters, meter()).accepts(())
     assert not keyword_counts_dfa(("a", "b"), [(0, None), (1, 2)], ordered, letters, meter()).accepts(())
@@ -131,7 +131,7 @@ def test_a_keyword_that_no_letter_holds_makes_its_minimum_impossible() -> None:
     assert is_empty(keyword_counts_dfa(("a", "z"), [(1, None), (1, None)], True, LETTERS, meter()))
 
 
-def test_counts_too_large_for_a_machine_word_are_exact_too() -> None:
+def test_counts_too_large_for_a_machine_word_are_exact() -> None:
     names = [f"k{number}" for number in range(32)]
     letters = [frozenset(names), frozenset(names[:1]), frozenset({"nomatch"})]
     bounds: list[Bounds] = [(0, 2), *[(0, 9)] * 31]  # 3 * 10**31 combinations, of which few can be reached
@@ -172,7 +172,7 @@ def test_one_count_over_the_limit_is_refused() -> None:
         assert caught.value.limit == "dfa_states_max"
 
 
-def test_negative_bounds_and_missing_letters_are_our_own_mistake() -> None:
+def test_negative_bounds_and_missing_letters_raise_value_errors() -> None:
     for build in (
         lambda: count_dfa([True], -1, None, meter()),
         lambda: count_dfa([], 0, None, meter()),
@@ -231,7 +231,7 @@ def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: l
         ("” .", 0),
     ],
 )
-def test_these_texts_have_that_many_sentences(text: str, count: int | None) -> None:
+def test_sentence_counts_of_the_case_table_hold(text: str, count: int | None) -> None:
     units = ("w", ".", "!", "?", "”", ")", "“", "(", ",")
     kinds = [[unit in kind for unit in units] for kind in (".!?", "w", "”)")]
     symbols = [units.index(unit) for unit in text.split()]

@@ -103,7 +103,7 @@ def test_a_product_over_the_limit_is_refused() -> None:
     ("symbol_class", "next_state", "accepting", "start"),
     [([0], [[2]], [True], 0), ([1], [[0]], [True], 0), ([0], [[0]], [True, False], 0), ([0], [[0]], [True], 1)],
 )
-def test_an_automaton_that_does_not_hold_together_cannot_be_made(
+def test_an_inconsistent_automaton_cannot_be_constructed(
     symbol_class: list[int], next_state: list[list[int]], accepting: list[bool], start: int
 ) -> None:
     with pytest.raises(ValueError, match=r"state|column|shape|accepting"):

@@ -35,7 +35,7 @@ def of_family(family: str) -> list[Case]:
 FAMILIES = list(dict.fromkeys(case.family for case in CASES))
 
 
-def test_the_suite_has_more_than_500_different_formulas_of_every_family() -> None:
+def test_the_suite_has_500_distinct_formulas_from_every_family() -> None:
     assert len({(case.source, case.letters) for case in suite()}) == len(suite()) >= 500
     assert len({case.source for case in suite()}) >= 450  # the rest are the same ones over other letters
     assert min(Counter(case.family for case in suite()).values()) >= 15
@@ -43,7 +43,7 @@ def test_the_suite_has_more_than_500_different_formulas_of_every_family() -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_mona_asked_in_the_words_of_ltlf2dfa_gives_the_same_automata(family: str, binary: str) -> None:
+def test_mona_with_ltlf2dfa_programs_gives_the_same_automata(family: str, binary: str) -> None:
     """The paper's tool chain. Minimal automata in canonical form: equal arrays are equal languages."""
     for case in of_family(family):
         formula = parse_formula(case.source, ResourceGuard(PATIENT))
@@ -52,14 +52,14 @@ def test_mona_asked_in_the_words_of_ltlf2dfa_gives_the_same_automata(family: str
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_mona_asked_in_our_own_words_gives_the_same_automata(family: str, binary: str) -> None:
+def test_mona_with_native_programs_gives_the_same_automata(family: str, binary: str) -> None:
     for case in of_family(family)[::3]:
         formula = parse_formula(case.source, ResourceGuard(PATIENT))
         theirs = formula_to_dfa_mona(formula, case.letters, ResourceGuard(PATIENT), binary=binary, program=mona_program)
         assert_same(native(case), theirs)
 
 
-def test_few_formulas_of_the_suite_hold_always_or_never() -> None:
+def test_few_formulas_of_the_suite_are_trivial() -> None:
     automata = [native(case) for case in suite()]
     never = [dfa for dfa in automata if is_empty(dfa)]
     always = [dfa for dfa in automata if dfa.states == 2 and dfa.next_state.all() and dfa.accepting[1]]

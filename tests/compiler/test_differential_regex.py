@@ -85,20 +85,20 @@ def test_fado_gives_the_same_languages_on_random_patterns(seed: int) -> None:
         assert_same_language(node, pattern)
 
 
-def test_trees_made_without_a_pattern_go_to_fado_too() -> None:
+def test_trees_built_without_a_pattern_compile_with_fado() -> None:
     words = [literal_node(word, ignore_case=False) for word in ("ice", "iced", "cream", "")]
     assert_same_language(concat([alternation(words), Anchor("final"), alternation(words[2:])]), "words")
     assert_same_language(alternation([]), "nothing")
 
 
-def test_what_fado_would_need_too_much_for_is_refused_before_it_is_asked() -> None:
+def test_an_oversized_pattern_is_refused_before_fado_runs() -> None:
     node = tree("(?:a{100}){1000}")
     with pytest.raises(LimitExceeded) as caught:
         open_engines(regex="fado").node(node, ResourceGuard(Limits()))
     assert caught.value.limit == "nfa_positions_max"
 
 
-def test_an_automaton_of_fado_s_over_our_limit_is_refused() -> None:
+def test_an_automaton_from_fado_over_the_limit_is_refused() -> None:
     with pytest.raises(LimitExceeded) as caught:
         node_to_dfa_fado(tree("(a|b)*a(a|b){6}"), ResourceGuard(Limits(dfa_states_max=100)))
     assert caught.value.limit == "dfa_states_max"

@@ -37,12 +37,12 @@ def meter() -> ResourceGuard:
     return ResourceGuard(Limits())
 
 
-def test_our_engines_load_nothing_foreign() -> None:
+def test_native_engines_load_no_third_party_package() -> None:
     done = subprocess.run([sys.executable, "-c", NATIVE_COMPILE], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
-def test_ours_are_the_default() -> None:
+def test_native_engines_are_the_default() -> None:
     assert open_engines() == NATIVE == open_engines("native", "native")
 
 
@@ -68,7 +68,7 @@ def test_mona_is_chosen_for_formulas_alone() -> None:
     assert np.array_equal(ours.next_state, theirs.next_state) and np.array_equal(ours.accepting, theirs.accepting)
 
 
-def test_a_program_that_is_not_there_is_found_when_it_is_first_run() -> None:
+def test_a_missing_program_is_reported_at_its_first_run() -> None:
     engines = open_engines(ltlf="mona", mona="/nowhere/mona")
     with pytest.raises(EngineFailure, match="apt install mona"):
         engines.formula(parse_formula("a", meter()), LETTERS, meter())
@@ -89,7 +89,7 @@ def test_fado_is_chosen_for_patterns_alone() -> None:
         ({"regex": "fado"}, "FAdo", "pip install --no-deps FAdo"),
     ],
 )
-def test_a_package_that_is_not_there_is_found_when_the_engine_is_chosen(
+def test_a_missing_package_is_reported_when_the_engine_is_chosen(
     chosen: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_ltlf2dfa.cache_clear()
@@ -99,7 +99,7 @@ def test_a_package_that_is_not_there_is_found_when_the_engine_is_chosen(
         open_engines(**chosen)
 
 
-def test_the_letters_of_either_engine_are_those_of_the_call() -> None:
+def test_both_engines_refuse_an_empty_list_of_letters() -> None:
     engines: Engines = open_engines(ltlf="mona", mona=mona_binary())
     for one in (NATIVE, engines):
         with pytest.raises(ValueError, match="at least one letter"):

@@ -88,7 +88,7 @@ def shown(explanation: Explanation) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_text_that_is_shown_satisfies_the_constraint(name: str) -> None:
+def test_every_sample_satisfies_the_constraint(name: str) -> None:
     constraint = compiled(FORMS[name][0])
     for seed in range(5):
         explanation = explain(constraint, seed)
@@ -106,14 +106,14 @@ def test_no_accepted_text_is_shorter_than_the_shortest(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_the_first_sentence_says_what_is_accepted(name: str) -> None:
+def test_the_first_sentence_describes_the_accepted_texts(name: str) -> None:
     constraint, words = FORMS[name]
     told = explain(compiled(constraint)).sentences
     assert words in told[0]
     assert all(one.endswith(".") and one[0].isupper() for one in told)
 
 
-def test_the_shortest_text_is_found_by_trying_all_shorter_ones() -> None:
+def test_the_shortest_text_agrees_with_exhaustive_search() -> None:
     constraint = compiled({"all": [{"keywords": ["a", "b"]}, {"not": {"regex": "a.*"}}]})
     shortest = explain(constraint).shortest
     assert shortest is not None
@@ -127,7 +127,7 @@ def random_constraints() -> Iterator[Any]:
         yield random_spec(source)
 
 
-def test_texts_of_random_constraints_satisfy_them() -> None:
+def test_samples_of_random_constraints_satisfy_them() -> None:
     judged = 0
     for spec in itertools.islice(random_constraints(), 40):
         try:
@@ -140,7 +140,7 @@ def test_texts_of_random_constraints_satisfy_them() -> None:
     assert judged > 40
 
 
-def test_the_same_seed_shows_the_same_texts_and_another_seed_others() -> None:
+def test_samples_depend_on_the_seed_alone() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
     assert explain(constraint, 1) == explain(constraint, 1)
     assert explain(constraint, 1).samples != explain(constraint, 2).samples
@@ -157,37 +157,37 @@ def test_the_same_seed_shows_the_same_texts_and_another_seed_others() -> None:
         ({"choice": ["", "a", "b", "c"]}, None),
     ],
 )
-def test_where_few_texts_are_accepted_each_is_shown(constraint: object, texts: set[str] | None) -> None:
+def test_a_small_language_is_shown_in_full(constraint: object, texts: set[str] | None) -> None:
     samples = explain(compiled(constraint)).samples
     assert set(samples) == texts if texts is not None else len(set(samples)) == SAMPLES
 
 
-def test_texts_are_readable_where_the_constraint_lets_them_be() -> None:
+def test_samples_are_readable_where_the_constraint_allows() -> None:
     for pattern in (r"[^x]{20}", r"(?s:.){5,30}", r"\W{4}", r"[\x00-\x7f]{9}"):
         for seed in range(10):
             for text in shown(explain(compiled({"regex": pattern}), seed)):
                 assert text.isascii() and text.isprintable(), (pattern, text)
 
 
-def test_texts_have_a_bounded_length() -> None:
+def test_samples_have_a_bounded_length() -> None:
     for constraint in ({"regex": "(?s:.)*"}, {"ltlf": "G(dog -> X(F(cat)))"}, {"min_words": 2}):
         for seed in range(10):
             assert all(len(text) <= 200 for text in explain(compiled(constraint), seed).samples)
 
 
-def test_no_example_is_shown_where_the_shortest_is_too_long_to_read() -> None:
+def test_no_sample_is_shown_if_the_shortest_text_is_long() -> None:
     explanation = explain(compiled({"regex": "(?:abcdefgh){600}"}))
     assert explanation.shortest is None and explanation.samples == ()
     assert "4,800 bytes" in explanation.sentences[-1]
 
 
-def test_a_long_shortest_text_is_found_and_has_companions() -> None:
+def test_a_long_shortest_text_is_shown_with_further_samples() -> None:
     explanation = explain(compiled({"regex": "[ab]{1000}c*"}))
     assert all(re.fullmatch("[ab]{1000}c*", text) for text in shown(explanation))
     assert len(explanation.samples) == SAMPLES
 
 
-def test_an_answer_is_shown_without_the_space_that_may_stand_before_it() -> None:
+def test_samples_are_shown_without_the_optional_leading_space() -> None:
     constraint = compiled({"regex": " ?[a-z]+"})
     explanation = explain(constraint)
     assert "One space before the answer is allowed, and is not part of it." in explanation.sentences
@@ -210,7 +210,7 @@ def test_letters_and_states_are_those_of_the_automaton() -> None:
     assert explanation.letters_more == explanation.states_more == 0
 
 
-def test_of_many_states_the_first_are_listed_and_the_others_counted() -> None:
+def test_an_explanation_lists_the_first_states_and_counts_the_others() -> None:
     constraint = compiled({"regex": "a{500}"})
     explanation = explain(constraint)
     assert len(explanation.states) == SHOWN_MAX
@@ -249,7 +249,7 @@ def test_json_texts_that_are_shown_parse() -> None:
             assert person.pop("age", 0) >= 0 and not person
 
 
-def test_a_caller_is_told_his_own_names() -> None:
+def test_an_explanation_uses_the_callers_names() -> None:
     theirs = spec_from_json({"ltlf": "F(pet)", "propositions": {"pet": ["dog", "cat"]}})
     ours = spec_from_json({"ltlf": "F(animal)", "propositions": {"animal": ["cat", "dog"]}})
     told = told_as(explain(compile_spec(theirs, BYTES)), ours, caller_names(ours))
@@ -258,20 +258,20 @@ def test_a_caller_is_told_his_own_names() -> None:
     assert "pet" not in json.dumps([told.sentences, [letter.means for letter in told.letters]])
 
 
-def test_a_caller_s_names_leave_labels_alone() -> None:
+def test_caller_names_do_not_change_labels() -> None:
     theirs = spec_from_json({"labels": ["dog", "cat"], "ltlf": "F(pet)", "propositions": {"pet": ["dog"]}})
     told = told_as(explain(compile_spec(theirs, BYTES)), theirs, caller_names(theirs.part))  # type: ignore[union-attr]
     assert [letter.name for letter in told.letters] == ["dog", "cat"]
     assert [letter.means for letter in told.letters] == ["the label dog, at which pet holds", "the label cat"]
 
 
-def test_walks_stop_when_the_time_is_up() -> None:
+def test_sampling_stops_at_the_time_limit() -> None:
     constraint = compiled({"regex": "[a-z]{40}"})
     with pytest.raises(LimitExceeded):
         explain(constraint, meter=ResourceGuard(Limits(compile_s_max=1e-9)))
 
 
-def test_where_examples_do_not_fit_the_limits_the_rest_is_told() -> None:
+def test_samples_over_a_limit_do_not_prevent_the_explanation() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
     text = dataclasses.replace(constraint.text, limits=Limits(table_bytes_max=1))
     told = explain(dataclasses.replace(constraint, text=text), meter=ResourceGuard(DEFAULT_LIMITS))
@@ -300,13 +300,13 @@ def test_control_characters_are_written_out() -> None:
         {"ltlf": "F a", "labels": [*(f"l{number}" for number in range(300)), "a"]},
     ],
 )
-def test_examples_are_found_at_once_also_where_random_walks_seldom_differ(constraint: dict[str, Any]) -> None:
+def test_three_distinct_samples_are_found_for_repetitive_languages(constraint: dict[str, Any]) -> None:
     compiled = compile_spec(spec_from_json(constraint), byte_vocabulary())
     for seed in range(20):
         assert len(explain(compiled, seed).samples) == 3
 
 
-def test_what_only_a_length_asks_is_no_proposition_of_the_callers() -> None:
+def test_length_propositions_are_not_shown_as_the_callers() -> None:
     text = compile_spec(spec_from_json({"all": [{"keywords": ["dog"]}, {"max_words": 3}]}), byte_vocabulary()).text
     assert [word.letters for word in check_text(text, "a dog").words] == [(), ("dog",)]
     assert "(a word)" in text.symbol_names and not any("?#" in name for name in text.symbol_names)

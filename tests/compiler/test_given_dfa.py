@@ -67,7 +67,7 @@ def changed(source: dict[str, Any], number: int, **fields: object) -> dict[str, 
 
 
 @pytest.mark.parametrize("source", [FETCH, WORD, {"start": "x", "accepting": ["x"], "transitions": []}])
-def test_the_json_of_an_automaton_comes_back(source: dict[str, Any]) -> None:
+def test_the_json_of_an_automaton_survives_a_round_trip(source: dict[str, Any]) -> None:
     automaton = given_from_json(source, "dfa")
     written = given_to_json(automaton)
     assert given_from_json(json.loads(json.dumps(written)), "dfa") == automaton
@@ -111,7 +111,7 @@ def test_bytes_and_characters_are_written_in_one_order() -> None:
         (changed(WORD, 1, text="x\udc00"), "dfa.transitions.1.text"),
     ],
 )
-def test_a_fault_names_its_field(source: object, field: str) -> None:
+def test_an_error_names_its_field(source: object, field: str) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         given_from_json(source, "dfa")
     assert caught.value.field == field
@@ -124,7 +124,7 @@ def test_bytes_and_propositions_do_not_mix() -> None:
     assert caught.value.field == "dfa.transitions.4"
 
 
-def test_an_automaton_knows_its_states_and_what_it_reads() -> None:
+def test_an_automaton_lists_its_states_and_its_alphabet() -> None:
     fetch, word = given_from_json(FETCH, "dfa"), given_from_json(WORD, "dfa")
     assert fetch.states == ("s0", "s1", "s2") and not fetch.over_bytes
     assert word.states == ("a", "b", "c") and word.over_bytes
@@ -134,7 +134,7 @@ def test_an_automaton_knows_its_states_and_what_it_reads() -> None:
 # --- over propositions ----------------------------------------------------------------------------------------------
 
 
-def test_an_automaton_over_propositions_accepts_what_its_guards_say() -> None:
+def test_an_automaton_over_propositions_follows_its_guards() -> None:
     dfa = user_letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, meter())
     dog, cat, both, nomatch, eos = range(5)
     for word in ([dog, cat], [nomatch, dog, both, dog], [nomatch, nomatch, dog, eos]):
@@ -235,7 +235,7 @@ def test_temporal_guards_are_refused_by_name(guard: str, construct: str) -> None
     assert (caught.value.construct, caught.value.field) == (construct, "dfa.transitions.2.when")
 
 
-def test_a_guard_that_does_not_parse_names_its_field_and_offset() -> None:
+def test_a_malformed_guard_is_refused_with_field_and_offset() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         propositions_named(given_from_json(changed(FETCH, 2, when="dog & "), "dfa"), meter())
     assert (caught.value.field, caught.value.position) == ("dfa.transitions.2.when", 6)
@@ -249,7 +249,7 @@ def test_automata_over_propositions_meet_the_limits() -> None:
         assert caught.value.limit == limit
 
 
-def test_an_automaton_is_compiled_for_what_it_reads() -> None:
+def test_a_compile_over_the_wrong_alphabet_is_refused() -> None:
     with pytest.raises(ValueError):
         user_letter_dfa(given_from_json(WORD, "dfa"), LETTERS, meter())
     with pytest.raises(ValueError):
@@ -259,7 +259,7 @@ def test_an_automaton_is_compiled_for_what_it_reads() -> None:
 # --- over bytes -----------------------------------------------------------------------------------------------------
 
 
-def test_an_automaton_over_bytes_accepts_what_its_transitions_say() -> None:
+def test_an_automaton_over_bytes_follows_its_transitions() -> None:
     found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
     for text in ("a", "z", "cxé😀y", "b7-", "bx1-2-y"):
         assert found.accepts(text), text
@@ -267,7 +267,7 @@ def test_an_automaton_over_bytes_accepts_what_its_transitions_say() -> None:
         assert not found.accepts(text), text
 
 
-def test_it_is_the_pattern_that_says_the_same() -> None:
+def test_a_byte_automaton_equals_the_equivalent_pattern() -> None:
     found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
     dfa, parts = determinize(pattern_nfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", meter()), meter())
     assert same_language(found, CharDfa(dfa, parts))
@@ -301,13 +301,13 @@ def test_two_transitions_that_read_one_byte_are_both_named(
     assert f"dfa.transitions.{first} " in str(caught.value) and caught.value.field == f"dfa.transitions.{second}"
 
 
-def test_characters_that_begin_alike_may_lead_apart() -> None:
+def test_characters_with_a_shared_first_byte_may_differ() -> None:
     ways = (Transition("a", "b", text="é😀"), Transition("a", "c", text="è😁"))
     found = user_char_dfa(UserDfa("a", ("b",), ways), meter())
     assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
 
 
-def test_half_characters_are_no_texts() -> None:
+def test_incomplete_utf8_characters_are_not_accepted() -> None:
     everything = (Transition("a", "a", byte_ranges=((0, 255),)),)
     found = user_char_dfa(UserDfa("a", ("a",), everything), meter())
     assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
@@ -317,7 +317,7 @@ def test_half_characters_are_no_texts() -> None:
     assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
 
 
-def test_an_automaton_without_transitions_reads_nothing() -> None:
+def test_an_automaton_without_transitions_accepts_no_symbol() -> None:
     found = user_char_dfa(UserDfa("a", ("a",), ()), meter())
     assert found.accepts("") and not found.accepts("a") and not found.accepts("\U0010ffff")
 
@@ -325,7 +325,7 @@ def test_an_automaton_without_transitions_reads_nothing() -> None:
 @pytest.mark.parametrize(
     "path", [b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc1\x81", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf"]
 )
-def test_what_only_bytes_outside_utf8_tell_apart_is_one_class(path: bytes) -> None:
+def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
     ends = [f"s{number}" for number in range(len(path) + 1)]
     ways = [
         Transition(source, target, byte_ranges=((byte, byte),))

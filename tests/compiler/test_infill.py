@@ -118,14 +118,14 @@ def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
         ("<|infill:*|>", 9),
     ],
 )
-def test_a_fault_names_its_offset_in_the_template(source: str, position: int) -> None:
+def test_an_error_names_its_offset_in_the_template(source: str, position: int) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         infill_node(source, ResourceGuard(Limits()))
     assert (caught.value.position, caught.value.field) == (position, "infill")
     assert caught.value.line == source[:position].count("\n") + 1
 
 
-def test_an_unknown_gap_is_told_the_known_ones() -> None:
+def test_an_unknown_gap_error_lists_the_known_gaps() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         infill_node("<|blank|>", ResourceGuard(Limits()))
     for gap in ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", "<|infill:REGEX|>"):
@@ -140,7 +140,7 @@ def test_an_unknown_gap_is_told_the_known_ones() -> None:
         (r"<|infill:(a)\1|>", "back-reference"),
     ],
 )
-def test_what_a_gap_cannot_hold_is_refused_by_name(source: str, construct: str) -> None:
+def test_an_unsupported_construct_in_a_gap_is_refused_by_name(source: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as caught:
         infill_node(source, ResourceGuard(Limits()))
     assert (caught.value.construct, caught.value.field) == (construct, "infill")
@@ -154,18 +154,18 @@ def test_a_template_that_is_too_long_meets_the_limit() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(alphabet="ab é😀\n", max_size=5), max_size=8), st.text(alphabet="ab é😀\n", max_size=5))
-def test_a_choice_is_its_texts_and_no_other(choices: list[str], other: str) -> None:
+def test_a_choice_accepts_exactly_its_texts(choices: list[str], other: str) -> None:
     chosen = accepts(choice_node(choices, ResourceGuard(Limits())))
     assert all(chosen(text) for text in choices)
     assert chosen(other) == (other in choices)
 
 
-def test_choices_that_begin_alike_share_their_beginnings() -> None:
+def test_choices_share_their_common_prefixes() -> None:
     words = [f"a long beginning of a text {number}" for number in range(100)]
     assert node_nfa(choice_node(words, ResourceGuard(Limits())), ResourceGuard(Limits())).positions < 300
 
 
-def test_choices_that_are_the_beginnings_of_one_another_are_not_too_deep() -> None:
+def test_choices_that_are_prefixes_of_each_other_compile() -> None:
     words = ["ab" * length for length in range(1_200)]
     chosen = accepts(choice_node(words, ResourceGuard(Limits())))
     assert all(chosen(word) for word in words) and not chosen("ab" * 1_200) and not chosen("aba")

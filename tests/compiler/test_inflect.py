@@ -64,7 +64,7 @@ def test_a_form_of_several_lemmas_has_the_forms_of_all() -> None:
         (" tennis\tball", "tennis balls", "tennises ball"),
     ],
 )
-def test_a_phrase_inflects_its_last_word_or_the_verb_before_its_particle(phrase: str, holds: str, lacks: str) -> None:
+def test_a_phrase_inflects_its_last_word_or_phrasal_verb(phrase: str, holds: str, lacks: str) -> None:
     found = inflections(phrase)
     assert found[0] == phrase and holds in found and lacks not in found
 
@@ -90,14 +90,14 @@ def test_the_word_stands_once_and_first() -> None:
         assert found[0] == form and len(set(found)) == len(found)
 
 
-def test_nothing_is_loaded_before_a_word_is_asked_for() -> None:
+def test_the_inflection_package_is_loaded_lazily() -> None:
     script = "import sys, compiler.forms.inflections; print('lemminflect' in sys.modules)"
     root = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
 
 
-def test_lines_parsed_when_asked_for_are_the_package_s_own_tables() -> None:
+def test_lazily_parsed_tables_equal_the_packages_tables() -> None:
     inflect._dictionary()
     lemmatizer, inflector = lemminflect.Lemmatizer(), lemminflect.Inflections()
     whole_lemmas = LemmaLUCodec.load(lemmatizer.lemma_lu_fn)

@@ -72,7 +72,7 @@ def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, 
     assert_agrees(schema, [*values, *({**value, "w": 1} for value in values), *more, {"w": 1, "v": 0, "kind": "k1"}])
 
 
-def test_conditions_of_which_something_would_be_refused_apart_are_decided_together() -> None:
+def test_conditions_that_fail_separately_are_compiled_together() -> None:
     null_a, null_c = ({"properties": {name: {"type": "null"}}, "required": [name]} for name in "ac")
     only_b = {"properties": {"b": {}}, "additionalProperties": False}
     schema = {

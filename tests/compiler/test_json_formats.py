@@ -15,7 +15,7 @@ from tests.compiler.test_json_fuzz import embed, random_text
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_whatever_a_format_accepts_is_valid(name: str) -> None:
+def test_texts_that_a_format_accepts_are_valid(name: str) -> None:
     rng = random.Random(name)
     schema = {"type": "string", "format": name}
     automaton = schema_dfa(schema, "compact", 1, embed, ResourceGuard(Limits()))

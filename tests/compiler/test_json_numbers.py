@@ -45,22 +45,22 @@ def assert_agrees(schema: dict[str, Any], texts: list[str]) -> None:
     ],
     ids=["enum", "consts", "not", "not not", "oneOf", "if"],
 )
-def test_a_listed_number_is_compared_by_its_value_and_not_by_how_it_is_written(around: Any, facts: Any) -> None:
+def test_an_enum_number_is_compared_by_value(around: Any, facts: Any) -> None:
     assert_agrees(around(facts), [json.dumps(value) for value in LISTED])
 
 
 @pytest.mark.parametrize("value", [1e20, 10**30])
-def test_a_listed_number_is_counted_where_items_are(value: float) -> None:
+def test_an_enum_number_counts_among_array_items(value: float) -> None:
     schema = {"items": {"enum": [value, 1]}, "contains": {"minimum": 5}, "minContains": 1, "maxContains": 1}
     items = [[], [1], [value], [1, value], [value, value]]
     assert_agrees({"type": "array", **schema}, [json.dumps(some, separators=(",", ":")) for some in items])
 
 
-def test_a_long_whole_number_that_a_schema_lists_may_end_in_a_zero_under_a_bound_too() -> None:
+def test_a_long_bounded_enum_integer_may_end_in_point_zero() -> None:
     assert_agrees({"enum": [1234567890123456], "minimum": 1}, ["1234567890123456", "1234567890123456.0"])
 
 
 @pytest.mark.parametrize("keyword", ["maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "const"])
-def test_a_whole_float_is_the_double_itself_and_not_its_shortest_spelling(keyword: str) -> None:
+def test_an_integral_float_bound_is_the_exact_double(keyword: str) -> None:
     around = [2**63 + step for step in (-1024, -1, 0, 1, 92, 192, 1024)]  # repr: 2**63 + 192
     assert_agrees({"type": "integer", keyword: float(2**63)}, list(map(str, around)))

@@ -44,14 +44,14 @@ def test_the_table_of_schemas(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", TABLE["refusal"], ids=lambda case: case["schema"])
-def test_what_is_not_supported_is_refused_by_name_and_place(case: dict[str, Any]) -> None:
+def test_an_unsupported_keyword_is_refused_by_name_and_path(case: dict[str, Any]) -> None:
     with pytest.raises(SpecUnsupported) as caught:
         compiled(json.loads(case["schema"]))
     assert (caught.value.construct, caught.value.field) == (case["construct"], case["field"])
 
 
 @pytest.mark.parametrize("case", TABLE["fault"], ids=lambda case: case["schema"])
-def test_what_is_no_schema_is_a_syntax_error_at_its_place(case: dict[str, Any]) -> None:
+def test_an_invalid_schema_is_a_syntax_error_with_its_path(case: dict[str, Any]) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         compiled(json.loads(case["schema"]))
     assert caught.value.field == case["field"]
@@ -64,7 +64,7 @@ def test_a_schema_that_explodes_ends_at_a_named_limit(case: dict[str, Any]) -> N
     assert caught.value.limit == case["limit"]
 
 
-def test_a_schema_nested_too_deeply_ends_at_the_depth_of_nesting() -> None:
+def test_a_deeply_nested_schema_meets_nesting_depth_max() -> None:
     schema: dict[str, Any] = {}
     for _ in range(5_000):
         schema = {"items": schema}
@@ -78,7 +78,7 @@ def test_a_long_chain_of_references_is_followed() -> None:
     assert automaton.accepts("null") and not automaton.accepts("1")
 
 
-def test_every_keyword_of_the_suite_is_known_or_refused(shared: Path) -> None:
+def test_every_keyword_of_the_suite_is_supported_or_refused(shared: Path) -> None:
     schemas = [group["schema"] for group in groups(shared)]
     for keyword in {keyword for schema in schemas if isinstance(schema, dict) for keyword in schema}:
         if keyword not in supported_keywords():

@@ -20,7 +20,7 @@ def tallies(shared: Path, whitespace: Literal["compact", "pretty"]) -> dict[str,
     return run(shared, whitespace)
 
 
-def test_each_file_of_the_suite_comes_out_as_pinned(shared: Path) -> None:
+def test_each_file_of_the_suite_has_its_pinned_tally(shared: Path) -> None:
     found = {}
     for name, tally in tallies(shared, "compact").items():
         counts = {"narrower": len(tally.narrower), "wider": len(tally.wider), "refused": tally.refused}
@@ -36,11 +36,11 @@ def test_every_wrong_verdict_has_a_reason() -> None:
         assert bool(entry.get("narrower") or entry.get("wider")) == bool(entry.get("why")), name
 
 
-def test_more_than_the_schema_allows_is_accepted_only_where_patterns_differ(shared: Path) -> None:
+def test_only_ecmascript_patterns_accept_more_than_the_schema(shared: Path) -> None:
     assert [name for name, tally in tallies(shared, "compact").items() if tally.wider] == ["optional/ecmascript-regex"]
 
 
-def test_nothing_but_limits_depends_on_the_white_space(shared: Path) -> None:
+def test_white_space_changes_only_which_limits_are_met(shared: Path) -> None:
     for name, tally in tallies(shared, "pretty").items():
         compact = tallies(shared, "compact")[name]
         grown = tally.refused.pop("dfa_states_max", 0) - compact.refused.get("dfa_states_max", 0)

@@ -60,7 +60,7 @@ CONSTRAINTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_a_sequence_satisfies_exactly_where_the_definition_says(constraint: dict[str, Any]) -> None:
+def test_sequences_satisfy_a_constraint_as_defined(constraint: dict[str, Any]) -> None:
     spec = spec_from_json({**constraint, "labels": LABELS})
     compiled = compile_spec(spec, byte_vocabulary())
     shortest = min(len(labels) for labels in SEQUENCES if judged(constraint, labels))
@@ -77,25 +77,25 @@ def test_a_sequence_satisfies_exactly_where_the_definition_says(constraint: dict
             assert not any(judged(constraint, begun + more) for more in SEQUENCES if len(more) < 3)
 
 
-def test_a_label_outside_the_alphabet_is_the_callers_fault() -> None:
+def test_a_label_outside_the_alphabet_is_refused() -> None:
     compiled = compile_spec(spec_from_json({"ltlf": "F Bag", "labels": LABELS}), byte_vocabulary())
     with pytest.raises(SpecSyntaxError) as refusal:
         check_labels(compiled.text, ["Bag", "Shirt"])
     assert refusal.value.field == "labels.1"
 
 
-def test_what_no_sequence_satisfies_is_refused() -> None:
+def test_an_unsatisfiable_label_constraint_is_refused() -> None:
     with pytest.raises(SpecUnsatisfiable):
         compile_spec(spec_from_json({"ltlf": "F Shirt", "labels": LABELS}), byte_vocabulary())
 
 
-def test_an_alphabet_too_large_is_refused_by_the_limits_name() -> None:
+def test_an_alphabet_too_large_is_refused_with_its_limit() -> None:
     with pytest.raises(LimitExceeded) as refusal:
         compile_spec(spec_from_json({"ltlf": "F a0", "labels": [f"a{i}" for i in range(2_000)]}), byte_vocabulary())
     assert refusal.value.limit == "letters_max"
 
 
-def test_labels_make_up_no_sentences() -> None:
+def test_sentence_counts_over_labels_are_refused() -> None:
     with pytest.raises(SpecUnsupported) as refusal:
         compile_spec(spec_from_json({"labels": ["a", "."], "sentences": 1}), byte_vocabulary())
     assert refusal.value.construct == "sentences"

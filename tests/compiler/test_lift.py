@@ -96,7 +96,7 @@ def test_ids_that_never_occur_are_dead_everywhere() -> None:
             assert automaton.distance[automaton.advance(state, token)] == UNREACHABLE
 
 
-def test_all_eos_ids_share_one_class_and_end_the_text_for_good() -> None:
+def test_all_eos_ids_share_one_class_that_ends_the_text() -> None:
     vocabulary = Vocabulary((None, b"a", None, b"b"), (0, 2))
     automaton = compile_spec(RegexSpec("a"), vocabulary).tokens
     assert automaton.token_class[0] == automaton.token_class[2]
@@ -171,7 +171,7 @@ def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
         ("function", np.array([[3]], np.int32)),
     ],
 )
-def test_an_automaton_that_does_not_hold_together_cannot_be_made(field: str, value: object) -> None:
+def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: object) -> None:
     good = plain()
     fields = {name: getattr(good, name) for name in TokenAutomaton.__slots__}
     TokenAutomaton(**fields)

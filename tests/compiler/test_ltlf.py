@@ -56,7 +56,7 @@ FIGURE_1_TABLE = {  # coffee, cat, toy, eos, and a word that is none of them
 }
 
 
-def test_figure_1_of_the_paper_is_the_automaton_of_its_formula() -> None:
+def test_the_formula_of_figure_1_gives_its_automaton() -> None:
     dfa = translate(FIGURE_1, one_hot("coffee", "cat", "toy", "eos", "nomatch", empty=False))
     order = ("q0", "q2", "q1", "q3", "q4", "q5")  # the paper's states in canonical, that is breadth-first, order
     states = [[order[dfa.step(state, symbol)] for symbol in range(5)] for state in range(dfa.states)]
@@ -95,7 +95,7 @@ ORDERED = """
 ORDERED_LETTERS = one_hot("firstword", "secondword", "thirdword", "dot", "eos", "nomatch")
 
 
-def test_the_paper_s_clothing_specification_has_17_states() -> None:
+def test_the_clothing_specification_of_the_paper_has_17_states() -> None:
     dfa = translate(CLOTHES, CLOTHES_LETTERS)
     assert dfa.states == 17
     worn = [["Trouser", "Shirt", "Sneaker"], ["Dress", "Sandal"], ["Sandal", "Shirt"], ["Shirt", "Trouser", "Trouser"]]
@@ -103,7 +103,7 @@ def test_the_paper_s_clothing_specification_has_17_states() -> None:
     assert [dfa.accepts(names.index(item) for item in items) for items in worn] == [True, True, False, False]
 
 
-def test_the_paper_s_ordered_specification_of_three_concepts_has_7_states() -> None:
+def test_the_ordered_specification_of_the_paper_has_7_states() -> None:
     dfa = translate(ORDERED, ORDERED_LETTERS[:-1])
     assert dfa.states == 7
     assert shortest_word(dfa) == (0, 1, 2, 4)
@@ -115,7 +115,7 @@ def test_the_paper_s_ordered_specification_of_three_concepts_has_7_states() -> N
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_the_table_of_traces_holds_in_the_evaluator_and_the_automaton(row: dict[str, object]) -> None:
+def test_evaluator_and_automaton_agree_with_the_table_of_traces(row: dict[str, object]) -> None:
     formula = parse(str(row["formula"]))
     dfa = formula_to_dfa(formula, LETTERS, ResourceGuard(ROOMY))
     for verdict in (True, False):
@@ -132,7 +132,7 @@ def test_the_empty_trace_satisfies_nothing(source: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_automata_of_random_formulas_agree_with_the_evaluator_on_all_traces_of_four_steps(seed: int) -> None:
+def test_random_formulas_agree_with_the_evaluator_on_short_traces(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(12):
         source = random_formula(rng)
@@ -142,7 +142,7 @@ def test_automata_of_random_formulas_agree_with_the_evaluator_on_all_traces_of_f
             assert dfa.accepts(trace) is satisfies(formula, [letters[symbol] for symbol in trace]), (source, trace)
 
 
-def test_random_formulas_over_many_propositions_agree_with_the_evaluator_on_random_traces() -> None:
+def test_formulas_over_many_propositions_agree_with_the_evaluator() -> None:
     rng = random.Random(5)
     names = [f"p{index}" for index in range(9)]
     letters = [*one_hot(*names), *(frozenset(rng.sample(names, 3)) for _ in range(6))]

@@ -76,7 +76,7 @@ def test_formulas_that_differ_are_not_equal(source: str, other: str) -> None:
         ("true & last", ()),
     ],
 )
-def test_names_are_kept_as_written_in_order_of_first_occurrence(source: str, names: tuple[str, ...]) -> None:
+def test_names_are_listed_verbatim_in_order_of_occurrence(source: str, names: tuple[str, ...]) -> None:
     assert propositions_of(parse(source)) == names
     assert propositions_of(parse(print_formula(parse(source)))) == names
 
@@ -112,7 +112,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("source", "position", "expected"), FAULTS)
-def test_a_syntax_error_says_where_and_what_was_expected(source: str, position: int, expected: str) -> None:
+def test_a_syntax_error_names_position_and_expected_tokens(source: str, position: int, expected: str) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         parse(source)
     assert caught.value.position == position
@@ -173,7 +173,7 @@ ROOMY = Limits(formula_chars_max=1_000_000)
         (" & ".join(f"p{index}" for index in range(33)), DEFAULTS, "propositions_max"),
     ],
 )
-def test_a_formula_over_a_limit_is_refused_by_the_name_of_the_limit(source: str, limits: Limits, limit: str) -> None:
+def test_a_formula_over_a_limit_is_refused_with_its_name(source: str, limits: Limits, limit: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
         parse(source, limits)
     assert caught.value.limit == limit
@@ -213,7 +213,7 @@ def test_a_formula_refuses_a_malformed_table() -> None:
             Formula(nodes)
 
 
-def test_a_builder_drops_the_nodes_that_a_formula_does_not_use() -> None:
+def test_the_builder_drops_unused_nodes() -> None:
     builder = Builder()
     builder.add(Op.NAME, (), "unused")
     root = builder.add(Op.NOT, (builder.add(Op.NAME, (), "a"),))

@@ -45,7 +45,7 @@ def test_many_guard_lines_are_expanded_over_the_letters(binary: str, monkeypatch
     assert_same(ours(formula, one_hot(*names)), theirs(formula, one_hot(*names), binary))
 
 
-def test_compilations_at_the_same_time_do_not_get_each_other_s_automaton(binary: str) -> None:
+def test_concurrent_compilations_do_not_mix_their_automata(binary: str) -> None:
     sources = ["X " * count + "a" for count in range(12)]
     states: dict[int, int] = {}
 
@@ -62,7 +62,7 @@ def test_compilations_at_the_same_time_do_not_get_each_other_s_automaton(binary:
 
 
 @pytest.mark.parametrize("write", [ltlf2dfa_program, mona_program])
-def test_the_program_never_holds_a_user_s_name(write: Callable[[Formula], str]) -> None:
+def test_the_mona_program_contains_no_proposition_names(write: Callable[[Formula], str]) -> None:
     program = write(parse('F "pred x; include" & G(all1 -> "max($)") & F "pred x; include"'))
     assert "include" not in program and "all1 ->" not in program and "pred" not in program
     assert "var2 P0, P1, P2;" in program
@@ -93,7 +93,7 @@ def test_formulas_are_printed_in_the_syntax_of_ltlf2dfa(source: str, text: str) 
     assert ltlf2dfa_text(parse(source)) == text
 
 
-def test_the_text_that_repeats_the_formula_is_cleaned_out() -> None:
+def test_the_program_omits_the_formula_comment() -> None:
     program = ltlf2dfa_program(parse(" & ".join(f"F(a{number} & X b)" for number in range(40))))
     assert program.startswith("var2 $") and "#" not in program
 
@@ -113,7 +113,7 @@ def test_a_formula_whose_comment_mona_could_not_read_is_compiled(binary: str) ->
         "(" * 20 + "a" + " W b)" * 20 + " & " + "(" * 20 + "a" + " M b)" * 20,
     ],
 )
-def test_a_program_that_would_be_endless_is_refused_before_it_is_written(source: str) -> None:
+def test_an_exponential_program_is_refused_before_it_is_written(source: str) -> None:
     with pytest.raises(EngineFailure, match="more than 20000 operators"):
         ltlf2dfa_program(parse(source))
 
@@ -123,13 +123,13 @@ def test_a_formula_too_deep_for_ltlf2dfa_is_an_engine_failure() -> None:
         ltlf2dfa_program(parse(" U ".join("ab"[index % 2] for index in range(5_000))))
 
 
-def test_the_size_of_a_program_is_told_before_it_is_written() -> None:
+def test_the_operator_estimate_bounds_the_program_size() -> None:
     for case in suite():
         formula = parse(case.source)
         assert len(ltlf2dfa_program(formula)) <= 160 * program_operators(formula), case.source
 
 
-def test_a_missing_package_is_an_engine_failure_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     require_ltlf2dfa.cache_clear()
     monkeypatch.setitem(sys.modules, "ltlf2dfa.base", None)
     with pytest.raises(EngineFailure, match=r"pip install 'abs-server\[compile\]'"):
@@ -179,13 +179,13 @@ def test_a_missing_program_is_an_engine_failure(tmp_path: Path) -> None:
             theirs(parse("a"), LETTERS, binary)
 
 
-def test_an_answer_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_output_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mona, "OUTPUT_BYTES_MAX", 100_000)
     with pytest.raises(EngineFailure, match="longer than 100000 bytes"):
         theirs(parse("a"), LETTERS, fake(tmp_path, "while True: print('x' * 1000)"))
 
 
-def test_a_run_out_of_time_leaves_no_process_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timed_out_run_leaves_no_process_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     note = tmp_path / "child"
     script = (
@@ -201,7 +201,7 @@ def test_a_run_out_of_time_leaves_no_process_and_no_file(tmp_path: Path, monkeyp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "mona"]
 
 
-def test_what_a_program_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
+def test_child_processes_of_a_program_are_ended_with_it(tmp_path: Path) -> None:
     note = tmp_path / "child"
     script = (
         "import subprocess, sys\n"
@@ -222,14 +222,14 @@ def test_a_program_gets_no_more_memory_than_its_cap(tmp_path: Path) -> None:
         run_mona(fake(tmp_path, script), "", ResourceGuard(Limits(compile_memory_bytes_max=300 * 2**20)))
 
 
-def test_a_formula_too_large_for_mona_s_memory_meets_the_limit_by_name(binary: str) -> None:
+def test_a_formula_over_the_memory_cap_meets_its_limit(binary: str) -> None:
     limits = Limits(compile_memory_bytes_max=100 * 2**20, compile_s_max=60)
     with pytest.raises(LimitExceeded) as caught:
         formula_to_dfa_mona(parse("F(a & " + "X " * 24 + "b)"), LETTERS, ResourceGuard(limits), binary=binary)
     assert caught.value.limit == "compile_memory_bytes_max"
 
 
-def test_a_compile_that_is_called_off_ends_mona(tmp_path: Path) -> None:
+def test_a_cancelled_compile_ends_mona(tmp_path: Path) -> None:
     asked = iter([False, False, True])
     with pytest.raises(CompileCancelled):
         run_mona(fake(tmp_path, "import time; time.sleep(600)"), "", ResourceGuard(PATIENT, lambda: next(asked)))
@@ -239,7 +239,7 @@ def test_a_compile_that_is_called_off_ends_mona(tmp_path: Path) -> None:
     ("limits", "limit"),
     [(Limits(dfa_states_max=1_000), "dfa_states_max"), (Limits(table_bytes_max=10_000), "table_bytes_max")],
 )
-def test_an_automaton_of_mona_s_over_our_limits_is_refused(limits: Limits, limit: str, binary: str) -> None:
+def test_an_automaton_from_mona_over_the_limits_is_refused(limits: Limits, limit: str, binary: str) -> None:
     formula = parse("F(a & " + "X " * 10 + "b)")
     with pytest.raises(LimitExceeded) as caught:
         formula_to_dfa_mona(formula, LETTERS, ResourceGuard(limits), binary=binary)

@@ -98,7 +98,7 @@ def test_distances_are_those_of_the_table(case: dict[str, Any], spec: Spec) -> N
         assert compile_spec(spec, WORDS).tokens.min_tokens == case["word_distance"]
 
 
-def test_figure_1_has_the_distances_of_the_paper_but_for_its_misprint() -> None:
+def test_figure_1_has_the_papers_distances_except_one_misprint() -> None:
     spec = spec_from_json(json.loads(CASES[0]["constraint"]))
     compiled = compile_spec(spec, WORDS)
     dfa, names = compiled.text.dfa, list(compiled.text.symbol_names)
@@ -149,7 +149,7 @@ def spellings(text: bytes, vocabulary: Vocabulary) -> list[list[int]]:
         ({"ltlf": "F(é日)"}, "éé日", False),
     ],
 )
-def test_every_way_to_split_a_text_into_tokens_is_accepted_alike(
+def test_every_tokenization_of_a_text_has_the_same_verdict(
     constraint: dict[str, Any], text: str, wanted: bool
 ) -> None:
     parts = {text.encode()[i:j] for i, j in itertools.combinations(range(len(text.encode()) + 1), 2)}
@@ -185,7 +185,7 @@ def test_distances_are_exact_for_random_constraints() -> None:
             checked += 1
 
 
-def test_the_least_budget_answers_and_one_less_is_refused_with_that_number() -> None:
+def test_min_tokens_suffice_and_a_smaller_budget_is_refused() -> None:
     draw, checked = random.Random(11), 0
     vocabularies = (byte_vocabulary(), WORDS)
     while checked < 150:
@@ -225,7 +225,7 @@ def _check_least_budget(spec: Spec, compiled: Compiled, vocabulary: Vocabulary, 
         LtlfSpec("X X nomatch & WX last"),
     ],
 )
-def test_a_constraint_that_no_text_satisfies_is_refused(spec: Spec) -> None:
+def test_an_unsatisfiable_constraint_is_refused(spec: Spec) -> None:
     with pytest.raises(SpecUnsatisfiable):
         compile_text(spec)
     with pytest.raises(SpecUnsatisfiable):
@@ -257,7 +257,7 @@ def test_characters_that_no_token_spells_are_named(spec: Spec, characters: tuple
         ((b"\xe6", b"\x97\xa5", b"a"), "日b", ("b",)),
     ],
 )
-def test_a_character_is_missing_where_no_tokens_write_its_bytes_in_a_row(
+def test_a_character_is_unspellable_if_no_tokens_join_its_bytes(
     tokens: tuple[bytes, ...], pattern: str, characters: tuple[str, ...]
 ) -> None:
     vocabulary = Vocabulary((None, *tokens), (0,))
@@ -269,7 +269,7 @@ def test_a_character_is_missing_where_no_tokens_write_its_bytes_in_a_row(
     assert refusal.value.characters == characters
 
 
-def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character() -> None:
+def test_tokens_that_cannot_combine_are_refused_without_a_character() -> None:
     with pytest.raises(SpecUnspellable) as refusal:
         compile_spec(RegexSpec("ab"), Vocabulary((None, b"ba"), (0,)))
     assert refusal.value.characters == ()
@@ -307,7 +307,7 @@ def test_tokens_that_only_fail_to_combine_are_refused_without_naming_a_character
         (LtlfSpec("F p & F q & F r"), Limits(letters_max=2), "letters_max"),
     ],
 )
-def test_a_constraint_that_outgrows_a_limit_is_refused_by_its_name(spec: Spec, limits: Limits, limit: str) -> None:
+def test_a_constraint_over_a_limit_is_refused_with_its_name(spec: Spec, limits: Limits, limit: str) -> None:
     with pytest.raises(LimitExceeded) as refusal:
         compile_spec(spec, byte_vocabulary(), limits)
     assert refusal.value.limit == limit
@@ -325,20 +325,20 @@ def test_a_constraint_that_outgrows_a_limit_is_refused_by_its_name(spec: Spec, l
         ({"ltlf": "F (SECRET"}, "ltlf"),
     ],
 )
-def test_a_syntax_error_names_the_field_and_repeats_nothing(constraint: dict[str, Any], field: str) -> None:
+def test_a_syntax_error_names_the_field_without_quoting(constraint: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecSyntaxError) as refusal:
         compile_text(spec_from_json(constraint))
     assert refusal.value.field == field
     assert "SECRET" not in str(refusal.value)
 
 
-def test_a_refused_construct_names_the_field_too() -> None:
+def test_a_refused_construct_names_the_field() -> None:
     with pytest.raises(SpecUnsupported) as refusal:
         compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": "(?=a)b"}}}))
     assert (refusal.value.field, refusal.value.construct) == ("propositions.p.regex", "look-ahead")
 
 
-def test_a_compilation_that_is_called_off_stops() -> None:
+def test_a_cancelled_compilation_stops() -> None:
     asked = itertools.count()
     with pytest.raises(CompileCancelled):
         compile_spec(RegexSpec(".{5000}"), byte_vocabulary(), cancelled=lambda: next(asked) > 20)
@@ -346,12 +346,12 @@ def test_a_compilation_that_is_called_off_stops() -> None:
         compile_text(LtlfSpec("F dog"), cancelled=lambda: True)
 
 
-def test_lifting_over_bytes_keeps_to_the_limits_given() -> None:
+def test_lifting_over_bytes_observes_the_limits() -> None:
     with pytest.raises(LimitExceeded, match="table_bytes_max"):
         compile_text(LtlfSpec(" & ".join(f"F w{i}" for i in range(8))), Limits(table_bytes_max=100_000))
 
 
-def test_distances_of_a_long_chain_are_found_within_the_time_of_a_compile() -> None:
+def test_distances_of_a_long_chain_observe_the_time_limit() -> None:
     assert compile_spec(RegexSpec(".{9000}"), byte_vocabulary()).tokens.min_tokens == 9_001
     with pytest.raises(LimitExceeded, match="compile_s_max"):
         compile_spec(RegexSpec(".{9000}"), byte_vocabulary(), Limits(compile_s_max=0.2))

@@ -31,7 +31,7 @@ def same_partition(left: list[int], right: list[int]) -> bool:
     return len(pairs) == len(set(left)) == len(set(right))
 
 
-def test_a_state_that_loops_is_equal_to_one_that_leads_to_it() -> None:
+def test_a_looping_state_may_equal_its_predecessor() -> None:
     table = np.array([[1, 3], [2, 3], [2, 3], [3, 3], [4, 2]])  # 0 and 1 lead to 2, which loops; 4 only leads to it
     assert same_partition(refine(table, np.array([0, 0, 0, 1, 0])).tolist(), [0, 0, 0, 1, 2])
 
@@ -73,7 +73,7 @@ def test_a_table_without_states_has_no_partition() -> None:
     assert refine(np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)).shape == (0,)
 
 
-def test_steps_are_those_of_a_search_from_each_state() -> None:
+def test_step_counts_agree_with_a_search_per_state() -> None:
     for table, ends in tables(np.random.default_rng(4)):
         steps = np.where(ends == 1, 0, len(table))
         for _ in range(len(table)):
@@ -98,7 +98,7 @@ def plain_distances(
 
 @pytest.mark.parametrize("block_cells", [1, 50, 1 << 18])
 @pytest.mark.parametrize("letter_states", [1, 2, 8, 63, 64, 65, 200])
-def test_distances_are_those_of_plain_relaxation(
+def test_distances_agree_with_relaxation(
     letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler.lifting.distance, "_BLOCK_CELLS", block_cells)
@@ -129,7 +129,7 @@ def test_the_order_of_keys_is_stable(top: int) -> None:
     assert stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
 
 
-def test_the_hash_of_a_row_is_the_same_from_its_few_entries() -> None:
+def test_sparse_and_dense_row_hashes_agree() -> None:
     dice = np.random.default_rng(11)
     for shape in ((1, 1), (7, 30), (40, 3)):
         rows = np.where(dice.random(shape) < 0.2, dice.integers(1, 1_000, shape), 0)

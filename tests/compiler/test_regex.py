@@ -112,7 +112,7 @@ def test_a_table_over_the_byte_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(?:){1000}", "(?:^|$){7}", "(?:^){9,}a?", "(?:a{0}){3}", "a{0,0}"])
-def test_repeating_what_reads_nothing_costs_nothing(pattern: str) -> None:
+def test_repeating_an_empty_pattern_costs_nothing(pattern: str) -> None:
     accepts = compile_pattern(pattern)
     for text in ("", "a", "\n"):
         assert accepts(text) == bool(re.fullmatch(pattern, text))
@@ -139,13 +139,13 @@ def test_trees_built_by_hand_compile_like_patterns() -> None:
         assert dfa.accepts(parts.word(text)) == bool(re.fullmatch(r"(?i)ice\s+cream|straße", text))
 
 
-def test_a_position_automaton_speaks_of_first_last_and_following_positions() -> None:
+def test_a_position_automaton_has_first_last_and_follow_sets() -> None:
     nfa = pattern_nfa("ab*", ResourceGuard(Limits()))
     assert (nfa.positions, nfa.first, nfa.last, nfa.follow, nfa.nullable) == (2, 0b01, 0b11, (0b10, 0b10), False)
     assert [nfa.sets[which] for which in nfa.position_set] == [((97, 98),), ((98, 99),)]
 
 
-def test_words_with_a_common_beginning_share_positions() -> None:
+def test_words_with_a_common_prefix_share_positions() -> None:
     assert pattern_nfa("category|catalogue|dog", ResourceGuard(Limits())).positions == len(
         "cat" + "egory" + "alogue" + "dog"
     )
@@ -160,6 +160,6 @@ def test_a_tree_too_deep_for_the_stack_meets_a_limit() -> None:
     assert caught.value.limit == "nesting_depth_max"
 
 
-def test_equal_languages_have_equal_tables_whatever_the_pattern() -> None:
+def test_equal_languages_have_equal_tables() -> None:
     one, other = (pattern_dfa(pattern, ResourceGuard(Limits()))[0] for pattern in ("a(b|c)*", "a|a(c*b*)*(b|c)"))
     assert isinstance(one, Dfa) and (one.next_state == other.next_state).all()

@@ -76,7 +76,7 @@ def test_the_verdicts_on_random_pairs_are_those_of_fullmatch() -> None:
         compare(pattern, texts)
 
 
-def test_the_verdicts_on_python_s_own_table_are_those_of_fullmatch() -> None:
+def test_the_verdicts_on_cpythons_table_are_those_of_fullmatch() -> None:
     cases = pytest.importorskip("test.re_tests", reason="this Python came without its own tests").tests
     compared = refused = 0
     for pattern, text, *_ in cases:
@@ -94,7 +94,7 @@ def test_the_verdicts_on_python_s_own_table_are_those_of_fullmatch() -> None:
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["pattern"])
-def test_what_is_refused_is_refused_by_name(row: dict[str, str]) -> None:
+def test_an_unsupported_construct_is_refused_by_name(row: dict[str, str]) -> None:
     reference(row["pattern"])  # that `re` takes it is why it has to be refused, and not guessed at
     with pytest.raises(SpecUnsupported) as caught:
         parse_pattern(row["pattern"], ResourceGuard(Limits()))

@@ -100,7 +100,7 @@ def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, co
         ("(?m)^a", None),
     ],
 )
-def test_where_a_construct_stands_that_is_refused(pattern: str, position: int | None) -> None:
+def test_a_refused_construct_is_reported_with_its_position(pattern: str, position: int | None) -> None:
     with pytest.raises(SpecUnsupported) as caught:
         parse(pattern)
     assert caught.value.position == position
@@ -128,7 +128,7 @@ def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
         (r"\2", 1),
     ],
 )
-def test_a_syntax_error_says_where(pattern: str, position: int) -> None:
+def test_a_syntax_error_has_a_position(pattern: str, position: int) -> None:
     with pytest.raises(SpecSyntaxError, match="not a pattern") as caught:
         parse(pattern)
     assert caught.value.position == position
@@ -140,14 +140,14 @@ def test_a_syntax_error_does_not_repeat_a_long_pattern() -> None:
     assert len(caught.value.message) < 150
 
 
-def test_a_syntax_error_on_a_later_line_has_line_and_column() -> None:
+def test_a_syntax_error_has_line_and_column() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         parse("(?x)a\n  b)")
     assert (caught.value.line, caught.value.column) == (2, 4)
 
 
 @pytest.mark.parametrize("pattern", ["a{4294967295}", "a{1,99999999999}", "(?a)(?u)a", "a{" + "9" * 5000 + "}"])
-def test_what_re_refuses_with_other_errors_is_a_syntax_error_too(pattern: str) -> None:
+def test_every_error_of_re_becomes_a_syntax_error(pattern: str) -> None:
     with pytest.raises(SpecSyntaxError, match="not a pattern"):
         parse(pattern, Limits(pattern_chars_max=10_000))
 
@@ -181,13 +181,13 @@ def test_a_late_compilation_stops_while_it_reads() -> None:
     assert caught.value.limit == "compile_s_max"
 
 
-def test_the_parser_warns_nobody() -> None:
+def test_the_parser_emits_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert isinstance(parse("[[a]|[a||b]|[a&&b]"), Chars)
 
 
-def test_words_with_a_common_beginning_share_it() -> None:
+def test_words_share_their_common_prefix() -> None:
     words = alternation([literal_node(word, ignore_case=False) for word in ("ab", "ac", "b")])
     letters = (A.charset, B.charset, C.charset, B.charset)
     assert words == Words(letters, (NO_LETTER, 0, 0, NO_LETTER), (1, 2, 3), False)
@@ -203,13 +203,13 @@ def test_a_list_of_words_is_flat_however_it_is_written() -> None:
     )
 
 
-def test_alternatives_that_begin_alike_share_what_they_begin_with() -> None:
+def test_alternatives_share_their_common_prefix() -> None:
     optional = Repeat(B, 0, 1)
     shared = alternation([concat([A, C, optional]), concat([A, B, optional])])
     assert shared == Concat((A, Alternation((Concat((C, optional)), Concat((B, optional))))))
 
 
-def test_an_alternation_of_ever_longer_words_is_built_without_deep_recursion() -> None:
+def test_an_alternation_of_nested_prefixes_needs_no_deep_recursion() -> None:
     words = alternation([literal_node("a" * length, ignore_case=False) for length in range(1, 1_500)])
     assert isinstance(words, Words) and len(words.letters) == 1_499
     tails = [concat([literal_node("a" * length, ignore_case=False), Repeat(B, 0, 1)]) for length in range(1, 300)]

@@ -30,7 +30,7 @@ def test_the_canonical_object_reads_back_as_the_same_spec(constraint: dict[str, 
     assert spec_hash(again) == spec_hash(spec)
 
 
-def test_hashes_tell_constraints_apart() -> None:
+def test_different_constraints_have_different_hashes() -> None:
     assert len({spec_hash(spec_from_json(constraint)) for constraint in GOOD}) == len(GOOD)
 
 
@@ -110,13 +110,13 @@ def test_the_order_of_declarations_does_not_matter() -> None:
     ],
     ids=str,
 )
-def test_a_faulty_constraint_is_refused_with_the_field_at_fault(constraint: object, field: str) -> None:
+def test_an_invalid_constraint_is_refused_with_its_field(constraint: object, field: str) -> None:
     with pytest.raises(SpecSyntaxError) as refusal:
         spec_from_json(constraint)
     assert refusal.value.field == field
 
 
-def test_specs_made_in_python_are_checked_too() -> None:
+def test_specs_built_in_python_are_validated() -> None:
     with pytest.raises(SpecSyntaxError):
         KeywordsSpec(((),))
     with pytest.raises(SpecSyntaxError):

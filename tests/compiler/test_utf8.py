@@ -76,7 +76,7 @@ def test_a_class_accepts_exactly_the_encodings_of_its_characters(pattern: str) -
         *(b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xf8\x88\x80\x80\x80"),  # past U+10FFFF
     ],
 )
-def test_bytes_that_are_no_utf_8_are_dead(invalid: bytes) -> None:
+def test_invalid_utf_8_leads_to_the_dead_state(invalid: bytes) -> None:
     dfa, boundary = pattern_bytes(r"(?s).*")
     state = dfa.run(invalid)
     assert state == 0 or state >= boundary
@@ -94,7 +94,7 @@ def test_the_expansion_of_a_minimal_automaton_is_minimal(pattern: str) -> None:
     assert (again.states, again.next_state.shape[1]) == (dfa.states, dfa.next_state.shape[1])
 
 
-def test_states_come_dead_then_between_characters_then_inside_them() -> None:
+def test_states_are_ordered_dead_boundary_inner() -> None:
     dfa, boundary = pattern_bytes("(?:é|x)+")
     assert (dfa.next_state[0] == 0).all() and not dfa.accepting[0] and not dfa.accepting[boundary:].any()
     assert dfa.run(b"x") < boundary <= dfa.run(b"\xc3") and dfa.run("é".encode()) < boundary
@@ -105,7 +105,7 @@ intervals = st.lists(st.tuples(edges, edges).map(lambda pair: (min(pair), max(pa
 
 
 @given(st.lists(intervals, min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 2**32 - 1))
-def test_opaque_codes_come_back_on_the_last_byte(family: list[list[tuple[int, int]]], dead: int, seed: int) -> None:
+def test_opaque_codes_are_emitted_on_the_last_byte(family: list[list[tuple[int, int]]], dead: int, seed: int) -> None:
     parts = minterms([charset(one) for one in family])
     table = np.random.default_rng(seed).integers(0, 10, (3, parts.count))
     result = expand(table, parts, dead, ResourceGuard(Limits()))
@@ -126,14 +126,14 @@ def walk(result: compiler.automata.utf8.ByteTable, row: int, encoded: bytes) -> 
     raise AssertionError("the character does not end with its last byte")
 
 
-def test_inner_states_are_shared_among_rows_that_differ_only_in_ascii() -> None:
+def test_rows_that_differ_only_in_ascii_share_inner_states() -> None:
     parts = minterms([charset([(0x61, 0x62)]), charset([(0x80, 0x900)])])
     one = expand(np.array([[1, 2, 3]]), parts, 0, ResourceGuard(Limits()))
     many = expand(np.array([[1, code, 3] for code in range(5)]), parts, 0, ResourceGuard(Limits()))
     assert one.inner == many.inner > 0
 
 
-def test_where_everything_is_dead_there_is_no_inner_state() -> None:
+def test_a_fully_dead_table_has_no_inner_state() -> None:
     result = expand(np.array([[7, 1]]), minterms([charset([(0x61, 0x62)])]), 7, ResourceGuard(Limits()))
     assert result.inner == 0
     assert result.table[0, result.byte_class].tolist() == [1 if byte == 0x61 else 7 for byte in range(256)]
@@ -148,7 +148,7 @@ def test_colliding_hashes_cost_time_but_change_nothing(monkeypatch: pytest.Monke
     assert colliding.states == honest.states and (one.next_state == other.next_state).all()
 
 
-def test_inner_rows_over_the_byte_limit_are_refused_before_they_are_written() -> None:
+def test_inner_rows_over_the_byte_limit_are_refused_early() -> None:
     dfa, parts = pattern_dfa(r"\w{1,50}", ResourceGuard(Limits()))
     with pytest.raises(LimitExceeded) as caught:
         byte_dfa(dfa, parts, ResourceGuard(Limits(table_bytes_max=100_000)))

@@ -50,7 +50,7 @@ def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_few_functions_at_a_time_are_the_same_as_all_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blockwise_and_whole_composition_give_the_same_automaton(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     over_bytes = random_byte_dfa(random.Random(seed), 5, 8)
     whole = by_characters(over_bytes, ResourceGuard(Limits()))
     monkeypatch.setattr(utf8_inverse, "_CELLS", 60)

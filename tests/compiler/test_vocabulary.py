@@ -65,7 +65,7 @@ def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(name: str, shared: Pa
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_specials_and_gaps_write_nothing(name: str, shared: Path) -> None:
+def test_special_tokens_and_unused_ids_have_no_bytes(name: str, shared: Path) -> None:
     text = tokenizer_text(shared, name)
     size, eos = REAL[name]
     vocabulary = vocabulary_from_tokenizer_json(text, size, (eos,))
@@ -96,7 +96,7 @@ def test_the_trie_spells_each_token_once() -> None:
     assert set(vocabulary.inner_trie.ids.tolist()) == {5, 8}
 
 
-def test_fingerprints_tell_vocabularies_apart() -> None:
+def test_different_vocabularies_have_different_fingerprints() -> None:
     base = Vocabulary((b"a", b"bc", None), (2,))
     assert base.fingerprint == Vocabulary((b"a", b"bc", None), (2,)).fingerprint
     others = [
@@ -110,7 +110,7 @@ def test_fingerprints_tell_vocabularies_apart() -> None:
 
 
 @pytest.mark.parametrize("eos", [(), (3,), (-1,), (0,)])
-def test_a_vocabulary_ends_with_an_id_of_its_own_that_writes_nothing(eos: tuple[int, ...]) -> None:
+def test_an_eos_id_must_be_a_distinct_token_without_bytes(eos: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="EOS"):
         Vocabulary((b"a", None, None), eos)
 

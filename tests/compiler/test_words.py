@@ -67,7 +67,7 @@ def satisfiable(draw: random.Random) -> tuple[Spec, TextAutomaton]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_check_agrees_with_the_definition_and_says_where_a_text_breaks(seed: int) -> None:
+def test_check_agrees_with_the_definition_and_locates_the_violation(seed: int) -> None:
     draw = random.Random(seed)
     spec, automaton = satisfiable(draw)
     for _ in range(20):
@@ -80,13 +80,13 @@ def test_check_agrees_with_the_definition_and_says_where_a_text_breaks(seed: int
             assert not any(satisfies(spec, broken + more) for more in ("", *PARTS, "a b", ". a", "ab ab"))
 
 
-def test_a_text_that_merely_ends_too_early_is_violated_at_its_end() -> None:
+def test_an_incomplete_text_is_violated_at_its_end() -> None:
     automaton = compile_text(LtlfSpec("F dog & F cat"))
     check = check_text(automaton, "a dog")
     assert (check.satisfied, check.violated_at) == (False, 5)
 
 
-def test_a_text_that_cannot_be_mended_is_violated_at_the_first_hopeless_character() -> None:
+def test_a_violation_is_at_the_first_character_without_a_continuation() -> None:
     automaton = compile_text(LtlfSpec("G !cat"))
     assert check_text(automaton, "a cat sat").violated_at == 5  # the space makes "cat" a word
     assert check_text(automaton, "a cat").violated_at == 5  # "catalog" would still do
@@ -102,14 +102,14 @@ def test_a_text_that_cannot_be_mended_is_violated_at_the_first_hopeless_characte
         ({"ltlf": "F dog"}, " dog", " dog"), ({"regex": "[^a]*"}, "  b", " b"),
     ],
 )  # fmt: skip
-def test_one_leading_space_is_not_part_of_a_whole_text_answer(
+def test_an_answer_excludes_one_leading_space(
     constraint: dict[str, object], raw: str, answer: str
 ) -> None:
     assert answer_text(compile_text(spec_from_json(constraint)), raw) == answer
 
 
 @pytest.mark.parametrize("raw", [" x", " y", "y", "  x", "x"])
-def test_a_pattern_that_may_begin_with_a_space_still_allows_one_before_it(raw: str) -> None:
+def test_a_pattern_with_a_leading_space_allows_one_more(raw: str) -> None:
     spec = RegexSpec("( x|y)")
     automaton = compile_spec(spec, byte_vocabulary()).tokens
     state = automaton.start
@@ -129,7 +129,7 @@ def test_a_pattern_that_may_begin_with_a_space_still_allows_one_before_it(raw: s
     ],
     ids=str,
 )
-def test_a_replay_is_the_same_however_the_text_is_split(spec: Spec, text: str) -> None:
+def test_a_replay_is_independent_of_the_tokenization(spec: Spec, text: str) -> None:
     automaton = compile_text(spec)
     raw, draw = text.encode(), random.Random(4)
     whole = replay(automaton, [raw])
@@ -145,7 +145,7 @@ def test_a_replay_is_the_same_however_the_text_is_split(spec: Spec, text: str) -
     assert check_text(automaton, text).satisfied
 
 
-def test_a_replay_passes_over_a_leading_space_that_is_not_part_of_the_answer() -> None:
+def test_a_replay_skips_the_optional_leading_space() -> None:
     automaton = compile_text(RegexSpec("ab"))
     with_space, without = replay(automaton, [b" a", b"b"]), replay(automaton, [b"a", b"b"])
     assert [step.state for step in with_space] == [step.state for step in without]
