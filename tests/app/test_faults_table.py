@@ -199,7 +199,7 @@ FAULTS = {
     ),
     "a pass of the model fails": Shown((
         (MODEL, "test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return"),
-        ("decoding/test_engine.py", "test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served"),
+        ("decoding/test_engine.py", "test_a_failed_pass_fails_its_requests_and_the_engine_continues"),
     )),
     "a key is wrong, expired, or another's": Shown((
         (KEYS, "test_a_wrong_key_another_s_job_and_an_expired_key_are_told_apart_only_as_they_may_be"),

@@ -54,7 +54,7 @@ class Written:
 
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_rows_attend_to_their_own_path_alone_however_they_are_parted(
+def test_rows_attend_only_to_their_path_in_any_block_split(
     group: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "_PAIRS_FEW", 0)
@@ -68,7 +68,7 @@ def test_rows_attend_to_their_own_path_alone_however_they_are_parted(
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_many_rows_that_share_little_are_parted_and_few_are_not() -> None:
+def test_many_rows_with_little_shared_prefix_are_split_into_blocks() -> None:
     written = Written(1, 0)
     parted = []
     for rows in (8, 300, 300, 40, 8):

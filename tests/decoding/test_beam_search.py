@@ -35,7 +35,7 @@ CASES = {"table": 12, "factored": 12, "wide": 3}
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("maker", CASES)
 @pytest.mark.parametrize("kind", MODELS)
-def test_beams_and_answers_equal_those_of_the_slow_twin(kind: str, maker: str, algorithm: Algorithm) -> None:
+def test_beams_and_answers_equal_those_of_the_reference(kind: str, maker: str, algorithm: Algorithm) -> None:
     for seed in range(CASES[maker]):
         case = Case(maker, kind, algorithm, seed)
         events: list[StepEvent] = []
@@ -52,7 +52,7 @@ def test_beams_and_answers_equal_those_of_the_slow_twin(kind: str, maker: str, a
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_answers_distinct_as_texts_equal_those_of_the_twin(kind: str) -> None:
+def test_answers_distinct_as_texts_equal_those_of_the_reference(kind: str) -> None:
     for seed in range(12):
         case = Case("table", kind, "banked", seed)
         text_of = lambda ids: bytes(token % 2 for token in ids)  # noqa: E731
@@ -199,7 +199,7 @@ def test_a_cancelled_generation_stops_before_its_next_step() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_log_probs_that_are_no_numbers_are_reported(bad: float) -> None:
+def test_nan_log_probs_are_reported(bad: float) -> None:
     class Broken(PrefixModel):
         def log_probs(self, prefix: tuple[int, ...]) -> torch.Tensor:
             row = torch.full((5,), -1.0)

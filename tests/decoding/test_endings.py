@@ -152,7 +152,7 @@ def test_an_ending_does_not_count_without_budget(library: str) -> None:
 
 
 @pytest.mark.parametrize("draw", [random_table, random_factored])
-def test_own_classes_keep_the_language(draw: Callable[[np.random.Generator], TokenAutomaton]) -> None:
+def test_separate_token_classes_keep_the_language(draw: Callable[[np.random.Generator], TokenAutomaton]) -> None:
     for seed in range(40):
         random = np.random.default_rng(seed)
         automaton = draw(random)

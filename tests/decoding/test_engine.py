@@ -100,7 +100,7 @@ def _wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_crowd_gets_the_answers_that_each_gets_alone_in_fewer_passes() -> None:
+def test_batched_generations_give_the_same_answers_in_fewer_passes() -> None:
     orders = [_order(seed) for seed in range(40)]
     model = WatchedModel()
     model.may_step.clear()
@@ -130,7 +130,7 @@ def test_generations_join_and_leave_between_two_passes() -> None:
     assert model.passes == 19  # as many as the longer one needs alone
 
 
-def test_no_more_are_admitted_than_the_memory_holds_and_all_are_served_in_turn() -> None:
+def test_admission_is_bounded_by_memory_and_serves_every_request() -> None:
     order = _long(beams=3, max_tokens=8)
     model = WatchedModel()
     each = order.bytes_held()
@@ -143,7 +143,7 @@ def test_no_more_are_admitted_than_the_memory_holds_and_all_are_served_in_turn()
     assert max(map(len, model.crowds)) == 2
 
 
-def test_a_request_that_could_never_fit_is_refused_with_both_sizes() -> None:
+def test_a_request_over_the_memory_is_refused_with_both_sizes() -> None:
     model, order = WatchedModel(), _long(beams=10)
     memory_bytes = order.bytes_held() - 1
     with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge) as refusal:
@@ -152,7 +152,7 @@ def test_a_request_that_could_never_fit_is_refused_with_both_sizes() -> None:
     assert not model.opened
 
 
-def test_a_cancelled_generation_is_in_no_later_pass_and_its_memory_goes_to_the_next() -> None:
+def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
     called_off = threading.Event()
     model = WatchedModel()
     each = _long(max_tokens=200).bytes_held()
@@ -178,7 +178,7 @@ def test_a_cancelled_generation_is_in_no_later_pass_and_its_memory_goes_to_the_n
     assert all(crowd == [model.opened[1]] for crowd in model.crowds[len(gone) :])
 
 
-def test_one_that_is_cancelled_while_it_waits_is_never_begun() -> None:
+def test_a_generation_cancelled_while_waiting_never_starts() -> None:
     model = WatchedModel()
     with Engine(model, _long(max_tokens=30).bytes_held()) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
@@ -192,7 +192,7 @@ def test_one_that_is_cancelled_while_it_waits_is_never_begun() -> None:
     assert len(model.opened) == 1
 
 
-def test_every_step_is_told_in_order_to_who_listens_and_a_slow_listener_delays_nobody() -> None:
+def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
     model = WatchedModel()
     may_go_on = threading.Event()
     heard: list[StepEvent] = []
@@ -214,7 +214,7 @@ def test_every_step_is_told_in_order_to_who_listens_and_a_slow_listener_delays_n
     assert heard == alone and len(alone) == 15
 
 
-def test_a_listener_that_fails_ends_his_own_generation_alone() -> None:
+def test_a_failing_listener_ends_only_its_own_generation() -> None:
     model = WatchedModel()
 
     def broken(event: StepEvent) -> None:
@@ -229,7 +229,7 @@ def test_a_listener_that_fails_ends_his_own_generation_alone() -> None:
         assert good.result() == order.alone()
 
 
-def test_a_cancelled_function_that_fails_ends_his_own_generation_alone() -> None:
+def test_a_failing_cancel_check_ends_only_its_own_generation() -> None:
     order = _long(max_tokens=40)
 
     def broken() -> bool:
@@ -243,7 +243,7 @@ def test_a_cancelled_function_that_fails_ends_his_own_generation_alone() -> None
         assert good.result() == order.alone()
 
 
-def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
+def test_a_generation_without_step_input_fails_alone() -> None:
     order = _long(max_tokens=40)
 
     class Broken(BankedSearch):
@@ -267,7 +267,7 @@ def test_a_run_that_cannot_say_what_to_read_ends_alone() -> None:
         assert good.result() == order.alone()
 
 
-def test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served() -> None:
+def test_a_failed_pass_fails_its_requests_and_the_engine_continues() -> None:
     model = WatchedModel()
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(3) as callers:
         model.may_step.clear()
@@ -282,7 +282,7 @@ def test_a_pass_that_fails_is_told_to_all_and_the_next_request_is_served() -> No
         assert _ask(engine, _long()) == _long().alone()
 
 
-def test_closing_ends_what_runs_and_what_waits_and_refuses_what_comes() -> None:
+def test_close_cancels_all_requests_and_refuses_new_ones() -> None:
     model = WatchedModel()
     engine = Engine(model, _long(max_tokens=200).bytes_held())
     with ThreadPoolExecutor(2) as callers:

@@ -107,7 +107,7 @@ def crowd(model: ScarceModel, orders: Sequence[Order], notes: Notes | None = Non
         return [answer.result(S_MAX) for answer in answers]
 
 
-def test_a_pass_that_is_too_large_is_parted_and_what_holds_is_remembered() -> None:
+def test_an_oversized_pass_is_split_and_the_limit_is_remembered() -> None:
     orders = [_of(beams=1 + number % 4, max_tokens=24) for number in range(12)]
     model, notes = ScarceModel(rows=8), Notes()
     assert crowd(model, orders, notes) == [order.alone() for order in orders]
@@ -115,7 +115,7 @@ def test_a_pass_that_is_too_large_is_parted_and_what_holds_is_remembered() -> No
     assert max(model.sizes[model.sizes.index(max(model.sizes)) + 20 :]) <= 8
 
 
-def test_random_generations_get_their_answers_however_few_rows_a_pass_may_have() -> None:
+def test_a_row_limit_does_not_change_any_answer() -> None:
     orders = [_order(seed) for seed in range(24)]
     most = []
     for order in orders:
@@ -127,14 +127,14 @@ def test_random_generations_get_their_answers_however_few_rows_a_pass_may_have()
     assert model.failures
 
 
-def test_those_that_find_no_memory_begin_anew_when_others_have_gone() -> None:
+def test_a_preempted_generation_restarts_when_memory_is_free() -> None:
     orders = [_of(beams=3, max_tokens=14 + number % 3) for number in range(9)]
     model, notes = ScarceModel(tokens=200), Notes()  # for some three of them at the end, for all at the beginning
     assert crowd(model, orders, notes) == [order.alone() for order in orders]
     assert "restarted" in notes.became and "rejected" not in notes.became
 
 
-def test_a_listener_hears_each_step_once_though_his_generation_began_anew() -> None:
+def test_a_listener_receives_each_step_once_across_a_restart() -> None:
     order = _of(beams=3, max_tokens=16)
     model, notes = ScarceModel(tokens=150), Notes()
     heard: list[list[StepEvent]] = [[] for _ in range(5)]
@@ -151,7 +151,7 @@ def test_a_listener_hears_each_step_once_though_his_generation_began_anew() -> N
 
 
 @pytest.mark.parametrize("scarce", [{"rows": 4}, {"tokens": 40}])
-def test_what_does_not_fit_by_itself_is_told_so_and_the_others_are_served(scarce: dict[str, int]) -> None:
+def test_a_request_too_large_alone_fails_and_the_others_finish(scarce: dict[str, int]) -> None:
     small, large = _of(beams=2, max_tokens=6), _of(beams=5, max_tokens=20)
     model, notes = ScarceModel(**scarce), Notes()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(4) as callers:
@@ -165,7 +165,7 @@ def test_what_does_not_fit_by_itself_is_told_so_and_the_others_are_served(scarce
     assert notes.became.count("rejected") == 1
 
 
-def test_a_prompt_that_finds_no_memory_waits_for_some() -> None:
+def test_a_prefill_out_of_memory_is_retried_later() -> None:
     order = _of(beams=1, max_tokens=8)
     first = Order((0,) * 90, order.automaton, order.options)
     model, notes = ScarceModel(tokens=110), Notes()
@@ -194,7 +194,7 @@ def test_memory_may_run_out_at_any_time() -> None:
         assert notes.became.count("rejected") == answers.count(None) < len(orders) / 2
 
 
-def test_what_has_fallen_rises_again() -> None:
+def test_lowered_memory_limits_rise_again() -> None:
     room = MemoryBudget(1000, 64)
     room.crowd_failed(100)
     room.crowd_failed(400)
@@ -219,11 +219,11 @@ def test_what_has_fallen_rises_again() -> None:
         (ValueError("out of memory"), False),
     ],
 )  # fmt: skip
-def test_want_of_memory_is_told_from_other_faults(error: Exception, short: bool) -> None:
+def test_out_of_memory_errors_are_distinguished_from_other_errors(error: Exception, short: bool) -> None:
     assert is_out_of_memory(error) == short
 
 
-def test_memory_that_really_is_not_there_is_recognised() -> None:
+def test_a_real_allocation_failure_is_recognised() -> None:
     with pytest.raises(RuntimeError) as failure:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(failure.value)
@@ -232,7 +232,7 @@ def test_memory_that_really_is_not_there_is_recognised() -> None:
 # checks of answers
 
 
-def test_a_check_waits_for_the_memory_of_others() -> None:
+def test_a_check_out_of_memory_waits_for_running_generations() -> None:
     model, notes, order = ScarceModel(), Notes(), _of(max_tokens=30)
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(3) as callers:
@@ -249,7 +249,7 @@ def test_a_check_waits_for_the_memory_of_others() -> None:
         assert running.result(S_MAX) == later.result(S_MAX) == order.alone()
 
 
-def test_a_check_that_finds_no_memory_when_nobody_runs_fails_and_the_next_is_served() -> None:
+def test_a_check_out_of_memory_on_an_idle_engine_fails() -> None:
     model, notes = ScarceModel(), Notes()
     model.checks_fail = 2
     with Engine(model, PLENTY, notes) as engine:
@@ -260,7 +260,7 @@ def test_a_check_that_finds_no_memory_when_nobody_runs_fails_and_the_next_is_ser
         assert _ask(engine, _of()) == _of().alone()
 
 
-def test_a_check_that_is_called_off_waits_no_longer() -> None:
+def test_a_cancelled_check_stops_waiting() -> None:
     model, notes, called_off = ScarceModel(), Notes(), threading.Event()
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(2) as callers:
@@ -290,7 +290,7 @@ class HeldChecks(ScarceModel):
         return super().score(prompt_ids, tokens)
 
 
-def test_a_check_whose_caller_has_gone_is_not_made_though_its_turn_comes() -> None:
+def test_a_check_cancelled_in_the_queue_is_not_run() -> None:
     model, called_off, asked = HeldChecks(), threading.Event(), threading.Event()
 
     def cancelled() -> bool:

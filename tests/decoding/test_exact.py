@@ -126,7 +126,7 @@ def test_the_best_sequence_is_the_best_of_all() -> None:
     assert 100 < found < 300
 
 
-def test_beams_choose_as_their_slow_twin_does() -> None:
+def test_beams_choose_the_labels_of_the_reference() -> None:
     settled = 0
     for number, (automaton, matrix) in enumerate(cases(400, 8)):
         options = BeamOptions((1, 2, 3, 8)[number % 4], (0.0, 0.5, 1.0)[number % 3], (1.0, 0.5)[number % 2])
@@ -142,14 +142,14 @@ def test_beams_choose_as_their_slow_twin_does() -> None:
     assert settled > 150
 
 
-def test_beams_enough_for_everything_find_the_best() -> None:
+def test_unpruned_beams_find_the_best_sequence() -> None:
     for automaton, matrix in cases(80, 5):
         if accepted(automaton, len(matrix)):
             path = beam_labels(matrix, automaton, BeamOptions(4**5))
             assert path.log_prob == best_labels(matrix, automaton).log_prob
 
 
-def test_one_beam_keeps_to_what_exactly_so_many_steps_can_accept() -> None:
+def test_one_beam_respects_the_exact_sequence_length() -> None:
     even = from_table(np.array([0, 0, 0]), np.array([[1], [0]]), np.array([True, False]), 0, (2,))
     assert len(beam_labels(np.log([[0.9, 0.1]] * 6), even, BeamOptions(1)).labels) == 6
     with pytest.raises(LengthImpossible) as caught:
@@ -187,7 +187,7 @@ def of_constraint(constraint: dict[str, object], labels: str) -> tuple[TextAutom
     ],
     ids=str,
 )  # fmt: skip
-def test_what_is_decoded_satisfies_a_compiled_constraint(constraint: dict[str, object]) -> None:
+def test_decoded_labels_satisfy_a_compiled_constraint(constraint: dict[str, object]) -> None:
     names = "boot Bag Shirt Coat"
     text, automaton = of_constraint(constraint, names)
     matrix = np.log(np.random.default_rng(4).dirichlet(np.ones(4) / 3, 12))
@@ -225,7 +225,7 @@ def test_faulty_input_is_refused() -> None:
         assert caught.value.field == field
 
 
-def test_a_caller_who_left_is_not_waited_for() -> None:
+def test_a_cancelled_decode_stops() -> None:
     any_two = from_table(np.array([0, 0, 0]), np.array([[0]]), np.array([True]), 0, (2,))
     with pytest.raises(Cancelled):
         best_labels(np.zeros((3, 2)), any_two, lambda: True)

@@ -168,7 +168,7 @@ def test_the_alphas_are_the_twelve_of_the_figure() -> None:
 
 
 @pytest.mark.parametrize("text", LOGITS)
-def test_exactly_the_words_that_the_figure_drops_are_dropped(text: str) -> None:
+def test_exactly_the_words_pruned_in_the_figure_are_pruned(text: str) -> None:
     kept = _pushed_logits(text)
     assert [word for word in LOGITS[text] if word not in kept] == DROPPED.get(text, [])
 

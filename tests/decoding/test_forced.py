@@ -63,7 +63,7 @@ def _stretch(
     return written
 
 
-def test_a_stretch_is_spelled_as_the_tokenizer_does_and_stops_where_the_text_may_differ(
+def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
     files: ModelFiles, pieces: TokenBytes
 ) -> None:
     compiled = _compiled(files, TEMPLATE)
@@ -78,7 +78,7 @@ def test_a_stretch_is_spelled_as_the_tokenizer_does_and_stops_where_the_text_may
     assert b'nn", "likes": "'.startswith(rest) and rest.startswith(b'nn", "likes":')
 
 
-def test_a_stretch_to_the_end_goes_through_eos(files: ModelFiles, pieces: TokenBytes) -> None:
+def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, pieces: TokenBytes) -> None:
     compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
     stretch = _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start)
     tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
@@ -86,7 +86,7 @@ def test_a_stretch_to_the_end_goes_through_eos(files: ModelFiles, pieces: TokenB
     assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
 
 
-def test_where_the_tokenizers_spelling_is_too_long_for_the_budget_any_other_may_be_taken(
+def test_no_token_is_forced_beyond_the_budget(
     files: ModelFiles, pieces: TokenBytes
 ) -> None:
     compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
@@ -94,7 +94,7 @@ def test_where_the_tokenizers_spelling_is_too_long_for_the_budget_any_other_may_
     assert _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start, least - 2) == []
 
 
-def test_what_is_dictated_does_not_depend_on_what_was_asked_before(files: ModelFiles, pieces: TokenBytes) -> None:
+def test_forced_tokens_do_not_depend_on_earlier_queries(files: ModelFiles, pieces: TokenBytes) -> None:
     compiled = _compiled(files, TEMPLATE)
     states = np.flatnonzero(compiled.tokens.distance < 1000)
     forwards, backwards = ForcedTokens(compiled.tokens, pieces), ForcedTokens(compiled.tokens, pieces)
@@ -139,7 +139,7 @@ LITERAL = "the dog ran over a big hill and saw people play with balls in a park 
     ],
     ids=["template", "choice", "longer than a stretch", "bytes of characters", "nothing dictated"],
 )  # fmt: skip
-def test_what_is_dictated_is_what_a_walk_over_all_tokens_finds(
+def test_forced_tokens_equal_those_of_the_reference(
     files: ModelFiles, pieces: TokenBytes, constraint: dict[str, object]
 ) -> None:
     automaton = _compiled(files, constraint).tokens
@@ -199,7 +199,7 @@ class Counting(HashModel):
         return scores
 
 
-def test_stretches_read_ahead_stay_within_the_reported_rows(files: ModelFiles, pieces: TokenBytes) -> None:
+def test_jump_forward_stays_within_the_declared_rows(files: ModelFiles, pieces: TokenBytes) -> None:
     one_of_many = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
     compiled = _compiled(files, {"regex": one_of_many, "leading_space": "forbid"})
     constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
@@ -211,7 +211,7 @@ def test_stretches_read_ahead_stay_within_the_reported_rows(files: ModelFiles, p
 
 
 @pytest.mark.parametrize("beams", [1, 2, 7])
-def test_a_dictated_stretch_goes_through_the_model_in_one_pass_and_changes_no_beam(
+def test_jump_forward_saves_passes_and_changes_no_beam(
     files: ModelFiles, pieces: TokenBytes, beams: int
 ) -> None:
     compiled = _compiled(files, TEMPLATE)

@@ -68,14 +68,14 @@ def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, 
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_models_read_the_shared_way_give_the_log_probs_of_full_passes(name: str) -> None:
+def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     assert model.unshared_because == ""
     _check_against_full_passes(model, SHARED[name]())
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_other_models_are_read_the_plain_way_and_give_the_log_probs_of_full_passes(name: str) -> None:
+def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     make, reason = PLAIN[name]
     model = HuggingFaceModel(make())
     assert reason in model.unshared_because
@@ -83,7 +83,7 @@ def test_other_models_are_read_the_plain_way_and_give_the_log_probs_of_full_pass
 
 
 @pytest.mark.parametrize("make", [gpt2_of, lambda: windowed(5)], ids=["shared", "plain"])
-def test_long_stretches_are_read_in_pieces(
+def test_long_inputs_are_read_in_chunks(
     make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
@@ -91,7 +91,7 @@ def test_long_stretches_are_read_in_pieces(
 
 
 @pytest.mark.parametrize("name", ["captions", "stories260k", "tinystories-656k"])
-def test_trained_models_give_the_log_probs_of_full_passes(name: str, shared: Path) -> None:
+def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> None:
     path = shared / "models" / name
     plain = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
     model = HuggingFaceModel.load(str(path))
@@ -101,7 +101,7 @@ def test_trained_models_give_the_log_probs_of_full_passes(name: str, shared: Pat
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "mistral, a window of 5"])
-def test_half_precision_gives_log_probs_in_single_precision_near_the_full_ones(name: str, dtype: torch.dtype) -> None:
+def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: torch.dtype) -> None:
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
     model = HuggingFaceModel(make().to(dtype))
     assert model.tolerance == 0.5
@@ -109,7 +109,7 @@ def test_half_precision_gives_log_probs_in_single_precision_near_the_full_ones(n
     _check_against_full_passes(model, make().to(dtype).float(), tolerance=0.05)
 
 
-def test_half_precision_is_read_the_shared_way_also_where_log_probs_are_far_apart() -> None:
+def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
     plain = gpt2_of(n_embd=256, n_layer=6, n_head=4, vocab_size=5000, eos_token_id=4999).to(torch.bfloat16)
     for weight in plain.parameters():
         weight.data *= 4.0 if weight.ndim > 1 else 1.0
@@ -130,7 +130,7 @@ class _Asked(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama, large", "qwen3, normed keys"])
-def test_steps_leave_everything_on_the_device_but_a_count_now_and_then(name: str) -> None:
+def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     session, _ = model.prefill([1, 2])
     with _Asked() as asked:
@@ -165,14 +165,14 @@ def test_one_model_may_have_two_adapters() -> None:
 
 
 @pytest.mark.parametrize("more", [{"softcap": 20.0}, {"sliding_window": 4}, {"s_aux": torch.ones(2)}], ids=str)
-def test_layers_that_ask_for_more_are_refused(more: dict[str, Any]) -> None:
+def test_unsupported_attention_arguments_are_refused(more: dict[str, Any]) -> None:
     rows = torch.ones(1, 2, 1, 4)
     shared_pass = Pass([], 1, torch.device("cpu"))
     with pytest.raises(NotShareable, match=next(iter(more))):
         attend(torch.nn.Module(), rows, rows, rows, shared_pass.no_mask, shared_pass=shared_pass, **more)
 
 
-def test_two_generations_at_once_do_not_disturb_each_other() -> None:
+def test_concurrent_generations_do_not_affect_each_other() -> None:
     model, plain = HuggingFaceModel(gpt2_of()), gpt2_of()
     one, _ = model.prefill([1, 2, 3])
     other, _ = model.prefill([4])

@@ -38,7 +38,7 @@ def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> No
     assert (stories.vocab_size, stories.eos_ids, stories.context_length) == (512, (2,), 512)
 
 
-def test_a_model_may_have_several_end_tokens_and_its_generation_settings_come_first() -> None:
+def test_end_tokens_of_the_generation_config_take_precedence() -> None:
     model = _gpt2()
     model.generation_config = GenerationConfig(eos_token_id=[59, 60, 59])
     adapter = HuggingFaceModel(model)
@@ -52,7 +52,7 @@ def test_a_model_without_an_end_token_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16", "float16"])
-def test_half_precision_weights_are_computed_in_single_precision_on_the_cpu_unless_asked(
+def test_half_precision_weights_use_float32_on_cpu_by_default(
     tmp_path: Path, dtype: str
 ) -> None:
     _gpt2().half().save_pretrained(tmp_path)
@@ -65,7 +65,7 @@ def test_half_precision_weights_are_computed_in_single_precision_on_the_cpu_unle
     torch.testing.assert_close(model.prefill([1, 2])[1], expected, atol=2e-4 if single else 0.05, rtol=0)
 
 
-def test_what_is_not_a_causal_language_model_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_folder_without_a_causal_model_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "encoder").mkdir()
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -78,7 +78,7 @@ def test_what_is_not_a_causal_language_model_is_refused_with_its_name(tmp_path: 
             HuggingFaceModel.load(str(tmp_path / name))
 
 
-def test_a_model_that_keeps_no_rows_that_can_be_reordered_is_refused(tmp_path: Path) -> None:
+def test_a_model_whose_cache_cannot_be_reordered_is_refused(tmp_path: Path) -> None:
     config = MambaConfig(vocab_size=61, hidden_size=24, num_hidden_layers=1, state_size=4, eos_token_id=60)
     MambaForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ModelUnavailable, match="reordered"):
@@ -95,7 +95,7 @@ def test_a_model_whose_rows_fail_to_be_reordered_is_refused(tmp_path: Path, monk
         HuggingFaceModel.load(str(tmp_path))
 
 
-def test_positions_that_change_past_a_length_end_the_context_there() -> None:
+def test_longrope_models_end_the_context_at_the_original_length() -> None:
     config = Phi3Config(
         vocab_size=61, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=2, eos_token_id=60, pad_token_id=0, max_position_embeddings=128,

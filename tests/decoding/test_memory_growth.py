@@ -61,7 +61,7 @@ def _grown_mib() -> float:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not say what is in use")
-def test_a_model_keeps_nothing_for_each_number_of_rows_that_it_meets() -> None:
+def test_memory_does_not_grow_with_new_batch_sizes() -> None:
     told = subprocess.run(  # of its own: what other tests have had kept would count here
         [sys.executable, "-m", __name__], capture_output=True, text=True, check=True, timeout=_S_MAX
     ).stdout

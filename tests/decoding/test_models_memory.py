@@ -64,7 +64,7 @@ def _same(found: Sequence[Scores], known: Sequence[Scores]) -> bool:
     )
 
 
-def test_a_step_that_runs_out_at_any_point_may_be_taken_again() -> None:
+def test_a_step_can_be_repeated_after_running_out_of_memory() -> None:
     model = HuggingFaceModel(llama())
     assert model.reads_together, model.unshared_because
     draw = random.Random(7)
@@ -129,7 +129,7 @@ class FailingSteps:
 
 
 @pytest.mark.parametrize(("make", "together"), [(llama, True), (lambda: windowed(5), False)], ids=["shared", "plain"])
-def test_real_models_give_everybody_his_answer(make: Callable[[], PreTrainedModel], together: bool) -> None:
+def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrainedModel], together: bool) -> None:
     model = HuggingFaceModel(make())
     assert model.reads_together == together
     automaton = from_table(

@@ -57,30 +57,30 @@ def _check_neighbours(model: HuggingFaceModel) -> None:
 
 
 @pytest.mark.parametrize("name", ["captions", "stories260k", "tinystories-656k"])
-def test_a_generations_log_probs_are_the_same_bits_whatever_shares_its_passes(name: str, shared: Path) -> None:
+def test_trained_models_log_probs_are_bitwise_independent_of_the_batch(name: str, shared: Path) -> None:
     _check_neighbours(HuggingFaceModel.load(str(shared / "models" / name)))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama, large", "llama, one key for all", "mistral, a window of 5"])
-def test_the_same_bits_for_random_models_too(name: str) -> None:
+def test_random_models_log_probs_are_bitwise_independent_of_the_batch(name: str) -> None:
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
     _check_neighbours(HuggingFaceModel(make()))
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_the_same_bits_whatever_the_width_of_the_layers(name: str) -> None:
+def test_log_probs_are_batch_invariant_for_any_layer_width(name: str) -> None:
     model = HuggingFaceModel(ODD[name]())
     assert model.unshared_because == ""
     _check_neighbours(model)
 
 
-def test_passes_are_filled_until_loops_over_elements_leave_nothing_over() -> None:
+def test_batches_are_padded_to_full_vector_loops() -> None:
     """What is left over comes out otherwise in the last bit, now and then: too seldom for the trial to find it."""
     reader = HuggingFaceModel(ODD["llama, 37"]())._reader
     assert reader.rows_independent and 37 * reader.rows_multiple % 32 == 0
 
 
-def test_models_whose_rows_compete_for_experts_do_not_claim_the_same_bits() -> None:
+def test_mixture_of_experts_models_do_not_claim_batch_invariance() -> None:
     assert not HuggingFaceModel(SHARED["mixtral, experts"]()).rows_independent
 
 
@@ -119,7 +119,7 @@ class _Held(TorchDispatchMode):
     ("prompt", "rows", "tokens", "stretch"), [(10, 6, 50, 1), (120, 1, 3, 1), (4, 40, 20, 1), (4, 40, 20, 19)]
 )
 @pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5"])
-def test_a_generation_holds_no_more_than_was_announced(
+def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
 ) -> None:
     wide = {**GROUPED, "intermediate_size": 400, "max_position_embeddings": 200}
@@ -139,7 +139,7 @@ def test_a_generation_holds_no_more_than_was_announced(
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
 @pytest.mark.parametrize("name", ["gpt2", "mistral, a window of 5"])
-def test_a_search_holds_no_more_than_was_announced(name: str, algorithm: Algorithm) -> None:
+def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
     model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else windowed(5))
     length = 30  # tokens before EOS
     chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
@@ -164,7 +164,7 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
     [lambda: gpt2_of(**WIDE), lambda: made(MistralForCausalLM, MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
     ids=["shared", "plain"],
 )
-def test_a_sampling_holds_no_more_than_was_announced(
+def test_sampling_uses_no_more_memory_than_estimated(
     make: Callable[[], PreTrainedModel], temperature: float, top_p: float
 ) -> None:
     model = HuggingFaceModel(make())

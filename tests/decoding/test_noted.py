@@ -49,7 +49,7 @@ TEMPLATE = InfillSpec("A man on the beach saw <|infill_word|> in the park and we
 
 @pytest.mark.parametrize("spec", [KeywordsSpec((("dog",), ("park",))), TEMPLATE], ids=["keywords", "template"])
 @pytest.mark.parametrize("kind", ["banked", "abs", "sample"])
-def test_nothing_changes_but_that_it_is_told_what_the_model_wanted(
+def test_recording_top_tokens_changes_no_other_result(
     files: ModelFiles, pieces: TokenBytes, spec: Spec, kind: str
 ) -> None:
     compiled = compile_spec(spec, files.vocabulary)

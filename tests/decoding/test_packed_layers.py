@@ -48,7 +48,7 @@ def test_a_packed_layer_gives_its_weights_back() -> None:
     assert torch.equal(PackedLinear(weight, None).weight, weight)
 
 
-def test_a_rows_result_does_not_depend_on_the_number_of_rows() -> None:
+def test_a_rows_result_is_independent_of_the_batch_size() -> None:
     layer = PackedLinear(torch.randn(500, 192), torch.randn(500))
     rows = torch.randn(70, 192)
     whole = layer(rows)
@@ -57,14 +57,14 @@ def test_a_rows_result_does_not_depend_on_the_number_of_rows() -> None:
 
 
 @pytest.mark.parametrize("shape", [(192,), (0, 192), (1, 5, 192), (3, 7, 192), (2, 3, 11, 192)])
-def test_a_packed_layer_keeps_the_shape_of_what_it_reads(shape: tuple[int, ...]) -> None:
+def test_a_packed_layer_keeps_the_shape_of_its_input(shape: tuple[int, ...]) -> None:
     weight, bias = torch.randn(300, 192), torch.randn(300)
     rows = torch.randn(shape)
     expected = nn.functional.linear(rows, weight, bias)
     torch.testing.assert_close(PackedLinear(weight, bias)(rows), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_few_numbers_of_rows_are_computed_and_none_is_far_from_what_is_asked() -> None:
+def test_batch_sizes_are_rounded_up_to_few_close_values() -> None:
     found = [rows_computed(count) for count in range(5000)]
     for count, computed in enumerate(found):
         assert count <= computed <= count + max(3, count // 8)
@@ -73,7 +73,7 @@ def test_few_numbers_of_rows_are_computed_and_none_is_far_from_what_is_asked() -
     assert len(set(found[:1001])) <= 50
 
 
-def test_small_layers_half_precision_and_layers_of_other_kinds_are_left_alone() -> None:
+def test_small_half_precision_and_subclassed_layers_are_not_packed() -> None:
     assert pack_layers(_llama(False, width=12)) == 0
     assert pack_layers(_gpt2().bfloat16()) == 0
 
@@ -86,6 +86,6 @@ def test_small_layers_half_precision_and_layers_of_other_kinds_are_left_alone() 
     assert type(model.lm_head) is Own
 
 
-def test_a_layer_that_comes_out_differently_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_with_a_different_result_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackedLinear, "forward", lambda self, rows: rows.new_ones(*rows.shape[:-1], len(self.weight)))
     assert pack_layers(_llama(False)) == 0

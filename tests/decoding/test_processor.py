@@ -74,7 +74,7 @@ def written(model: Any, ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_every_answer_satisfies_in_time(
+def test_every_answer_satisfies_its_constraint_within_the_budget(
     spec: Spec, way: dict[str, Any], model: Any, tokenizer: Tokenizer, vocabulary: Vocabulary
 ) -> None:
     compiled = compile_spec(spec, vocabulary)
@@ -91,7 +91,7 @@ def test_every_answer_satisfies_in_time(
             assert satisfies(spec, answer_text(compiled.text, text)), text
 
 
-def test_greedy_follows_the_model_wherever_it_may(model: Any, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+def test_greedy_is_unchanged_if_all_is_allowed(model: Any, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
     anything = compile_spec(RegexSpec(r"[\s\S]*"), vocabulary).tokens
     inputs = batch(tokenizer, ["sentence:"])
     free, kept = (
@@ -101,7 +101,7 @@ def test_greedy_follows_the_model_wherever_it_may(model: Any, tokenizer: Tokeniz
     assert len(free[0]) > 8 and torch.equal(free, kept)
 
 
-def test_a_row_is_found_again_wherever_it_was_moved() -> None:
+def test_a_reordered_row_keeps_its_state() -> None:
     random = np.random.default_rng(0)
     for _ in range(40):
         automaton = random_factored(random)
@@ -143,7 +143,7 @@ def allowed_ids(processor: ConstraintLogitsProcessor, *written: int, ids: int = 
     return [int(token) for token in scores[0].isfinite().nonzero()[:, 0]]
 
 
-def test_a_step_back_is_followed() -> None:
+def test_shortened_sequences_are_followed() -> None:
     processor = ConstraintLogitsProcessor(a_then_b(), 7)
     steps: list[tuple[list[int], list[int]]] = [
         ([], [0]), ([0], [1]), ([0, 1], [0, 2]), ([0], [1]), ([0, 1, 0, 1], [0, 2]), ([0, 1, 0, 1, 0, 1], [2]),
@@ -153,12 +153,12 @@ def test_a_step_back_is_followed() -> None:
         assert allowed_ids(processor, *written) == wanted, written
 
 
-def test_a_prompt_may_be_given_by_its_length_alone() -> None:
+def test_a_processor_accepts_the_prompt_length_alone() -> None:
     processor = ConstraintLogitsProcessor(a_then_b(), 7, prompt_length=1)
     assert allowed_ids(processor, 0, 1) == [0, 2]
 
 
-def test_a_processor_begins_anew_with_its_prompt_and_refuses_another() -> None:
+def test_a_processor_restarts_with_its_prompt_and_refuses_others() -> None:
     processor = ConstraintLogitsProcessor(a_then_b(), 7)
     for _ in range(2):
         assert [allowed_ids(processor), allowed_ids(processor, 0)] == [[0], [1]]
@@ -167,13 +167,13 @@ def test_a_processor_begins_anew_with_its_prompt_and_refuses_another() -> None:
             processor(other, torch.zeros(1, 3))
 
 
-def test_a_token_that_the_model_rules_out_may_be_the_only_one_left() -> None:
+def test_the_only_allowed_token_survives_a_probability_of_zero() -> None:
     processor = ConstraintLogitsProcessor(a_then_b(), 7)
     scores = processor(torch.tensor([[1], [1]]), torch.tensor([[-torch.inf, 0.0, 0.0], [-3.0, 0.0, -torch.inf]]))
     assert scores.softmax(dim=1).tolist() == [[1.0, 0.0, 0.0]] * 2
 
 
-def test_ids_that_only_pad_the_model_s_table_are_declared_and_never_written() -> None:
+def test_padding_ids_must_be_declared_and_are_never_generated() -> None:
     processor = ConstraintLogitsProcessor(a_then_b(), 7, extra_ids=2)
     assert allowed_ids(processor, ids=5) == [0]
     assert allowed_ids(processor, 0, 1, ids=5) == [0, 2]
@@ -183,7 +183,7 @@ def test_ids_that_only_pad_the_model_s_table_are_declared_and_never_written() ->
             allowed_ids(processor, ids=ids)
 
 
-def test_what_cannot_be_kept_is_refused_before_the_first_token() -> None:
+def test_impossible_budgets_and_options_are_refused_at_construction() -> None:
     with pytest.raises(BudgetTooSmall, match="needs at least 3 tokens, max_tokens is 2"):
         ConstraintLogitsProcessor(a_then_b(), 2)
     nothing = from_table(np.array([0, 0]), np.array([[0]]), np.array([False]), 0, (1,))
@@ -194,6 +194,6 @@ def test_what_cannot_be_kept_is_refused_before_the_first_token() -> None:
             ConstraintLogitsProcessor(a_then_b(), **{"max_new_tokens": 5, field: -1})
 
 
-def test_a_model_s_nan_is_not_passed_on() -> None:
+def test_nan_scores_are_refused() -> None:
     with pytest.raises(ModelOutputInvalid):
         ConstraintLogitsProcessor(a_then_b(), 7)(torch.tensor([[1]]), torch.tensor([[0.0, torch.nan, 0.0]]))

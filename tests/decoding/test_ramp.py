@@ -32,7 +32,7 @@ def test_alpha_never_exceeds_one() -> None:
     assert push_up(2**31 - 1, 1, 0.5, 1e6) == 1.0
 
 
-def test_a_full_push_gives_every_token_the_peak() -> None:
+def test_a_full_push_gives_every_token_the_maximum() -> None:
     assert pushed(-50.0, -0.25, 1.0) == pushed(-1e4, -0.25, 1.0) == -0.25
     assert pushed(-2.0, -1.0, 0.75) == -1.25
 

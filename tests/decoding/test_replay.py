@@ -54,7 +54,7 @@ def _told(
     return Hypothesis(tokens, score, sum(rescored.log_probs)), rescored
 
 
-def test_an_honest_answer_replays_and_its_steps_add_up_to_its_sums() -> None:
+def test_a_replayed_trace_adds_up_to_the_answers_scores() -> None:
     for seed in range(60):
         random = np.random.default_rng(seed)
         automaton = random_table(random)
@@ -70,7 +70,7 @@ def test_an_honest_answer_replays_and_its_steps_add_up_to_its_sums() -> None:
             assert [step.budget_before for step in trace] == [options.max_tokens - t for t in range(len(trace))]
 
 
-def test_a_step_shows_its_push_where_it_came_closer_and_the_plain_log_prob_where_it_did_not() -> None:
+def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
     logits = {(): {OTHER: 2.0}, (OTHER,): {A: 1.0, OTHER: 2.0}, (OTHER, A): {B: 3.0}, (OTHER, A, B): {EOS: 3.0}}
     model = ScriptedModel(4, (EOS,), logits, floor=0.0)
     ids = (OTHER, A, B, EOS)
@@ -87,7 +87,7 @@ def test_a_step_shows_its_push_where_it_came_closer_and_the_plain_log_prob_where
 
 
 @pytest.mark.parametrize("max_tokens", [3, 4, 6])
-def test_the_sums_told_of_an_answer_are_those_that_the_search_found(max_tokens: int) -> None:
+def test_replayed_sums_equal_those_of_the_search(max_tokens: int) -> None:
     options = replace(OPTIONS, max_tokens=max_tokens, n=3)
     for answer in generate(_model(), (), _a_then_b(), options):
         told, _ = _told(_a_then_b(), answer.tokens, options)
@@ -96,7 +96,7 @@ def test_the_sums_told_of_an_answer_are_those_that_the_search_found(max_tokens: 
 
 
 @pytest.mark.parametrize("tokens", [(A, B, EOS), (A, A, OTHER, B, EOS), (OTHER, OTHER, OTHER, A, B, EOS)])
-def test_any_tokens_that_end_accepted_within_the_budget_replay_with_their_true_sums(tokens: tuple[int, ...]) -> None:
+def test_any_accepted_tokens_within_the_budget_replay(tokens: tuple[int, ...]) -> None:
     told, rescored = _told(_a_then_b(), tokens)
     assert [step.token for step in replay(_a_then_b(), told, rescored, OPTIONS, TOLERANCE)] == list(tokens)
 
@@ -113,14 +113,14 @@ LIES: dict[str, tuple[tuple[int, ...], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_tokens_that_are_no_answer_are_rejected_though_their_sums_are_true(lie: str) -> None:
+def test_invalid_tokens_with_correct_sums_are_rejected(lie: str) -> None:
     tokens, words = LIES[lie]
     told, rescored = _told(_a_then_b(), tokens)
     with pytest.raises(ReplayRejected, match=words):
         replay(_a_then_b(), told, rescored, OPTIONS, TOLERANCE)
 
 
-def test_an_answer_over_the_budget_is_rejected_though_its_sums_are_true() -> None:
+def test_an_answer_over_budget_with_correct_sums_is_rejected() -> None:
     enough = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
     told, rescored = _told(_a_then_b(), (OTHER, A, B, EOS), enough)
     assert replay(_a_then_b(), told, rescored, enough, TOLERANCE)
@@ -128,7 +128,7 @@ def test_an_answer_over_the_budget_is_rejected_though_its_sums_are_true() -> Non
         replay(_a_then_b(), told, rescored, replace(enough, max_tokens=3), TOLERANCE)
 
 
-def test_an_answer_that_was_ever_too_far_from_acceptance_is_rejected_though_it_arrives() -> None:
+def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
     """Then the distances that the search pruned by are wrong, and the next answer may not arrive."""
     automaton = _a_then_b()
     distance = automaton.distance.copy()
@@ -154,7 +154,7 @@ def test_a_wrong_score_of_a_true_answer_is_rejected(off_by: float) -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_sum_may_be_off_by_the_tolerance_a_token_and_by_no_more(sign: int) -> None:
+def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
     told, rescored = _told(_a_then_b(), (A, B, EOS))
     near, far = sign * 2.9 * TOLERANCE, sign * 3.1 * TOLERANCE
     within = replace(told, score=told.score + near, log_prob=told.log_prob - near)
@@ -165,7 +165,7 @@ def test_a_sum_may_be_off_by_the_tolerance_a_token_and_by_no_more(sign: int) -> 
 
 
 @pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
-def test_an_answer_whose_tokens_were_not_rescored_one_by_one_is_rejected(log_probs: int, peaks: int) -> None:
+def test_an_answer_with_missing_token_scores_is_rejected(log_probs: int, peaks: int) -> None:
     told, rescored = _told(_a_then_b(), (A, B, EOS))
     z, best = (*rescored.log_probs, -1.0), (*rescored.peaks, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):

@@ -27,7 +27,7 @@ class CountingModel(HashModel):
 
 @pytest.mark.parametrize("beams", [1, 5, 64])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_search_reads_at_most_the_rows_announced(algorithm: str, beams: int) -> None:
+def test_a_search_reads_at_most_its_declared_rows(algorithm: str, beams: int) -> None:
     most, limit = 0, 0
     for seed in range(20 if beams < 64 else 8):
         case = Case("factored", "smooth", "abs" if algorithm == "abs" else "banked", seed)

@@ -105,7 +105,7 @@ def surprise(found: Counter[Text], expected: dict[Text, float]) -> float:
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 0.8), (5.0, 0.7)])
-def test_texts_come_as_often_as_the_masked_model_says(temperature: float, top_p: float) -> None:
+def test_sample_frequencies_match_the_masked_model(temperature: float, top_p: float) -> None:
     automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
     options = SamplingOptions(6, 7, 6000, temperature, top_p)
     expected = dict(texts(model, automaton, options, automaton.start))
@@ -115,7 +115,7 @@ def test_texts_come_as_often_as_the_masked_model_says(temperature: float, top_p:
     assert surprise(found, expected) < 4.0
 
 
-def test_the_test_of_frequencies_tells_the_masked_model_from_the_conditioned_one() -> None:
+def test_the_frequency_test_distinguishes_the_conditioned_model() -> None:
     automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
     options = SamplingOptions(6, 7, 6000)
     found = Counter(answer.tokens for answer in sample(model, automaton, options))
@@ -126,7 +126,7 @@ def test_the_test_of_frequencies_tells_the_masked_model_from_the_conditioned_one
     assert surprise(found, {text: p / sum(own.values()) for text, p in own.items()}) > 20.0
 
 
-def test_the_sums_of_an_answer_are_the_model_s_own_and_the_masked_one_s() -> None:
+def test_a_sample_reports_model_and_masked_log_probs() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=5)
     options = SamplingOptions(6, 11, 50, 0.7, 0.9)
     expected = dict(texts(model, automaton, options, automaton.start))
@@ -136,7 +136,7 @@ def test_the_sums_of_an_answer_are_the_model_s_own_and_the_masked_one_s() -> Non
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_answer_is_accepted_within_its_budget_whatever_the_automaton(seed: int) -> None:
+def test_every_sample_of_random_automata_is_accepted_within_budget(seed: int) -> None:
     random = np.random.default_rng(seed)
     automaton = random_factored(random) if seed % 2 else random_table(random)
     model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, zeros=0.5 if seed % 3 else 0.0, levels=3)
@@ -161,7 +161,7 @@ def test_temperature_zero_takes_the_best_of_the_tokens_allowed() -> None:
     assert [answer.score for answer in answers] == [0.0, 0.0]
 
 
-def test_a_row_is_the_same_however_many_are_asked_for() -> None:
+def test_a_sample_does_not_depend_on_the_number_of_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     many = sample(model, automaton, SamplingOptions(9, 123, 40))
     for count in (1, 3, 17):
@@ -170,14 +170,14 @@ def test_a_row_is_the_same_however_many_are_asked_for() -> None:
     assert sample(model, automaton, SamplingOptions(9, 124, 40)) != many
 
 
-def test_every_bit_of_a_seed_counts() -> None:
+def test_every_bit_of_a_seed_changes_the_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     drawn = {sample(model, automaton, SamplingOptions(9, seed, 40)) for seed in (1, *(1 + 2**bit for bit in range(63)))}
     assert len(drawn) == 64
 
 
 @pytest.mark.parametrize("few", [1, 3, 39, 40])
-def test_the_tokens_are_the_same_however_many_rows_are_drawn_for_at_a_time(
+def test_samples_do_not_depend_on_the_chunk_size(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
@@ -187,7 +187,7 @@ def test_the_tokens_are_the_same_however_many_rows_are_drawn_for_at_a_time(
     assert sample(model, automaton, options) == at_once
 
 
-def test_a_listener_sees_every_row_grow_in_its_place() -> None:
+def test_step_events_keep_the_order_of_the_samples() -> None:
     automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[StepEvent]()
     answers = sample(model, automaton, SamplingOptions(8, 5, 6), events)
     assert [event.step_number for event in events] == list(range(1, len(events) + 1))
@@ -199,7 +199,7 @@ def test_a_listener_sees_every_row_grow_in_its_place() -> None:
     assert [row.score for row in events[-1].rows] == [answer.score for answer in answers]
 
 
-def test_tokens_that_the_model_rules_out_are_taken_only_where_nothing_else_may_be() -> None:
+def test_tokens_of_probability_zero_are_sampled_only_as_last_resort() -> None:
     class NeverB(PrefixModel):
         def log_probs(self, prefix: Text) -> Tensor:
             return torch.tensor([0.5, 0.0, 0.5, 0.0]).log()
@@ -211,7 +211,7 @@ def test_tokens_that_the_model_rules_out_are_taken_only_where_nothing_else_may_b
 
 
 @pytest.mark.parametrize("fault", [math.nan, -math.inf])
-def test_a_model_without_an_opinion_is_refused(fault: float) -> None:
+def test_a_model_with_invalid_log_probs_is_refused(fault: float) -> None:
     run = Sampling(PreparedConstraint.prepare(even_number_of_b(), CPU), SamplingOptions(6, 0))
     log_probs = torch.zeros(4) if math.isnan(fault) else torch.full((4,), fault)
     log_probs[2] = fault
@@ -219,7 +219,7 @@ def test_a_model_without_an_opinion_is_refused(fault: float) -> None:
         run.advance(Scores.of_prompt(log_probs))
 
 
-def test_a_draw_takes_the_token_whose_stretch_of_the_unit_holds_the_number() -> None:
+def test_a_draw_inverts_the_cumulative_distribution() -> None:
     probabilities = [0.125, 0.25, 0.5, 0.125]
     uniform = torch.tensor([0.0, 0.124, 0.126, 0.374, 0.376, 0.874, 0.876, 0.9999999], dtype=torch.float64)
     log_probs = torch.tensor([probabilities]).log().expand(len(uniform), -1)
@@ -228,7 +228,7 @@ def test_a_draw_takes_the_token_whose_stretch_of_the_unit_holds_the_number() -> 
     assert share.exp().tolist() == pytest.approx([probabilities[number] for number in token.tolist()], rel=1e-6)
 
 
-def test_the_nucleus_is_the_fewest_tokens_that_are_enough() -> None:
+def test_the_nucleus_is_the_smallest_sufficient_set() -> None:
     log_probs = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1]]).log()
     allowed = torch.tensor([[True, True, False, True, True]])  # 1/6, 1/3, -, 1/3, 1/6
     seen = {}
@@ -240,7 +240,7 @@ def test_the_nucleus_is_the_fewest_tokens_that_are_enough() -> None:
 
 
 @pytest.mark.parametrize("levels", [3, 40, 10**9], ids=str)
-def test_a_nucleus_of_any_size_is_that_of_the_sorted_row(levels: int) -> None:
+def test_a_nucleus_equals_that_of_the_sorted_row(levels: int) -> None:
     random = np.random.default_rng(levels)
     weight = torch.tensor(random.integers(0, levels, (20, 2000)) * (random.random((20, 2000)) < 0.9))
     for top_p in (0.001, 0.2, 0.6, 0.95, 0.9999):
@@ -261,7 +261,7 @@ def test_a_nucleus_of_nearly_everything_is_not_rounded_to_nothing(top_p: float) 
     assert bool((kept >= weight.sum(dim=1).double() * (top_p - 1e-15)).all())
 
 
-def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
+def test_a_request_gives_the_same_tokens_in_any_batch() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=6)
     constraint = PreparedConstraint.prepare(automaton, CPU)
     orders = [
@@ -277,7 +277,7 @@ def test_a_request_gives_the_same_tokens_alone_and_in_a_crowd() -> None:
         assert [answer.result(60) for answer in crowd] == alone
 
 
-def test_endings_do_not_change_what_is_sampled() -> None:
+def test_eos_paths_do_not_change_the_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     endings = Endings(np.array([0, 1]), np.zeros((3, 2)), np.array([1, 2, 0, 0]))
     options = SamplingOptions(9, 123, 40)
@@ -286,7 +286,7 @@ def test_endings_do_not_change_what_is_sampled() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 8.0])
-def test_what_is_sampled_from_a_trained_model_satisfies(captions_dir: Path, temperature: float) -> None:
+def test_samples_of_a_trained_model_satisfy_the_constraint(captions_dir: Path, temperature: float) -> None:
     model = HuggingFaceModel.load(str(captions_dir))
     file = captions_dir / "tokenizer.json"
     vocabulary = vocabulary_from_tokenizer_json(file.read_text(encoding="utf-8"), model.vocab_size, model.eos_ids)

@@ -28,13 +28,13 @@ CASES = {"table": 25, "factored": 20, "wide": 3}
 @pytest.mark.parametrize("maker", CASES)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_beam_equals_that_of_the_slow_twin(algorithm: Algorithm, kind: str, maker: str) -> None:
+def test_every_beam_equals_that_of_the_reference(algorithm: Algorithm, kind: str, maker: str) -> None:
     for seed in range(CASES[maker]):
         assert differences(Case(maker, kind, algorithm, seed)) == []
 
 
 @pytest.mark.parametrize("maker", ["table", "factored"])
-def test_beams_of_many_rows_equal_those_of_the_twin(maker: str) -> None:
+def test_beams_of_many_rows_equal_those_of_the_reference(maker: str) -> None:
     cases = [Case(maker, kind, "banked", seed) for kind in MODELS for seed in range(1, 4)]
     for case in cases:
         case.options = replace(case.options, beams=64)
@@ -101,7 +101,7 @@ def test_the_choice_under_ties_is_that_of_a_full_sort() -> None:
             assert sorted(top([kind(key) for key in keys], rank, count).tolist()) == sorted(expected[:count])
 
 
-def test_places_in_groups_are_those_of_a_plain_loop() -> None:
+def test_ranks_within_groups_are_those_of_a_plain_loop() -> None:
     for seed in range(100):
         random = np.random.default_rng(seed)
         group = random.integers(0, 4, int(random.integers(1, 40)))
@@ -123,7 +123,7 @@ def test_successors_on_the_device_equal_the_automatons(
 
 @pytest.mark.parametrize("library", ARRAYS)
 @pytest.mark.parametrize("maker", [random_table, random_factored])
-def test_one_token_after_each_row_leads_where_the_automaton_says(
+def test_one_token_per_row_gives_the_automatons_successor(
     maker: Callable[[np.random.Generator], TokenAutomaton], library: str
 ) -> None:
     for seed in range(20):
@@ -137,7 +137,7 @@ def test_one_token_after_each_row_leads_where_the_automaton_says(
 
 
 @pytest.mark.parametrize(("size", "classes", "eos"), [(1, 1, 1), (5, 3, 5), (700, 2, 1), (700, 650, 3), (999, 30, 200)])
-def test_every_id_has_one_place_in_a_chunk(
+def test_every_id_has_one_slot_in_a_chunk(
     size: int, classes: int, eos: int
 ) -> None:
     random = np.random.default_rng(size + classes)
@@ -200,7 +200,7 @@ def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", ARRAYS)
-def test_a_forced_stretch_gives_the_rows_of_single_steps(library: str) -> None:
+def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
     """Few levels of log-probs: rows tie. The order and the last bit of the scores may differ."""
     compared = 0
     for seed in range(40):

@@ -57,12 +57,12 @@ def test_every_node_sees_its_own_ancestors_and_nothing_else(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_tree_never_holds_more_than_was_announced(seed: int) -> None:
+def test_a_tree_uses_no_more_slots_than_declared(seed: int) -> None:
     tree, rows, tokens = _grown(seed, rows_max=7, steps=30, stretch_max=3)
     assert tree.nbytes <= (3 + slots_at_most(rows, rows * tokens)) * 2 * 2 * 4
 
 
-def test_slots_of_rows_that_died_out_are_used_again() -> None:
+def test_slots_of_pruned_rows_are_reused() -> None:
     tree = PrefixTree(torch.device("cpu"))
     tree.begin(1)
     tree.store_prompt(0, torch.zeros(1, 1, 1), torch.zeros(1, 1, 1))
