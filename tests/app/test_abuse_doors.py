@@ -76,21 +76,21 @@ def bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-def test_every_route_is_in_the_table_and_every_row_is_a_route() -> None:
+def test_routes_and_the_scope_table_agree() -> None:
     found = routes(create_app(Settings(embedded_workers=())))
     rows = {(door.method, door.path) for door in ROUTE_SCOPES}
     assert rows <= found, rows - found
     assert found - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
 
 
-def test_what_a_path_takes_is_told_without_keys_too() -> None:
+def test_a_wrong_method_gets_405_with_the_allowed_ones() -> None:
     with TestClient(create_app(Settings(embedded_workers=()))) as client:
         for path, methods in {"/jobs/x": "GET, DELETE", "/generate": "POST", "/automata/x.svg": "GET"}.items():
             answer = client.put(path)
             assert (answer.status_code, answer.headers["allow"]) == (405, methods)
 
 
-def test_the_document_says_which_scopes_a_path_needs() -> None:
+def test_the_document_lists_the_scopes_of_every_path() -> None:
     paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
     for door in ROUTE_SCOPES:
         if door.path not in ("/health", "/openapi.json", PAGE) and not door.path.startswith(PAGE_FILES):
@@ -100,7 +100,7 @@ def test_the_document_says_which_scopes_a_path_needs() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "wrong", "expired"])
-def test_no_route_but_health_answers_without_a_key_that_is_in_force(key: str, locked: TestClient, keys: Keys) -> None:
+def test_every_route_but_health_requires_a_valid_key(key: str, locked: TestClient, keys: Keys) -> None:
     given = {"": {}, "wrong": bearer(keys.anna[:-1] + "x"), "expired": bearer(keys.expired)}[key]
     for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
         response = locked.request(method, filled(path), headers=given)
@@ -116,7 +116,7 @@ def test_no_route_but_health_answers_without_a_key_that_is_in_force(key: str, lo
         assert locked.get(path, headers=given).status_code == 401, path
 
 
-def test_at_a_worker_s_port_only_probes_are_answered_without_a_key(keys: Keys) -> None:
+def test_a_worker_port_answers_only_probes_without_a_key(keys: Keys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings = Settings(keys_file=str(keys.path), metrics_port=port)
@@ -132,7 +132,7 @@ def test_at_a_worker_s_port_only_probes_are_answered_without_a_key(keys: Keys) -
         assert status("/metrics", keys.admin) == 200
 
 
-def test_a_key_opens_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) -> None:
+def test_a_key_grants_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) -> None:
     owned = {keys.reader: ("compile",), keys.admin: ("admin",)}
     for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
         door = next((door for door in ROUTE_SCOPES if (door.method, door.path) == (method, path)), None)
@@ -143,7 +143,7 @@ def test_a_key_opens_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) 
             assert status != 401
 
 
-def test_paths_that_a_setting_opens_are_open_and_no_others(keys: Keys) -> None:
+def test_only_configured_paths_are_public(keys: Keys) -> None:
     settings = Settings(keys_file=str(keys.path), embedded_workers=(), public_paths=MAY_BE_PUBLIC)
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         answered = {path for method, path in routes(client.app)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_paths_that_a_setting_opens_are_open_and_no_others(keys: Keys) -> None:
     assert answered == {"/health", *MAY_BE_PUBLIC, PAGE_FILES + "{file}", PAGE_FILES + "vendor/{file}"}
 
 
-def test_a_job_is_its_owner_s_alone(locked: TestClient, keys: Keys) -> None:
+def test_a_job_is_visible_to_its_owner_only(locked: TestClient, keys: Keys) -> None:
     body = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 2}
     made = locked.post("/generate", json=body, headers={**bearer(keys.anna), "prefer": "respond-async"})
     assert made.status_code == 202, made.text
@@ -168,7 +168,7 @@ def test_a_job_is_its_owner_s_alone(locked: TestClient, keys: Keys) -> None:
     assert shown["state"] == "done"
 
 
-def test_an_idempotency_key_of_another_owner_is_another_key(locked: TestClient, keys: Keys) -> None:
+def test_idempotency_keys_are_separate_per_owner(locked: TestClient, keys: Keys) -> None:
     body = {"constraint": CONSTRAINT, "prompt": "b", "max_tokens": 8, "beams": 2}
     ids = [
         locked.post("/generate", json=body, headers={**bearer(key), "idempotency-key": "same"}).json()["id"]
@@ -177,7 +177,7 @@ def test_an_idempotency_key_of_another_owner_is_another_key(locked: TestClient, 
     assert ids[0] == ids[2] != ids[1]
 
 
-def test_a_key_that_asks_for_too_many_tokens_is_told_so(locked: TestClient, keys: Keys) -> None:
+def test_a_key_over_its_token_budget_is_rate_limited(locked: TestClient, keys: Keys) -> None:
     body, given = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 8}, bearer(keys.small)
     assert locked.post("/generate", json=body, headers=given).status_code == 200
     again = locked.post("/generate", json=body, headers=given)

@@ -20,11 +20,11 @@ def service() -> Iterator[tuple[ServiceProcess, str]]:
         yield attacked
 
 
-def test_no_attack_holds_up_an_honest_request_or_leaves_anything_behind(service: tuple[ServiceProcess, str]) -> None:
+def test_attacks_delay_no_honest_request_and_leak_no_resource(service: tuple[ServiceProcess, str]) -> None:
     attack_all(*service, size=1)
 
 
-def test_the_service_does_what_its_document_says(service: tuple[ServiceProcess, str], tmp_path: Path) -> None:
+def test_the_service_conforms_to_its_openapi_document(service: tuple[ServiceProcess, str], tmp_path: Path) -> None:
     said = schemathesis(*service, tmp_path, "--max-examples", "5", "--phases", "fuzzing,stateful")
     assert "No issues found" in said or "passed" in said
     assert service[0].log.count("route=/generate status=20"), "some requests were more than refused"

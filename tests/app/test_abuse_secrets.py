@@ -46,7 +46,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, ...
         yield running, text
 
 
-def test_no_line_of_the_log_and_no_refusal_holds_a_secret_or_a_caller_s_words(
+def test_logs_and_errors_contain_no_secret_or_caller_text(
     service: tuple[ServiceProcess, str],
 ) -> None:
     running, key = service
@@ -80,7 +80,7 @@ def test_no_line_of_the_log_and_no_refusal_holds_a_secret_or_a_caller_s_words(
         {"ABS_HOST": "0.0.0.0", "ABS_SECRET": SIGNING},
     ],
 )
-def test_settings_that_are_refused_are_not_repeated_where_they_are_secret(
+def test_an_invalid_secret_setting_is_not_printed(
     settings: dict[str, str], tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "app.main", "serve", "--port", "0"]
@@ -91,7 +91,7 @@ def test_settings_that_are_refused_are_not_repeated_where_they_are_secret(
     assert not any(secret in said for secret in (PASSWORD, SIGNING, "S3CRET")), said
 
 
-def test_a_server_s_password_is_not_told_while_the_server_is_away(tmp_path: Path) -> None:
+def test_an_unreachable_servers_password_is_not_shown(tmp_path: Path) -> None:
     url = f"redis://user:{PASSWORD}@127.0.0.1:1/0"
     settings = {"broker": url, "store": url, "secret": SIGNING, "redis_wait_s": 1, "log_level": "debug"}
     with serving(tmp_path, **settings, embedded_workers="", OMP_NUM_THREADS=1) as running:

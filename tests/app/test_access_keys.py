@@ -47,7 +47,7 @@ def filled(path: Path, *names: str) -> list[str]:
     return texts
 
 
-def test_a_key_is_found_by_its_text_and_the_file_does_not_hold_it(tmp_path: Path) -> None:
+def test_a_key_is_verified_without_being_stored(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     anna, ben = filled(path, "anna", "ben")
     ring = KeyRing(path)
@@ -63,20 +63,20 @@ def test_a_key_is_found_by_its_text_and_the_file_does_not_hold_it(tmp_path: Path
      lambda text: "abs_" + "0" * 12 + text[16:], lambda text: text.upper(), lambda text: "", lambda text: "abs_",
      lambda text: text + "\n", lambda text: "\ud800", lambda text: "x" * 100_000],
 )
-def test_what_is_nearly_a_key_opens_nothing(change: Any, tmp_path: Path) -> None:
+def test_an_almost_correct_key_is_refused(change: Any, tmp_path: Path) -> None:
     text, = filled(tmp_path / "keys", "anna")
     with pytest.raises(Unauthorized, match="not known"):
         KeyRing(tmp_path / "keys").find(change(text))
 
 
-def test_a_key_opens_nothing_once_it_has_expired(tmp_path: Path) -> None:
+def test_an_expired_key_is_refused(tmp_path: Path) -> None:
     text, key = new_key("anna", ["generate"], expires=time.time() - 1)
     add_key(tmp_path / "keys", key)
     with pytest.raises(Unauthorized, match="expired"):
         KeyRing(tmp_path / "keys").find(text)
 
 
-def test_keys_come_and_go_without_a_restart(tmp_path: Path) -> None:
+def test_keys_are_added_and_removed_without_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     anna, = filled(path, "anna")
     ring = KeyRing(path)
@@ -89,7 +89,7 @@ def test_keys_come_and_go_without_a_restart(tmp_path: Path) -> None:
     assert not remove_key(path, "0" * 12)
 
 
-def test_a_file_that_is_spoilt_or_gone_leaves_the_keys_as_they_were(
+def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "keys"
@@ -102,7 +102,7 @@ def test_a_file_that_is_spoilt_or_gone_leaves_the_keys_as_they_were(
     assert "left as they were" in caplog.text and "MARKER" not in caplog.text
 
 
-def test_a_key_is_looked_for_in_the_same_way_whether_there_is_one_or_not(
+def test_key_lookup_takes_the_same_steps_for_unknown_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, = filled(tmp_path / "keys", "anna")
@@ -143,7 +143,7 @@ GOOD = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["generate
         {"scopes": [["generate"]]},
     ],
 )
-def test_a_line_that_is_no_key_is_refused_with_its_number_and_not_repeated(
+def test_an_invalid_key_line_is_reported_by_number_only(
     change: dict[str, object], tmp_path: Path
 ) -> None:
     path = tmp_path / "keys"
@@ -152,7 +152,7 @@ def test_a_line_that_is_no_key_is_refused_with_its_number_and_not_repeated(
         read_keys(path)
 
 
-def test_a_file_is_refused_that_is_unreadable_open_to_all_empty_or_names_an_id_twice(tmp_path: Path) -> None:
+def test_an_unreadable_shared_empty_or_duplicate_key_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     with pytest.raises(SettingsInvalid, match="cannot be read"):
         KeyRing(path)
@@ -171,14 +171,14 @@ def test_a_file_is_refused_that_is_unreadable_open_to_all_empty_or_names_an_id_t
         KeyRing(path)
 
 
-def test_a_line_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_key_line_survives_a_round_trip(tmp_path: Path) -> None:
     key = Key("ab" * 6, "anna@example.org", "0" * 64, ("generate", "admin"), when("2031-01-02T03:04:05+02:00"), 0, 3, 7)
     (tmp_path / "keys").write_text(line_of(key))
     assert read_keys(tmp_path / "keys") == (key,)
     assert when("2031-01-02") == when("2031-01-02T00:00:00Z")
 
 
-def test_the_commands_make_list_and_take_back_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_create_list_and_revoke_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, run = tmp_path / "keys", CliRunner()
     monkeypatch.setitem(os.environ, "ABS_KEYS_FILE", str(path))
     scopes = ["--scope", "generate", "--scope", "compile"]
@@ -198,7 +198,7 @@ def test_the_commands_make_list_and_take_back_keys(tmp_path: Path, monkeypatch: 
     assert isinstance(run.invoke(key_commands(), ["list"]).exception, SettingsInvalid)
 
 
-def test_a_path_that_is_not_in_the_table_stays_shut() -> None:
+def test_a_path_outside_the_scope_table_stays_closed() -> None:
     for path in ("/nowhere", "/health\n", "/jobs/a/b", "//health", ""):
         with pytest.raises(RouteNotFound):
             door_to("GET", path)
@@ -207,14 +207,14 @@ def test_a_path_that_is_not_in_the_table_stays_shut() -> None:
     assert door_to("GET", "/jobs/abc/events").works and not door_to("GET", "/jobs/abc").works
 
 
-def test_only_health_is_open_unless_a_setting_says_more() -> None:
+def test_only_health_is_public_by_default() -> None:
     open_doors = [door.path for door in ROUTE_SCOPES if is_public(door.method, door.path, ())]
     assert open_doors == ["/health"]
     assert is_public("GET", "/ready", ("/ready",)) and not is_public("POST", "/ready", ("/ready",))
     assert not is_public("GET", "/health/", ()) and not is_public("HEAD", "/health", ())
 
 
-def test_a_key_opens_what_it_has_the_scope_for() -> None:
+def test_a_key_grants_the_routes_of_its_scopes() -> None:
     _, key = new_key("anna", ["compile"])
     require_scope(key, door_to("POST", "/compile"))
     require_scope(key, door_to("GET", "/jobs/a"))

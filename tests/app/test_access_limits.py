@@ -78,7 +78,7 @@ def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
     return run
 
 
-def test_a_key_has_so_many_requests_a_minute_and_another_key_its_own(tell: Tell) -> None:
+def test_request_limits_are_counted_per_key_across_replicas(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         one, two = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
         standings = [await count(limiter, key()) for limiter in (one, two, one)]
@@ -93,7 +93,7 @@ def test_a_key_has_so_many_requests_a_minute_and_another_key_its_own(tell: Tell)
     tell(story)
 
 
-def test_what_only_looks_something_up_counts_a_tenth(tell: Tell) -> None:
+def test_a_lookup_counts_a_tenth_of_a_request(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         limiter = Limiter(Settings(key_requests_per_minute=2), counters)
         for _ in range(20):
@@ -104,7 +104,7 @@ def test_what_only_looks_something_up_counts_a_tenth(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_key_s_own_limit_goes_before_the_service_s_and_0_is_none(tell: Tell) -> None:
+def test_a_keys_limit_overrides_the_default_and_0_disables_it(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
         limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, concurrency_max=0)
@@ -122,7 +122,7 @@ def test_a_key_s_own_limit_goes_before_the_service_s_and_0_is_none(tell: Tell) -
     tell(story)
 
 
-def test_beam_tokens_are_counted_by_what_a_request_may_write(tell: Tell) -> None:
+def test_beam_tokens_are_charged_by_the_requests_maximum(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
         await limiter.charge(key(), 900)
@@ -139,7 +139,7 @@ def test_beam_tokens_are_counted_by_what_a_request_may_write(tell: Tell) -> None
     tell(story)
 
 
-def test_a_job_that_a_key_has_led_to_before_is_charged_for_once(tell: Tell) -> None:
+def test_a_job_is_charged_once_per_key(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         limiter = Limiter(Settings(key_beam_tokens_per_minute=100), counters)
         for _ in range(4):
@@ -153,7 +153,7 @@ def test_a_job_that_a_key_has_led_to_before_is_charged_for_once(tell: Tell) -> N
     tell(story)
 
 
-def test_a_window_moves(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limits_use_a_moving_window(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (counters_module, limits_module):
         monkeypatch.setattr(module, "MINUTE_S", 2)
     monkeypatch.setattr(server_module, "_MINUTE_MS", 2000)
@@ -178,7 +178,7 @@ def test_a_window_moves(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(story)
 
 
-def test_so_many_requests_run_at_once_and_a_place_is_free_when_one_ends_however_it_ends(tell: Tell) -> None:
+def test_a_concurrency_slot_is_released_when_its_request_ends(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         limiter = Limiter(Settings(key_concurrency_max=2), counters)
         async with limiter.admitted(key(), WORK):
@@ -195,7 +195,7 @@ def test_so_many_requests_run_at_once_and_a_place_is_free_when_one_ends_however_
     tell(story)
 
 
-def test_a_request_that_finds_no_place_counts_nothing(tell: Tell) -> None:
+def test_a_request_over_the_concurrency_limit_is_not_counted(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         limiter = Limiter(Settings(key_requests_per_minute=3, key_concurrency_max=1), counters)
         async with limiter.admitted(key(), WORK):
@@ -207,7 +207,7 @@ def test_a_request_that_finds_no_place_counts_nothing(tell: Tell) -> None:
     tell(story)
 
 
-def test_replicas_learn_soon_that_a_place_is_free(tell: Tell) -> None:
+def test_replicas_soon_see_a_released_slot(tell: Tell) -> None:
     async def story(counters: Counters) -> None:
         one, two = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
         async with one.admitted(key(), WORK):
@@ -221,7 +221,7 @@ def test_replicas_learn_soon_that_a_place_is_free(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_place_of_a_process_that_died_is_free_after_its_lease_and_one_in_use_is_not(
+def test_a_dead_process_loses_its_slots_after_its_lease(
     tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counters_module, "LEASE_S", 0.6)
@@ -242,7 +242,7 @@ def test_a_place_of_a_process_that_died_is_free_after_its_lease_and_one_in_use_i
     tell(story)
 
 
-def test_who_has_left_gets_no_place_by_a_renewal_that_was_on_its_way(tell: Tell) -> None:
+def test_a_late_renewal_does_not_reacquire_a_released_slot(tell: Tell) -> None:
     def entry(owner: str, member: str, *left: str) -> Admission:
         return Admission(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
 
@@ -259,7 +259,7 @@ def test_who_has_left_gets_no_place_by_a_renewal_that_was_on_its_way(tell: Tell)
     tell(story)
 
 
-def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(
+def test_replicas_share_counts_and_fall_back_to_local_ones(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
@@ -288,7 +288,7 @@ def test_replicas_count_together_and_each_for_itself_while_the_server_is_away(
     asyncio.run(scenario())
 
 
-def test_a_server_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_counter_server_does_not_delay_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits_module, "SERVER_S_MAX", 0.05)
 
     class Hanging(MemoryCounters):

@@ -20,7 +20,7 @@ from tests.app.redis_server import RedisServer
 from tests.app.test_access_limits import LOOKUP, WORK, count, key, refused
 
 
-def test_a_request_waits_for_one_answer_of_a_real_server(redis_server: RedisServer) -> None:
+def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: RedisServer) -> None:
     asked: list[str] = []
 
     class Counted(SharedCounters):
@@ -39,7 +39,7 @@ def test_a_request_waits_for_one_answer_of_a_real_server(redis_server: RedisServ
     asyncio.run(scenario())
 
 
-def test_on_a_real_server_nothing_is_left_for_ever(redis_server: RedisServer) -> None:
+def test_every_counter_on_a_real_server_expires(redis_server: RedisServer) -> None:
     settings = Settings(broker=redis_server.url, key_requests_per_minute=4, key_beam_tokens_per_minute=100)
 
     async def scenario() -> None:
@@ -59,7 +59,7 @@ def test_on_a_real_server_nothing_is_left_for_ever(redis_server: RedisServer) ->
     asyncio.run(scenario())
 
 
-def test_on_a_real_server_that_is_full_keys_are_counted(own_redis_server: RedisServer) -> None:
+def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> None:
     async def scenario() -> None:
         counters = SharedCounters(Connection(own_redis_server.url))
         limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
@@ -75,7 +75,7 @@ def test_on_a_real_server_that_is_full_keys_are_counted(own_redis_server: RedisS
     asyncio.run(scenario())
 
 
-def test_while_a_real_server_is_dead_each_process_counts_for_itself(
+def test_each_process_counts_locally_while_the_server_is_down(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
@@ -107,7 +107,7 @@ def test_while_a_real_server_is_dead_each_process_counts_for_itself(
     asyncio.run(scenario())
 
 
-def test_a_server_that_is_away_says_so_at_once(own_redis_server: RedisServer) -> None:
+def test_an_unreachable_counter_server_is_reported_at_once(own_redis_server: RedisServer) -> None:
     own_redis_server.kill()
 
     async def scenario() -> None:

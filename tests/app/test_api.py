@@ -85,7 +85,7 @@ def test_abs_and_sample_have_no_proven_gap(client: TestClient, options: dict[str
     assert choices and all(choice["proven_gap"] is None for choice in choices)
 
 
-def test_answers_are_ranked_as_asked(client: TestClient) -> None:
+def test_answers_are_ranked_by_rank_by(client: TestClient) -> None:
     answer = generate(client, KEYWORDS, n=4, algorithm="abs", rank_by="score")
     scores = [choice["score"] for choice in answer["choices"]]
     assert scores == sorted(scores, reverse=True)
@@ -105,7 +105,7 @@ def test_the_hash_of_a_compiled_constraint_stands_for_it(client: TestClient) -> 
 
 
 @pytest.mark.parametrize("constraint", [ORDERED, CLOCK, KEYWORDS])
-def test_the_least_budget_answers_and_one_token_less_is_refused_with_that_number(
+def test_min_tokens_suffice_and_a_smaller_budget_is_refused(
     client: TestClient, constraint: dict[str, Any]
 ) -> None:
     least = client.post("/compile", json={"constraint": constraint}).json()["min_tokens"]
@@ -121,7 +121,7 @@ def test_an_empty_prompt_is_continued(client: TestClient) -> None:
     assert generate(client, KEYWORDS, prompt="")["choices"][0]["satisfied"]
 
 
-def test_many_requests_at_once_are_answered_as_each_is_alone(client: TestClient) -> None:
+def test_concurrent_requests_get_the_same_answers_as_single_ones(client: TestClient) -> None:
     constraints = [ORDERED, CLOCK, KEYWORDS]
     options = [{"algorithm": "abs"}, {}, {"algorithm": "sample", "seed": 3, "n": 2}, {"scope": "full"}]
     requests = [
@@ -141,7 +141,7 @@ def generate_plainly(client: TestClient, request: dict[str, Any]) -> Any:
     return response.json()["choices"]
 
 
-def test_a_sampling_tells_its_seed_and_repeats_by_it(client: TestClient) -> None:
+def test_a_sample_reports_its_seed_and_is_reproducible(client: TestClient) -> None:
     body = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 12, "algorithm": "sample", "n": 2}
     first, other = (client.post("/generate", json=body).json() for _ in range(2))
     assert first["seed"] != other["seed"]
@@ -161,7 +161,7 @@ def test_a_length_penalty_prefers_longer_answers(client: TestClient) -> None:
     assert texts == short_or_long["choice"]
 
 
-def test_prompt_and_answer_satisfy_together_where_that_is_asked_for(client: TestClient) -> None:
+def test_with_full_scope_prompt_and_answer_satisfy_together(client: TestClient) -> None:
     prompt = "A dog cat"
     choice = generate(client, KEYWORDS, prompt=prompt, scope="full")["choices"][0]
     assert [word["propositions"] for word in choice["words"] if word["propositions"]][:2] == [["dog"], ["catch"]]
@@ -197,7 +197,7 @@ def test_texts_are_checked(
     assert [word["text"] for word in answer["words"]] == UNIT.findall(text)
 
 
-def test_each_conjunct_is_checked_by_itself_where_that_is_asked_for(client: TestClient) -> None:
+def test_check_with_parts_judges_each_conjunct(client: TestClient) -> None:
     constraint = {"all": [{"ltlf": "F(dog) & G(!cat)"}, {"keywords": ["ball", "park"]}, {"max_chars": 40}]}
     body = {"constraint": constraint, "text": "the dog and the cat play ball"}
     assert client.post("/check", json=body).json()["conjuncts"] is None
@@ -230,7 +230,7 @@ def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
     assert shown["constraint"] == ORDERED | {"propositions": {}}
 
 
-def test_letters_are_told_apart_whatever_their_propositions_are_called(client: TestClient) -> None:
+def test_letters_are_distinct_for_any_proposition_names(client: TestClient) -> None:
     propositions = {"a": ["dog", "cat"], "b": ["dog", "bird"], "a, b": ["fish"], "other": ["cow"]}
     constraint = {"ltlf": 'F(a | b | "a, b" | other)', "propositions": propositions}
     automaton = client.post("/compile", json={"constraint": constraint}).json()["automaton"]
@@ -266,7 +266,7 @@ def test_an_automaton_is_drawn(client: TestClient) -> None:
     assert {"q0", "d 4", "coffee"} <= set(labels)
 
 
-def test_an_automaton_too_large_to_look_at_is_refused(short_sighted_client: TestClient) -> None:
+def test_an_automaton_too_large_to_display_is_refused(short_sighted_client: TestClient) -> None:
     automaton = short_sighted_client.post("/compile", json={"constraint": ORDERED}).json()["automaton"]
     for ending in ("", ".dot", ".svg"):
         response = short_sighted_client.get(f"/automata/{automaton}{ending}")
@@ -291,7 +291,7 @@ def test_alive_and_ready_are_two_things() -> None:
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
 
 
-def test_who_asks_is_not_told_the_operator_s_paths(tmp_path: Path, captions_dir: Path) -> None:
+def test_responses_do_not_contain_the_operators_paths(tmp_path: Path, captions_dir: Path) -> None:
     for name in ("tokenizer.json", "config.json"):
         (tmp_path / name).write_text((captions_dir / name).read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
@@ -322,7 +322,7 @@ def test_a_bug_is_answered_and_logged_without_its_message(caplog: pytest.LogCapt
     assert all(part in caplog.text for part in ("mine-2", "ZeroDivisionError", "KeyError", "in broken"))
 
 
-def test_what_a_caller_is_not_told_of_the_model_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_details_of_a_model_failure_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     app = create_app(Settings(embedded_workers=()))
 
     def unavailable() -> None:
@@ -340,14 +340,14 @@ def test_a_path_with_one_slash_too_many_is_not_found(client: TestClient) -> None
     assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
-def test_a_request_keeps_its_id(client: TestClient) -> None:
+def test_a_response_repeats_the_request_id(client: TestClient) -> None:
     assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
     for odd in ("x" * 65, "a b", "a\tb"):
         minted = client.get("/health", headers={"x-request-id": odd}).headers["x-request-id"]
         assert minted != odd and minted.startswith("abs-")
 
 
-def test_a_short_deadline_is_kept(client: TestClient) -> None:
+def test_a_short_deadline_is_observed(client: TestClient) -> None:
     response = client.post(
         "/generate", json={"prompt": "a", "constraint": KEYWORDS, "max_tokens": 64, "beams": 64, "timeout_s": 0.001}
     )

@@ -24,12 +24,12 @@ def decoder(bytes_max: int) -> Decoder:
     return Decoder(SECRET, VOCABULARY.fingerprint, bytes_max)
 
 
-def test_what_is_in_demand_is_decoded_once() -> None:
+def test_a_repeated_load_decodes_an_automaton_once() -> None:
     decode, data = decoder(2**28), blob("abc")
     assert decode(HASH, data) is decode(HASH, data)
 
 
-def test_decoded_automata_take_no_more_bytes_than_they_may() -> None:
+def test_the_automaton_cache_stays_within_its_bytes() -> None:
     blobs = [blob(f"[a-z]{{1,{number}}}") for number in range(60, 70)]
     decode = decoder(200_000)
     first = [decode(HASH, data) for data in blobs]
@@ -39,12 +39,12 @@ def test_decoded_automata_take_no_more_bytes_than_they_may() -> None:
     assert not same[-1], "the first is not"
 
 
-def test_an_automaton_larger_than_the_space_is_decoded_and_not_kept() -> None:
+def test_an_automaton_larger_than_the_cache_is_not_cached() -> None:
     decode, data = decoder(10), blob("abc")
     assert decode(HASH, data) is not decode(HASH, data)
 
 
-def test_what_a_check_makes_an_automaton_grow_by_is_counted() -> None:
+def test_growth_of_a_cached_automaton_is_counted() -> None:
     text = compile_text(RegexSpec("[a-z]{1,50}"))
     fresh = dataclasses.replace(text)
     decode = decoder(2**28)

@@ -82,7 +82,7 @@ def held(compiler: CompileHandler) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("constraint", "limits"), [row[1:] for row in BOMBS], ids=NAMES)
-def test_a_bomb_is_answered_with_the_limit_that_struck_and_leaves_nothing_behind(
+def test_a_bomb_meets_its_limit_and_leaks_no_resource(
     compiler: CompileHandler, constraint: dict[str, object], limits: tuple[str, ...]
 ) -> None:
     usual, server = compiled(compiler, ORDINARY), compiler.sandbox.pid
@@ -116,7 +116,7 @@ def test_a_check_of_a_bomb_is_bounded_as_well(compiler: CompileHandler) -> None:
         {"type": "array", "items": {"$ref": "#"}},
     ],
 )
-def test_a_schema_that_refers_to_itself_is_compiled_to_a_depth_or_refused(
+def test_a_recursive_schema_is_compiled_to_a_depth_or_refused(
     compiler: CompileHandler, schema: dict[str, object]
 ) -> None:
     try:
@@ -140,7 +140,7 @@ def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: Comp
                 assert failed.error in ("SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable", "LimitExceeded")
 
 
-def test_bombs_over_http_end_in_their_code_and_the_service_goes_on() -> None:
+def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
     settings = Settings(embedded_workers=("compile",), limits=LIMITS)
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         wait_for_compiler(client)

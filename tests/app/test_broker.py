@@ -13,7 +13,7 @@ from app.errors import JobCancelled, JobUnknown, QueueFull
 from tests.app.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, SLOTS, Tell, Time, all_events, take
 
 
-def test_a_job_goes_to_a_worker_and_its_result_comes_back(tell: Tell) -> None:
+def test_a_job_is_delivered_and_its_result_is_stored(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body")
         await time.passes(2.5)
@@ -27,7 +27,7 @@ def test_a_job_goes_to_a_worker_and_its_result_comes_back(tell: Tell) -> None:
     tell(story)
 
 
-def test_jobs_are_taken_oldest_first_and_queues_are_apart(tell: Tell) -> None:
+def test_jobs_are_taken_oldest_first_per_queue(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         for key in "ab":
             await broker.submit("q", key, key.encode())
@@ -37,7 +37,7 @@ def test_jobs_are_taken_oldest_first_and_queues_are_apart(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_worker_that_waits_is_woken(tell: Tell) -> None:
+def test_a_waiting_worker_is_woken_by_a_submit(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         takers = [asyncio.create_task(take(broker)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -75,7 +75,7 @@ def test_a_key_runs_again_once_it_is_finished(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_full_queue_refuses_and_takes_again_when_there_is_room(tell: Tell) -> None:
+def test_a_full_queue_refuses_jobs_until_one_is_taken(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         for key in "abc":
             await broker.submit("q", key, b"")
@@ -91,7 +91,7 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room(tell: Tell) -> 
     tell(story)
 
 
-def test_events_are_seen_from_the_first_on_and_end_with_the_job(tell: Tell) -> None:
+def test_events_start_at_the_first_and_end_with_the_job(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -106,7 +106,7 @@ def test_events_are_seen_from_the_first_on_and_end_with_the_job(tell: Tell) -> N
     tell(story)
 
 
-def test_a_waiting_job_that_is_called_off_never_runs(tell: Tell) -> None:
+def test_a_cancelled_waiting_job_never_runs(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         gone = await broker.submit("q", "a", b"a")
         await broker.submit("q", "b", b"b")
@@ -119,7 +119,7 @@ def test_a_waiting_job_that_is_called_off_never_runs(tell: Tell) -> None:
     tell(story)
 
 
-def test_the_worker_of_a_running_job_is_told_that_it_is_called_off(tell: Tell) -> None:
+def test_cancelling_a_running_job_notifies_its_worker(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -136,7 +136,7 @@ def test_the_worker_of_a_running_job_is_told_that_it_is_called_off(tell: Tell) -
     tell(story)
 
 
-def test_a_finished_job_is_not_called_off_and_keeps_its_first_result(tell: Tell) -> None:
+def test_a_finished_job_keeps_its_first_result(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -148,7 +148,7 @@ def test_a_finished_job_is_not_called_off_and_keeps_its_first_result(tell: Tell)
     tell(story)
 
 
-def test_an_unknown_or_forgotten_job_is_said_to_be_so(tell: Tell) -> None:
+def test_an_unknown_or_expired_job_is_reported(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         with pytest.raises(JobUnknown):
             await broker.result("never")
@@ -164,7 +164,7 @@ def test_an_unknown_or_forgotten_job_is_said_to_be_so(tell: Tell) -> None:
     tell(story)
 
 
-def test_workers_are_seen_while_they_announce_themselves(tell: Tell) -> None:
+def test_workers_are_listed_while_they_send_heartbeats(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         assert await broker.workers("q") == ()
         await broker.announce("q", WorkerStatus("w1", "loading"))
@@ -180,7 +180,7 @@ def test_workers_are_seen_while_they_announce_themselves(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_job_is_called_off_when_the_last_who_shares_it_leaves(tell: Tell) -> None:
+def test_a_job_is_cancelled_when_its_last_subscriber_leaves(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         assert await broker.submit("q", "k", b"") == job_id
@@ -197,7 +197,7 @@ def test_a_job_is_called_off_when_the_last_who_shares_it_leaves(tell: Tell) -> N
     tell(story)
 
 
-def test_leaving_a_finished_job_takes_nothing_from_its_result(tell: Tell) -> None:
+def test_leaving_a_finished_job_keeps_its_result(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -217,7 +217,7 @@ async def finished(broker: Broker, key: str, result: bytes, left: bool) -> str:
     return job_id
 
 
-def test_the_oldest_results_that_nobody_shares_go_when_space_runs_out(tell: Tell) -> None:
+def test_the_oldest_unshared_results_are_evicted_first(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         shared = await finished(broker, "shared", bytes(RESULT_BYTES_MAX // 2), left=False)
         old = await finished(broker, "old", bytes(RESULT_BYTES_MAX // 3), left=True)
@@ -230,7 +230,7 @@ def test_the_oldest_results_that_nobody_shares_go_when_space_runs_out(tell: Tell
     tell(story)
 
 
-def test_the_first_to_end_goes_first_however_long_it_was_to_be_remembered(tell: Tell) -> None:
+def test_results_are_evicted_in_order_of_completion(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         third, ended = bytes(RESULT_BYTES_MAX // 3), []
         for number in range(4):
@@ -248,7 +248,7 @@ def test_the_first_to_end_goes_first_however_long_it_was_to_be_remembered(tell: 
     tell(story)
 
 
-def test_the_last_to_end_is_kept_whatever_its_size(tell: Tell) -> None:
+def test_the_latest_result_is_never_evicted(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         huge = bytes(RESULT_BYTES_MAX + 1)
         for key in "ab":
@@ -264,7 +264,7 @@ def test_the_last_to_end_is_kept_whatever_its_size(tell: Tell) -> None:
     tell(story)
 
 
-def test_events_without_end_do_not_fill_the_memory(tell: Tell) -> None:
+def test_the_number_of_stored_events_is_bounded(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -276,7 +276,7 @@ def test_events_without_end_do_not_fill_the_memory(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_broker_in_memory_holds_no_body_that_is_finished_or_called_off() -> None:
+def test_the_memory_broker_frees_bodies_of_ended_jobs() -> None:
     async def story() -> None:
         broker = MemoryBroker(300)
         tracemalloc.start()
@@ -294,7 +294,7 @@ def test_a_broker_in_memory_holds_no_body_that_is_finished_or_called_off() -> No
     asyncio.run(story())
 
 
-def test_passing_events_are_read_one_by_one_by_who_keeps_up(tell: Tell) -> None:
+def test_a_fast_reader_receives_every_droppable_event(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -306,7 +306,7 @@ def test_passing_events_are_read_one_by_one_by_who_keeps_up(tell: Tell) -> None:
     tell(story)
 
 
-def test_who_lags_misses_passing_events_but_none_that_last_and_never_the_newest(tell: Tell) -> None:
+def test_a_slow_reader_misses_only_older_droppable_events(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -325,7 +325,7 @@ def test_who_lags_misses_passing_events_but_none_that_last_and_never_the_newest(
     tell(story)
 
 
-def test_one_passing_event_is_kept_whatever_its_size(tell: Tell) -> None:
+def test_the_newest_droppable_event_is_always_kept(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -337,7 +337,7 @@ def test_one_passing_event_is_kept_whatever_its_size(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_job_that_tells_much_in_passing_holds_little(tell: Tell) -> None:
+def test_droppable_events_have_bounded_memory(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)

@@ -43,7 +43,7 @@ async def empty(broker: Broker) -> None:
         await broker.finish((await take(broker))[0], b"")
 
 
-def test_what_cannot_be_done_in_its_time_is_refused_and_told_when_to_come_again(tell: Tell) -> None:
+def test_a_job_with_an_unreachable_deadline_gets_a_retry_time(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         with pytest.raises(DeadlineUnreachable) as refused:
@@ -59,7 +59,7 @@ def test_what_cannot_be_done_in_its_time_is_refused_and_told_when_to_come_again(
     tell(story)
 
 
-def test_what_would_be_taken_at_once_is_let_in_however_little_time_it_has(tell: Tell) -> None:
+def test_a_job_that_starts_at_once_is_admitted(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
@@ -70,7 +70,7 @@ def test_what_would_be_taken_at_once_is_let_in_however_little_time_it_has(tell: 
     tell(story)
 
 
-def test_where_no_pace_is_known_everything_is_let_in(tell: Tell) -> None:
+def test_every_job_is_admitted_while_throughput_is_unknown(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         for _ in range(2):
             await submit(broker, time, 0.01)
@@ -80,7 +80,7 @@ def test_where_no_pace_is_known_everything_is_let_in(tell: Tell) -> None:
     tell(story)
 
 
-def test_queues_that_were_never_waited_in_have_no_pace(tell: Tell) -> None:
+def test_a_queue_without_waiting_jobs_has_no_throughput_estimate(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         for _ in range(10):
             await submit(broker, time, None)
@@ -93,7 +93,7 @@ def test_queues_that_were_never_waited_in_have_no_pace(tell: Tell) -> None:
     tell(story)
 
 
-def test_time_without_workers_does_not_slow_a_queue_down(tell: Tell) -> None:
+def test_time_without_workers_does_not_lower_the_throughput(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await time.passes(60)
@@ -102,7 +102,7 @@ def test_time_without_workers_does_not_slow_a_queue_down(tell: Tell) -> None:
     tell(story)
 
 
-def test_where_no_more_wait_than_run_a_job_is_let_in(tell: Tell) -> None:
+def test_a_job_is_admitted_if_no_more_wait_than_run(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await take(broker)  # one runs, and one waits
@@ -113,7 +113,7 @@ def test_where_no_more_wait_than_run_a_job_is_let_in(tell: Tell) -> None:
     tell(story)
 
 
-def test_idle_time_does_not_slow_a_queue_down(tell: Tell) -> None:
+def test_idle_time_does_not_lower_the_throughput(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
@@ -124,7 +124,7 @@ def test_idle_time_does_not_slow_a_queue_down(tell: Tell) -> None:
     tell(story)
 
 
-def test_only_what_goes_before_a_job_counts(tell: Tell) -> None:
+def test_the_wait_estimate_counts_only_jobs_ahead(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
@@ -139,7 +139,7 @@ def test_only_what_goes_before_a_job_counts(tell: Tell) -> None:
     tell(story)
 
 
-def test_what_runs_counts_too(tell: Tell) -> None:
+def test_the_wait_estimate_counts_running_jobs(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         waits = []
@@ -154,7 +154,7 @@ def test_what_runs_counts_too(tell: Tell) -> None:
     tell(story)
 
 
-def test_of_those_that_wait_for_another_job_each_has_the_others_before_it(tell: Tell) -> None:
+def test_jobs_that_depend_on_one_job_count_as_ahead(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
@@ -168,7 +168,7 @@ def test_of_those_that_wait_for_another_job_each_has_the_others_before_it(tell: 
     tell(story)
 
 
-def test_who_joins_a_job_needs_no_time(tell: Tell) -> None:
+def test_joining_a_job_is_not_refused_by_its_deadline(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         job_id = await broker.submit("q", "known", b"", SubmitOptions(within_s=time.real(LONG_S)))
@@ -177,7 +177,7 @@ def test_who_joins_a_job_needs_no_time(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_queue_that_is_full_says_by_its_pace_when_there_is_room(tell: Tell) -> None:
+def test_a_full_queue_derives_retry_after_from_its_throughput(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await submit(broker, time, None)
@@ -188,7 +188,7 @@ def test_a_queue_that_is_full_says_by_its_pace_when_there_is_room(tell: Tell) ->
     tell(story)
 
 
-def test_what_comes_too_late_to_its_turn_is_not_run_while_others_wait(tell: Tell) -> None:
+def test_a_late_job_is_not_run_while_others_wait(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         own = SubmitOptions(weight=WEIGHT, kind="generate")
         for _ in range(5):
@@ -208,7 +208,7 @@ def test_what_comes_too_late_to_its_turn_is_not_run_while_others_wait(tell: Tell
     tell(story)
 
 
-def test_a_crowd_is_not_judged_by_the_first_of_it(tell: Tell) -> None:
+def test_throughput_counts_all_jobs_of_a_batch(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         jobs = []
         for _ in range(3):
@@ -228,7 +228,7 @@ def test_a_crowd_is_not_judged_by_the_first_of_it(tell: Tell) -> None:
     tell(story)
 
 
-def test_the_sums_of_what_waits_and_runs_are_right_however_jobs_end(tell: Tell) -> None:
+def test_queue_totals_stay_correct_however_jobs_end(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)

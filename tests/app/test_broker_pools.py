@@ -21,7 +21,7 @@ async def refused(broker: Broker, key: str, terms: SubmitOptions) -> tuple[str, 
     return caught.value.limit, caught.value.cap
 
 
-def test_a_pool_takes_so_many_jobs_and_who_joins_one_needs_no_room(tell: Tell) -> None:
+def test_a_concurrency_group_bounds_jobs_but_not_joins(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first, _ = [await broker.submit("q", key, b"", OWN) for key in "ab"]
         assert await refused(broker, "c", OWN) == ("anna_max", 2)
@@ -36,7 +36,7 @@ def test_a_pool_takes_so_many_jobs_and_who_joins_one_needs_no_room(tell: Tell) -
 
 
 @pytest.mark.parametrize("ending", ["finish", "cancel", "leave"])
-def test_a_job_takes_room_until_it_is_over_however_it_ends(tell: Tell, ending: str) -> None:
+def test_a_job_counts_in_its_groups_until_it_ends(tell: Tell, ending: str) -> None:
     async def story(broker: Broker, time: Time) -> None:
         jobs = [await broker.submit("q", key, b"", OWN) for key in "ab"]
         if ending == "finish":
@@ -54,7 +54,7 @@ def test_a_job_takes_room_until_it_is_over_however_it_ends(tell: Tell, ending: s
     tell(story)
 
 
-def test_what_one_pool_refuses_takes_no_room_in_another(tell: Tell) -> None:
+def test_a_job_refused_by_one_group_counts_in_none(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         for key in "ab":
             await broker.submit("q", key, b"", OWN)
@@ -65,7 +65,7 @@ def test_what_one_pool_refuses_takes_no_room_in_another(tell: Tell) -> None:
     tell(story)
 
 
-def test_compilations_are_limited_in_all_and_for_each_key(tell: Tell) -> None:
+def test_compilations_are_limited_in_total_and_per_key(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         desk = JobClient(Settings(pending_compiles_max=3, key_pending_compiles_max=2), broker)
         for key in "ab":

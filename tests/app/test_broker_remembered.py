@@ -23,7 +23,7 @@ from tests.app.test_worker import S_MAX, job
 REMEMBERED = SubmitOptions(remember_s=60)
 
 
-def test_what_is_remembered_is_what_is_answered_with_422() -> None:
+def test_only_failures_with_status_422_are_cacheable() -> None:
     assert {name for name, row in ERRORS.items() if row.status == 422} - {"KeyReused"} == CALLERS_OWN
 
 
@@ -38,7 +38,7 @@ def test_what_is_remembered_is_what_is_answered_with_422() -> None:
         (ZeroDivisionError(), False),
     ],
 )
-def test_a_worker_says_which_failures_are_remembered(error: Exception, remembered: bool) -> None:
+def test_a_worker_marks_cacheable_failures(error: Exception, remembered: bool) -> None:
     def open_failing(settings: Settings) -> Handler:
         def handle(job: Job, context: Context) -> Result:
             raise error
@@ -61,7 +61,7 @@ def test_a_worker_says_which_failures_are_remembered(error: Exception, remembere
     asyncio.run(story())
 
 
-def test_a_job_whose_time_runs_out_while_it_is_looked_up_is_unknown(
+def test_a_job_that_expires_during_its_lookup_is_unknown(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}

@@ -16,7 +16,7 @@ BATCH = SubmitOptions(priority="batch")
 DETACHED = SubmitOptions(detached=True)
 
 
-def test_interactive_jobs_go_before_batch_jobs_that_came_earlier(tell: Tell) -> None:
+def test_interactive_jobs_precede_earlier_batch_jobs(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         await broker.submit("q", "a", b"batch", BATCH)
         await broker.submit("q", "b", b"first")
@@ -28,7 +28,7 @@ def test_interactive_jobs_go_before_batch_jobs_that_came_earlier(tell: Tell) -> 
     tell(story)
 
 
-def test_the_weight_of_those_that_wait_is_bounded(tell: Tell) -> None:
+def test_the_weight_of_waiting_jobs_is_bounded(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         heavy = await broker.submit("q", "heavy", b"", SubmitOptions(weight=2 * WEIGHT_MAX))  # alone, it may
         with pytest.raises(QueueFull) as refused:
@@ -44,7 +44,7 @@ def test_the_weight_of_those_that_wait_is_bounded(tell: Tell) -> None:
     tell(story)
 
 
-def test_the_weight_of_a_job_that_is_called_off_is_free_again(tell: Tell) -> None:
+def test_a_cancelled_job_releases_its_weight(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("other", "first", b"")
         for key, terms in (
@@ -61,7 +61,7 @@ def test_the_weight_of_a_job_that_is_called_off_is_free_again(tell: Tell) -> Non
 
 
 @pytest.mark.parametrize("ending", ["finish", "cancel"])
-def test_a_job_that_waits_for_another_is_taken_once_that_is_over(tell: Tell, ending: str) -> None:
+def test_a_dependent_job_is_taken_when_its_dependency_ends(tell: Tell, ending: str) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"second", SubmitOptions(after=first, weight=7))
@@ -80,7 +80,7 @@ def test_a_job_that_waits_for_another_is_taken_once_that_is_over(tell: Tell, end
     tell(story)
 
 
-def test_a_job_waits_for_none_that_is_over_or_unknown(tell: Tell) -> None:
+def test_a_job_does_not_wait_for_ended_or_unknown_jobs(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         over = await broker.submit("compile", "first", b"")
         await take(broker, "compile")
@@ -92,7 +92,7 @@ def test_a_job_waits_for_none_that_is_over_or_unknown(tell: Tell) -> None:
     tell(story)
 
 
-def test_those_that_wait_for_another_take_room_in_their_queue(tell: Tell) -> None:
+def test_dependent_jobs_count_toward_the_queue_limit(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         for key in "ab":
@@ -104,7 +104,7 @@ def test_those_that_wait_for_another_take_room_in_their_queue(tell: Tell) -> Non
     tell(story)
 
 
-def test_a_job_that_waits_for_another_is_called_off_like_any_other(tell: Tell) -> None:
+def test_a_dependent_job_can_be_cancelled(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
@@ -119,7 +119,7 @@ def test_a_job_that_waits_for_another_is_called_off_like_any_other(tell: Tell) -
     tell(story)
 
 
-def test_a_detached_job_runs_though_nobody_has_a_share(tell: Tell) -> None:
+def test_a_detached_job_runs_without_subscribers(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body", DETACHED)
         await broker.leave(job_id)
@@ -130,7 +130,7 @@ def test_a_detached_job_runs_though_nobody_has_a_share(tell: Tell) -> None:
     tell(story)
 
 
-def test_whoever_joins_detached_adds_no_share_but_keeps_the_job_alive(tell: Tell) -> None:
+def test_a_detached_submit_keeps_a_joined_job_alive(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body")
         assert await broker.submit("q", "k", b"", DETACHED) == job_id
@@ -140,7 +140,7 @@ def test_whoever_joins_detached_adds_no_share_but_keeps_the_job_alive(tell: Tell
     tell(story)
 
 
-def test_whoever_joins_has_a_share(tell: Tell) -> None:
+def test_joining_a_job_adds_a_subscriber(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await broker.join(job_id)
@@ -154,7 +154,7 @@ def test_whoever_joins_has_a_share(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_key_of_another_request_is_refused_and_leaves_the_job_alone(tell: Tell) -> None:
+def test_a_reused_key_is_refused_and_keeps_its_job(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"", SubmitOptions(digest="one", remember_s=60))
         for _ in range(2):  # while it waits, and once it is remembered
@@ -169,7 +169,7 @@ def test_a_key_of_another_request_is_refused_and_leaves_the_job_alone(tell: Tell
     tell(story)
 
 
-def test_a_finished_job_is_remembered_by_its_key_for_as_long_as_was_asked(tell: Tell) -> None:
+def test_a_finished_job_is_found_by_key_until_its_ttl(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         remembered = SubmitOptions(remember_s=time.real(2 * RESULT_TTL_S))
         job_id = await broker.submit("q", "k", b"", remembered)
@@ -186,7 +186,7 @@ def test_a_finished_job_is_remembered_by_its_key_for_as_long_as_was_asked(tell: 
     tell(story)
 
 
-def test_a_result_that_is_not_worth_it_is_not_found_by_its_key_but_by_its_id(tell: Tell) -> None:
+def test_an_uncacheable_result_is_found_by_id_only(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         remembered = SubmitOptions(remember_s=60)
         first = await broker.submit("q", "k", b"", remembered)
@@ -203,7 +203,7 @@ def test_a_result_that_is_not_worth_it_is_not_found_by_its_key_but_by_its_id(tel
     tell(story)
 
 
-def test_a_job_that_was_called_off_is_not_remembered(tell: Tell) -> None:
+def test_a_cancelled_job_is_not_found_by_its_key(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"", SubmitOptions(remember_s=60))
         await broker.cancel(job_id)
@@ -212,7 +212,7 @@ def test_a_job_that_was_called_off_is_not_remembered(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_job_tells_where_it_is(tell: Tell) -> None:
+def test_a_job_reports_its_state_and_position(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         with pytest.raises(JobUnknown):
             await broker.state("never")
@@ -237,7 +237,7 @@ def test_a_job_tells_where_it_is(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_running_job_that_is_called_off_says_so_at_once(tell: Tell) -> None:
+def test_a_cancelled_running_job_is_cancelled_at_once(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -249,7 +249,7 @@ def test_a_running_job_that_is_called_off_says_so_at_once(tell: Tell) -> None:
     tell(story)
 
 
-def test_events_are_read_on_from_where_a_reader_was(tell: Tell) -> None:
+def test_events_resume_after_the_last_read_id(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -266,7 +266,7 @@ def test_events_are_read_on_from_where_a_reader_was(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_job_that_is_given_back_is_taken_next_and_it_was_no_try(tell: Tell) -> None:
+def test_a_requeued_job_is_taken_next_as_the_same_attempt(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("q", "a", b"a")
         await broker.submit("q", "b", b"b")
@@ -284,7 +284,7 @@ def test_a_job_that_is_given_back_is_taken_next_and_it_was_no_try(tell: Tell) ->
     tell(story)
 
 
-def test_a_jobs_age_counts_from_its_submission_whatever_it_waited_for(tell: Tell) -> None:
+def test_the_age_of_a_job_counts_from_its_submission(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
@@ -299,7 +299,7 @@ def test_a_jobs_age_counts_from_its_submission_whatever_it_waited_for(tell: Tell
     tell(story)
 
 
-def test_what_was_given_back_says_nothing_more(tell: Tell) -> None:
+def test_repeated_requeues_count_once(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -313,7 +313,7 @@ def test_what_was_given_back_says_nothing_more(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_job_that_is_given_back_after_it_was_called_off_ends(tell: Tell) -> None:
+def test_a_cancelled_job_ends_when_it_is_requeued(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
@@ -325,7 +325,7 @@ def test_a_job_that_is_given_back_after_it_was_called_off_ends(tell: Tell) -> No
     tell(story)
 
 
-def test_a_worker_that_no_longer_waits_takes_no_job_with_it(tell: Tell) -> None:
+def test_a_cancelled_take_loses_no_job(tell: Tell) -> None:
     async def story(broker: Broker, time: Time) -> None:
         for number in range(10):
             taker = asyncio.create_task(take(broker))

@@ -48,7 +48,7 @@ def require_charged_once(client: TestClient, owner: Headers) -> None:
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
 
 
-def test_what_is_refused_costs_nothing(
+def test_a_refused_request_is_not_charged(
     place: tuple[TestClient, list[Headers]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, (owner, _) = place
@@ -63,7 +63,7 @@ def test_what_is_refused_costs_nothing(
     require_charged_once(client, owner)
 
 
-def test_an_answer_that_is_told_again_costs_nothing(place: tuple[TestClient, list[Headers]]) -> None:
+def test_a_repeated_answer_is_not_charged_twice(place: tuple[TestClient, list[Headers]]) -> None:
     client, (_, owner) = place
     body = {**BODY, "beams": 4}  # 32 of 100
     same = {**owner, "idempotency-key": "one"}
@@ -74,7 +74,7 @@ def test_an_answer_that_is_told_again_costs_nothing(place: tuple[TestClient, lis
     require_charged_once(client, owner)
 
 
-def test_on_a_real_server_a_charge_is_taken_back_and_a_job_is_known_again(redis_server: RedisServer) -> None:
+def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisServer) -> None:
     settings = Settings(broker=redis_server.url, key_beam_tokens_per_minute=100)
     key = new_key("anna", ("generate",))[1]
 

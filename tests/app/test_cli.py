@@ -40,7 +40,7 @@ def here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         return ended.code if isinstance(ended.code, int) else 0
 
 
-def test_generate_prints_the_api_s_json() -> None:
+def test_generate_prints_the_json_of_the_api() -> None:
     keywords = ("--keyword", "dog,dogs", "--keyword", "ball", "--ordered")
     ended = abs_command("generate", "sentence:", *keywords, "--max-tokens", "16", "--json")
     assert ended.returncode == 0, ended.stderr
@@ -55,7 +55,7 @@ def generating(running_service: ServiceProcess) -> str:
     return running_service.url
 
 
-def test_generate_reads_along_where_it_is_asked_to(
+def test_generate_with_stream_prints_progress(
     generating: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(*arguments: str) -> str:
@@ -70,7 +70,7 @@ def test_generate_reads_along_where_it_is_asked_to(
     assert json.loads(streamed)["choices"] == json.loads(plain)["choices"]
 
 
-def test_generate_shows_the_text_its_tokens_its_words_and_its_distances(generating: str) -> None:
+def test_generate_shows_text_tokens_words_and_distances(generating: str) -> None:
     constraint = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat")
     ended = abs_command("generate", "sentence:", *constraint, "--max-tokens", "16", "--url", generating)
     assert ended.returncode == 0, ended.stderr
@@ -114,19 +114,19 @@ def test_generate_shows_the_text_its_tokens_its_words_and_its_distances(generati
         (("no-such-command",), 2),
     ],
 )
-def test_the_exit_status_says_how_it_went(
+def test_the_exit_status_reflects_the_outcome(
     generating: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
 ) -> None:
     asked_there = () if "--url" in arguments or HASH in arguments else ("--url", generating)
     assert here(monkeypatch, *arguments, *asked_there) == status
 
 
-def test_a_faulty_setting_is_trouble_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_setting_exits_with_the_service_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABS_BEAMS_MAX", "many")
     assert here(monkeypatch, "compile", "--regex", "a") == 4
 
 
-def test_an_error_is_the_api_s_json_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_printed_as_api_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert here(monkeypatch, "compile", "--ltlf", "F(dog &", "--json") == 2
     problem = json.loads(capsys.readouterr().out)
     assert (problem["code"], problem["position"]) == ("constraint_syntax", 7)
@@ -154,7 +154,7 @@ def test_a_text_is_read_from_standard_input() -> None:
     assert (ended.returncode, json.loads(ended.stdout)["satisfied"]) == (0, True)
 
 
-def test_standard_input_that_is_no_text_is_refused() -> None:
+def test_standard_input_that_is_not_text_is_refused() -> None:
     command = [sys.executable, "-m", "app.main", "check", "-", "--regex", "a+"]
     ended = subprocess.run(command, capture_output=True, input=b"\xff", timeout=S_MAX)
     assert ended.returncode == 2
@@ -176,7 +176,7 @@ def served_url() -> Iterator[str]:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
-def test_a_running_service_is_asked_for_the_model_that_is_named(
+def test_the_model_option_is_sent_to_a_running_service(
     served_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert served_url.startswith("http://[::1]:")
@@ -188,7 +188,7 @@ def test_a_running_service_is_asked_for_the_model_that_is_named(
         assert json.loads(capsys.readouterr().out)["code"] == "not_ready"
 
 
-def test_serve_says_what_is_wrong_before_it_takes_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_reports_errors_before_it_binds_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"ABS_BROKER": "carrier-pigeon://", "ABS_STORE": "shoe-box", "ABS_MODEL": "/no/such/folder"}
     for variable, value in faults.items():
         monkeypatch.setenv(variable, value)
@@ -207,7 +207,7 @@ def test_serve_says_what_is_wrong_before_it_takes_a_port(monkeypatch: pytest.Mon
         ("coredis", ("serve", "--port", "0"), "redis"),
     ],
 )
-def test_a_library_that_is_not_installed_is_named_with_what_brings_it(
+def test_a_missing_library_error_names_the_extra_to_install(
     library: str, arguments: tuple[str, ...], extra: str, tmp_path: Path
 ) -> None:
     hidden = f"import sys; sys.modules[{library!r}] = None"  # as Python marks what cannot be imported

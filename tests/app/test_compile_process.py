@@ -88,7 +88,7 @@ def test_requests_and_answers_of_any_size_pass(size: int) -> None:
         (b"use_up_its_time", "compile_s_max"),
     ],
 )
-def test_the_limit_that_struck_is_named_and_the_next_job_works(sandbox: Sandbox, request_: bytes, limit: str) -> None:
+def test_a_job_over_a_limit_fails_alone(sandbox: Sandbox, request_: bytes, limit: str) -> None:
     server = sandbox.pid
     with pytest.raises(LimitExceeded) as caught:
         sandbox.run(request_, never)
@@ -100,7 +100,7 @@ def test_the_limit_that_struck_is_named_and_the_next_job_works(sandbox: Sandbox,
 @pytest.mark.parametrize(
     "request_", [b"segfault", b"leave", b"raise_bug", b"recurse", b"write_a_large_file", b"abort_for_memory 8"]
 )
-def test_a_job_that_dies_of_anything_else_is_a_fault_of_ours(patient: Sandbox, request_: bytes) -> None:
+def test_a_job_that_dies_otherwise_is_an_internal_error(patient: Sandbox, request_: bytes) -> None:
     server = patient.pid
     with pytest.raises(InternalError):
         patient.run(request_, never)
@@ -108,7 +108,7 @@ def test_a_job_that_dies_of_anything_else_is_a_fault_of_ours(patient: Sandbox, r
     assert patient.pid == server
 
 
-def test_a_job_that_is_called_off_is_killed(patient: Sandbox) -> None:
+def test_a_cancelled_job_is_killed(patient: Sandbox) -> None:
     called_off, job = threading.Event(), job_of(patient)
 
     def cancelled() -> bool:
@@ -122,14 +122,14 @@ def test_a_job_that_is_called_off_is_killed(patient: Sandbox) -> None:
     assert_works(patient)
 
 
-def test_a_job_that_is_called_off_before_it_began_does_not_begin(patient: Sandbox) -> None:
+def test_a_job_cancelled_before_its_start_does_not_run(patient: Sandbox) -> None:
     job = job_of(patient)
     with pytest.raises(CompileCancelled):
         patient.run(b"spin", lambda: True)
     assert job_of(patient) == job
 
 
-def test_a_job_has_a_session_and_a_directory_of_its_own_and_no_secrets_of_ours(
+def test_a_job_has_its_session_and_directory_and_no_secrets(
     patient: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABS_SECRET", "MARKER of a secret")
@@ -147,13 +147,13 @@ def test_a_job_has_a_session_and_a_directory_of_its_own_and_no_secrets_of_ours(
     assert seen[0][0] != seen[1][0]
 
 
-def test_what_a_job_starts_does_not_outlive_it(patient: Sandbox) -> None:
+def test_child_processes_of_a_job_do_not_outlive_it(patient: Sandbox) -> None:
     left = int(patient.run(b"start_others", never))
     assert_works(patient)
     assert not alive(left)
 
 
-def test_what_a_job_started_is_killed_with_it_when_the_time_is_up(sandbox: Sandbox) -> None:
+def test_child_processes_are_killed_with_a_timed_out_job(sandbox: Sandbox) -> None:
     job = job_of(sandbox)
     seen: set[int] = set()
 
@@ -180,7 +180,7 @@ def test_a_job_that_is_killed_from_outside_fails_alone(patient: Sandbox) -> None
     assert_works(patient)
 
 
-def test_a_process_that_is_killed_while_it_stands_by_is_replaced(patient: Sandbox) -> None:
+def test_a_standby_process_that_is_killed_is_replaced(patient: Sandbox) -> None:
     for _ in range(3):
         os.kill(job_of(patient), signal.SIGKILL)
         assert_works(patient)
@@ -195,7 +195,7 @@ def test_a_server_that_is_killed_between_two_jobs_is_replaced(patient: Sandbox) 
     assert not alive(standing_by)
 
 
-def test_a_server_that_is_killed_during_a_job_is_replaced_and_asked_again() -> None:
+def test_a_job_is_retried_when_its_server_is_killed() -> None:
     sandbox = Sandbox(TARGET, b"", LIMITS)
     server, job = sandbox.pid, job_of(sandbox)
     left: set[int] = set()
@@ -222,7 +222,7 @@ def test_a_server_that_does_not_answer_is_replaced(sandbox: Sandbox) -> None:
     until(lambda: not alive(server) and not alive(job))
 
 
-def test_a_job_whose_server_dies_every_time_is_a_fault_of_ours(patient: Sandbox) -> None:
+def test_a_job_whose_server_dies_twice_is_an_internal_error(patient: Sandbox) -> None:
     def kill_always() -> bool:
         if patient.pid not in killed and cpu_of_job(patient.pid) > 0.1:
             killed.add(patient.pid)
@@ -240,7 +240,7 @@ def cpu_of_job(server: int) -> float:
     return sum(cpu_s(child) for child in children(server)) if alive(server) else 0.0
 
 
-def test_the_memory_of_a_large_job_is_back_when_it_has_ended(sandbox: Sandbox) -> None:
+def test_a_large_job_frees_its_memory_when_it_ends(sandbox: Sandbox) -> None:
     assert_works(sandbox)
     before = resident_bytes(os.getpid()), resident_bytes(sandbox.pid)
     for request in (b"eat_memory", b"swallow_memory_errors"):
@@ -292,6 +292,6 @@ def test_no_directory_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert not list(tmp_path.iterdir())
 
 
-def test_a_sandbox_that_cannot_be_opened_says_so() -> None:
+def test_a_sandbox_that_cannot_be_opened_raises_an_error() -> None:
     with pytest.raises(InternalError, match="does not start"):
         Sandbox("tests.app.hostile_jobs:open_never", b"", LIMITS)

@@ -62,7 +62,7 @@ def test_the_exact_answer_is_the_best_of_all_sequences(client: TestClient) -> No
 
 
 @pytest.mark.parametrize("beams", ["exact", 1, 3, 64])
-def test_the_trace_tells_each_label_of_the_answer(client: TestClient, beams: int | str) -> None:
+def test_the_trace_lists_each_label_of_the_answer(client: TestClient, beams: int | str) -> None:
     log_probs = matrix(9, seed=3)
     body = decode(client, log_probs=log_probs, beams=beams).json()
     assert satisfied(client, body["labels"]) and len(body["labels"]) == 9
@@ -78,7 +78,7 @@ def test_the_trace_tells_each_label_of_the_answer(client: TestClient, beams: int
     assert set(body["timings"]) == {"compile_ms", "queue_ms", "decode_ms", "total_ms", "cached"}
 
 
-def test_what_is_ruled_out_is_taken_only_where_nothing_else_will_do(client: TestClient) -> None:
+def test_impossible_labels_are_chosen_only_without_an_alternative(client: TestClient) -> None:
     log_probs: list[list[float | None]] = [[None, math.log(0.5), None, math.log(0.5)]] * 3
     for beams in ("exact", 8):
         body = decode(client, log_probs=log_probs, beams=beams).json()
@@ -86,19 +86,19 @@ def test_what_is_ruled_out_is_taken_only_where_nothing_else_will_do(client: Test
         assert body["log_prob"] == pytest.approx(-10_000 + 2 * math.log(0.5))
 
 
-def test_a_log_prob_a_little_above_nought_is_rounding(client: TestClient) -> None:
+def test_a_log_prob_slightly_above_zero_is_accepted(client: TestClient) -> None:
     body = decode(client, log_probs=[[0.0005, -9, -9, -9], [-9, 0.0009, -9, -9]]).json()
     assert (body["labels"], body["log_prob"]) == (["boot", "Bag"], 0.0)
 
 
-def test_the_labels_may_stand_in_the_constraint(client: TestClient) -> None:
+def test_the_constraint_may_list_the_labels(client: TestClient) -> None:
     log_probs = matrix(5, seed=9)
     inside = {"log_probs": log_probs, "constraint": {**CONSTRAINT, "labels": LABELS}}
     answers = [client.post("/decode", json=inside).json(), decode(client, log_probs=log_probs).json()]
     assert answers[0]["labels"] == answers[1]["labels"] and answers[0]["automaton"] == answers[1]["automaton"]
 
 
-def test_columns_belong_to_labels_in_whatever_order(client: TestClient) -> None:
+def test_columns_follow_the_order_of_the_labels(client: TestClient) -> None:
     log_probs = matrix(6, seed=21)
     first = decode(client, log_probs=log_probs).json()
     turned = {"labels": LABELS[::-1], "log_probs": [row[::-1] for row in log_probs]}
@@ -106,7 +106,7 @@ def test_columns_belong_to_labels_in_whatever_order(client: TestClient) -> None:
     assert (first["labels"], first["log_prob"]) == (again["labels"], again["log_prob"])
 
 
-def test_the_lengths_that_would_do_are_named(client: TestClient) -> None:
+def test_an_impossible_length_error_names_the_nearest_lengths(client: TestClient) -> None:
     pairs = {"regex": "(a b )*a b"}
     for beams in ("exact", 2):
         body = {"constraint": pairs, "labels": ["a", "b"], "beams": beams}
@@ -116,7 +116,7 @@ def test_the_lengths_that_would_do_are_named(client: TestClient) -> None:
         assert client.post("/decode", json={**body, "log_probs": matrix(4, 2)}).json()["labels"] == ["a", "b"] * 2
 
 
-def test_a_matrix_is_bounded_by_itself_and_with_its_constraint() -> None:
+def test_a_matrix_has_limits_alone_and_with_its_constraint() -> None:
     for limit, cap in (("matrix_rows_max", 4), ("matrix_cells_max", 19), ("matrix_states_max", 9)):
         settings = Settings(**{limit: cap})  # type: ignore[arg-type]
         with TestClient(create_app(settings)) as client:
@@ -125,7 +125,7 @@ def test_a_matrix_is_bounded_by_itself_and_with_its_constraint() -> None:
             assert (body["code"], body["limit"], body["cap"]) == ("invalid_request", limit, cap)
 
 
-def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
+def test_an_automaton_evicted_before_its_use_is_recompiled(
     captions_dir: Path, compiles: list[Spec]
 ) -> None:
     calls: list[Job] = []
@@ -152,7 +152,7 @@ def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
     assert len(compiles) == 2
 
 
-def test_the_defaults_of_the_beams_are_those_that_the_description_names() -> None:
+def test_beam_defaults_are_the_documented_ones() -> None:
     fields = {"log_probs": [[0.0]], "labels": ["a"], "constraint": {"regex": "a"}, "beams": 4}
     order = DecodeRequest.model_validate(fields).order()
     assert (order.alpha_min, order.gamma) == (0.5, 1.0)
@@ -163,7 +163,7 @@ def test_the_defaults_of_the_beams_are_those_that_the_description_names() -> Non
 @pytest.mark.parametrize(
     "path", [LabelPath((3, 3), (-1.0, -1.0), -2.0, -2.0), LabelPath((0, 1), (-1.0, -1.0), -3.0, -3.0)], ids=str
 )
-def test_an_answer_that_does_not_stand_is_withheld(path: LabelPath) -> None:
+def test_an_answer_that_fails_its_check_is_withheld(path: LabelPath) -> None:
     compiled = compile_spec(spec_from_json({**CONSTRAINT, "labels": LABELS}), byte_vocabulary())
     job = DecodeJob("", ((0.0,) * 4,) * 2, "exact", 0.5, 1.0, 0.0)
     with pytest.raises(InternalError):

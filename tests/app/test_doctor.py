@@ -46,7 +46,7 @@ def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
     assert "cpu" in findings["device"].detail or "cuda" in findings["device"].detail
 
 
-def test_settings_that_are_invalid_are_a_finding_and_end_what_depends_on_them() -> None:
+def test_invalid_settings_are_a_finding_and_end_dependent_checks() -> None:
     def read() -> Settings:
         raise SettingsInvalid("ABS_PORT must be a whole number")
 
@@ -55,7 +55,7 @@ def test_settings_that_are_invalid_are_a_finding_and_end_what_depends_on_them() 
     assert findings[1].state == "failed" and "ABS_PORT" in findings[1].detail
 
 
-def test_what_is_set_is_told_and_secrets_are_not(settings: Settings) -> None:
+def test_settings_are_shown_and_secrets_are_hidden(settings: Settings) -> None:
     chosen = dataclasses.replace(settings, secret=b"MARKERSECRET1234", api_key="MARKERKEY", beams_max=7)
     console = Console(record=True, width=200, file=io.StringIO())
     findings = examine(lambda: chosen, create_app, False)
@@ -64,7 +64,7 @@ def test_what_is_set_is_told_and_secrets_are_not(settings: Settings) -> None:
     assert "beams_max = 7" in text and "MARKER" not in text and "MARKER" not in repr(findings)
 
 
-def test_a_model_that_is_not_there_fails_with_its_name(settings: Settings, tmp_path: Path) -> None:
+def test_a_missing_model_fails_with_its_name(settings: Settings, tmp_path: Path) -> None:
     finding = found(dataclasses.replace(settings, model=str(tmp_path)))["model"]
     assert finding.state == "failed" and "ABS_MODEL" in finding.detail
 
@@ -89,7 +89,7 @@ def test_a_port_that_is_taken_is_a_warning(settings: Settings) -> None:
     assert finding.state == "warning" and "ABS_PORT" in finding.advice
 
 
-def test_keys_are_looked_at(settings: Settings, tmp_path: Path) -> None:
+def test_the_key_file_is_checked(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     chosen = dataclasses.replace(settings, keys_file=str(file))
     assert found(chosen)["keys"].state == "failed"
@@ -101,17 +101,17 @@ def test_keys_are_looked_at(settings: Settings, tmp_path: Path) -> None:
     assert open_to_all.state == "failed" and "ABS_" in open_to_all.detail
 
 
-def test_a_collector_that_is_away_is_a_warning(settings: Settings) -> None:
+def test_an_unreachable_collector_is_a_warning(settings: Settings) -> None:
     assert found(dataclasses.replace(settings, otlp_endpoint="http://127.0.0.1:1"))["traces"].state == "warning"
 
 
-def test_a_server_that_is_away_fails_and_its_password_is_not_told(settings: Settings) -> None:
+def test_an_unreachable_server_fails_without_showing_its_password(settings: Settings) -> None:
     url = "redis://:MARKER@127.0.0.1:1/0"
     finding = found(dataclasses.replace(settings, broker=url, store=url, secret=b"s" * 32))["storage"]
     assert finding.state == "failed" and "MARKER" not in finding.detail
 
 
-def test_a_server_is_told_and_a_policy_that_would_lose_jobs_fails(settings: Settings) -> None:
+def test_a_server_that_may_evict_jobs_fails(settings: Settings) -> None:
     with running_server() as server:
         chosen = dataclasses.replace(settings, broker=server.url, store=server.url, secret=b"s" * 32)
         finding = found(chosen)["storage"]
@@ -125,7 +125,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return run_process(["app.main", "doctor", *arguments], os.environ | environment, RUN_S_MAX)
 
 
-def test_the_command_goes_all_the_way_and_says_so_by_its_status(settings: Settings) -> None:
+def test_the_deep_check_completes_a_round_trip(settings: Settings) -> None:
     done = run("--deep", "--json", ABS_PORT=str(settings.port))
     assert done.returncode == 0, done.stdout + done.stderr
     findings = {finding["check"]: finding for finding in json.loads(done.stdout)}

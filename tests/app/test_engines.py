@@ -25,7 +25,7 @@ def compiled(compiler: CompileHandler, formula: str) -> CompileResult:
     return compiler.compile(CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60), Context())
 
 
-def test_mona_gives_the_automata_that_ours_gives_and_is_stopped_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(mona_binary()).parent), os.environ["PATH"]]))
     vocabulary = open_model_files(Settings().model).vocabulary
     native = CompileHandler(Settings(), vocabulary)
@@ -44,7 +44,7 @@ def test_mona_gives_the_automata_that_ours_gives_and_is_stopped_with_the_job(mon
     assert not children(server) if Path(f"/proc/{server}").exists() else True
 
 
-def test_an_engine_that_is_not_installed_is_the_operators_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_is_an_operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     compiler = CompileHandler(Settings(ltlf_engine="mona"), open_model_files(Settings().model).vocabulary)
     with pytest.raises(JobFailed) as caught:

@@ -46,22 +46,22 @@ def test_the_body_carries_the_fields_of_the_row() -> None:
     assert json.loads(problem(LimitExceeded("dfa_states_max", 20, 21), "").body)["limit"] == "dfa_states_max"
 
 
-def test_busy_says_when_to_try_again() -> None:
+def test_not_ready_has_a_retry_time() -> None:
     assert problem(NotReady(("loading",)), "").headers["retry-after"] == "1"
 
 
-def test_every_503_says_when_to_try_again() -> None:
+def test_every_503_has_a_retry_time() -> None:
     for name in [name for name, row in ERRORS.items() if row.status == 503 and name != "NotReady"]:
         answer = problem(JobFailed(name, "why", {}), "")
         assert int(answer.headers["retry-after"]) == json.loads(answer.body)["retry_after_s"] >= 1
 
 
-def test_what_the_model_s_library_said_stays_here() -> None:
+def test_messages_of_the_model_library_are_not_sent() -> None:
     body = json.loads(problem(ModelUnavailable("'/srv/MARKER': no such file"), "").body)
     assert (body["code"], body["detail"]) == ("model_unavailable", "The model cannot be used; the log says why")
 
 
-def test_a_fault_without_an_offset_claims_none() -> None:
+def test_an_error_without_an_offset_has_no_position() -> None:
     body = json.loads(problem(SpecSyntaxError("bad", source="ab", field="regex"), "").body)
     assert not {"position", "line", "column"} & set(body)
 
@@ -74,17 +74,17 @@ def test_a_fault_without_an_offset_claims_none() -> None:
         ("M" * 40, "M" * 40), ("M" * 41, UNKNOWN_FIELD), ("propositions." + "M" * 400, "propositions"),
     ],
 )
-def test_a_field_is_named_as_far_as_its_names_are_plain(path: str, shown: str) -> None:
+def test_a_field_path_is_cut_at_unsafe_names(path: str, shown: str) -> None:
     assert shown_path(path) == shown
 
 
-def test_a_name_that_is_not_repeated_in_the_field_is_not_in_the_message() -> None:
+def test_an_unsafe_name_is_absent_from_the_message() -> None:
     error = SpecSyntaxError("propositions.MARKER 1 must be a list", field="propositions.MARKER 1")
     body = json.loads(problem(error, "").body)
     assert (body["field"], body["detail"]) == ("propositions", "the constraint is at fault in propositions")
 
 
-def test_an_error_is_logged_without_its_message_and_those_of_its_causes() -> None:
+def test_errors_are_logged_without_messages_of_their_causes() -> None:
     try:
         try:
             int("MARKER")
@@ -96,7 +96,7 @@ def test_an_error_is_logged_without_its_message_and_those_of_its_causes() -> Non
     assert all(part in logged for part in ("RuntimeError", "ValueError", "test_error_table.py"))
 
 
-def test_a_bug_tells_nothing_of_itself() -> None:
+def test_an_internal_error_reveals_no_details() -> None:
     for error in (ZeroDivisionError("MARKER"), InternalError("MARKER")):
         answer = problem(error, "id")
         assert answer.status == 500

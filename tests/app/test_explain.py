@@ -83,32 +83,32 @@ def test_a_compiled_constraint_is_explained_by_texts_that_satisfy_it(client: Tes
     assert any(f"takes {answer['min_tokens']} tokens" in sentence for sentence in explanation["sentences"])
 
 
-def test_a_sequence_of_labels_is_explained_too(client: TestClient) -> None:
+def test_a_label_constraint_is_explained(client: TestClient) -> None:
     explanation = compiled(client, {"labels": ["walk", "run"], "ltlf": "F(run)"})["explanation"]
     assert explanation["shortest"] == "run"
     assert [letter["name"] for letter in explanation["letters"]] == ["walk", "run"]
 
 
-def test_an_explanation_is_made_once(client: TestClient, jobs: list[str]) -> None:
+def test_an_explanation_is_cached(client: TestClient, jobs: list[str]) -> None:
     constraint = fresh()
     first, again = compiled(client, constraint), compiled(client, constraint)
     assert jobs == ["compile", "explain"]
     assert again["cached"] and again["explanation"] == first["explanation"]
 
 
-def test_who_wants_no_explanation_does_not_wait_for_one(client: TestClient, jobs: list[str]) -> None:
+def test_a_compile_without_explanation_starts_no_explain_job(client: TestClient, jobs: list[str]) -> None:
     assert compiled(client, fresh(), explain=False)["explanation"] is None
     assert jobs == ["compile"]
 
 
-def test_to_generate_makes_no_explanation(client: TestClient, jobs: list[str]) -> None:
+def test_generate_makes_no_explanation(client: TestClient, jobs: list[str]) -> None:
     body = {"prompt": "sentence:", "constraint": {"regex": "[a-z]{2,4} dogs"}, "max_tokens": 12, "beams": 2}
     answer = client.post("/generate", json=body).json()
     assert stored(client, explanation_key(answer["automaton"])) is None
     assert "explain" not in jobs
 
 
-def test_an_automaton_that_only_generation_compiled_is_explained_when_it_is_looked_at(client: TestClient) -> None:
+def test_an_automaton_compiled_by_generate_is_explained_on_demand(client: TestClient) -> None:
     constraint = {"regex": "[a-z]{2,5} cats"}
     body = {"prompt": "sentence:", "constraint": constraint, "max_tokens": 12, "beams": 2}
     automaton = client.post("/generate", json=body).json()["automaton"]
@@ -117,7 +117,7 @@ def test_an_automaton_that_only_generation_compiled_is_explained_when_it_is_look
     assert shown == compiled(client, constraint)["explanation"]
 
 
-def test_a_caller_is_told_his_own_names(client: TestClient) -> None:
+def test_explanations_use_the_callers_names(client: TestClient) -> None:
     theirs = {"ltlf": "F(beast)", "propositions": {"beast": ["wolf", "bear"]}}
     ours = {"ltlf": "F(animal)", "propositions": {"animal": ["bear", "wolf"]}}
     first, second = compiled(client, theirs), compiled(client, ours)
@@ -128,7 +128,7 @@ def test_a_caller_is_told_his_own_names(client: TestClient) -> None:
     assert [letter["name"] for letter in looked_at["explanation"]["letters"]] == ["other", "beast"]
 
 
-def test_a_faulty_explanation_in_the_store_is_made_anew(client: TestClient, jobs: list[str]) -> None:
+def test_an_invalid_stored_explanation_is_replaced(client: TestClient, jobs: list[str]) -> None:
     constraint = fresh()
     first = compiled(client, constraint)
     key = explanation_key(first["automaton"])
@@ -139,7 +139,7 @@ def test_a_faulty_explanation_in_the_store_is_made_anew(client: TestClient, jobs
     assert jobs == ["compile", *["explain"] * 4]
 
 
-def test_an_automaton_that_the_store_dropped_meanwhile_has_no_explanation(client: TestClient) -> None:
+def test_an_evicted_automaton_has_no_explanation(client: TestClient) -> None:
     service = service_of(client)
     answer = compiled(client, fresh(), explain=False)
     data = stored(client, automaton_key(answer["automaton"]))
@@ -162,7 +162,7 @@ def fail_to_explain(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(Sandbox, "run", failing)
 
 
-def test_an_explanation_over_a_limit_costs_nobody_the_automaton(
+def test_an_explanation_over_a_limit_still_returns_the_automaton(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     constraint = fresh()
@@ -177,7 +177,7 @@ def test_an_explanation_over_a_limit_costs_nobody_the_automaton(
     assert "immutable" in again.headers["cache-control"]
 
 
-def test_a_constraint_that_contradicts_itself_is_refused_with_what_does(client: TestClient) -> None:
+def test_a_contradictory_constraint_is_refused_with_its_conflict(client: TestClient) -> None:
     constraint = {"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]}
     for path, body in (("/compile", {}), ("/generate", {"prompt": "a"}), ("/check", {"text": "a"})):
         response = client.post(path, json={"constraint": constraint, **body})
@@ -200,7 +200,7 @@ def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient)
         load(data.replace(b'"sentences"', b'"sentence"'))
 
 
-def test_a_bug_in_an_explanation_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_an_explanation_is_an_internal_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_to_explain(monkeypatch, RuntimeError("MARKER"))
     response = client.post("/compile", json={"constraint": fresh()})
     assert response.status_code == 500

@@ -38,7 +38,7 @@ def running(cluster: Cluster) -> float:
     return sum(cluster.parts[name].metric("abs_running_requests", queue="generate") for name in WORKERS)
 
 
-def test_a_stream_whose_api_is_killed_is_read_on_from_another(whole: Cluster) -> None:
+def test_a_stream_resumes_at_another_api_after_a_kill(whole: Cluster) -> None:
     told: list[Event] = []
     job = ""
     with whole.client("api") as http, pytest.raises(httpx2.TransportError):  # noqa: SIM117
@@ -55,7 +55,7 @@ def test_a_stream_whose_api_is_killed_is_read_on_from_another(whole: Cluster) ->
     assert len({event.id for event in told}) == len(told)
 
 
-def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_streams_over(whole: Cluster) -> None:
+def test_a_stopping_api_finishes_requests_and_hands_over_streams(whole: Cluster) -> None:
     part = whole.parts["api"]
     answers: list[httpx2.Response] = []
     streams: list[tuple[str, list[Event]]] = []
@@ -97,7 +97,7 @@ def test_an_api_that_is_told_to_stop_ends_what_it_has_begun_and_hands_its_stream
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_caller_who_goes_away_takes_his_job_with_him(whole: Cluster, stream: bool) -> None:
+def test_a_disconnect_cancels_the_callers_job(whole: Cluster, stream: bool) -> None:
     cancelled = [whole.parts[name].metric("abs_generate_total", outcome="cancelled") for name in WORKERS]
     with whole.client() as http:
         asking = http.build_request("POST", "/generate", json=BODY | {"prompt": "steps 500 0.1", "stream": stream})
@@ -113,7 +113,7 @@ def test_a_caller_who_goes_away_takes_his_job_with_him(whole: Cluster, stream: b
     assert sum(now) == sum(cancelled) + 1
 
 
-def test_a_job_is_called_off_while_it_waits_while_it_runs_and_after_it_ended(whole: Cluster) -> None:
+def test_waiting_running_and_ended_jobs_can_be_cancelled(whole: Cluster) -> None:
     with whole.client() as http:
         long = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
         until(lambda: running(whole) == SLOTS, "all slots are taken")
@@ -153,7 +153,7 @@ def test_many_callers_of_one_cold_constraint_compile_it_once(whole: Cluster) -> 
     assert compiled() == before + 1
 
 
-def test_a_constraint_that_nothing_satisfies_is_known_the_second_time(whole: Cluster) -> None:
+def test_an_unsatisfiable_constraint_is_cached(whole: Cluster) -> None:
     def taken() -> float:
         return whole.parts["compile"].metric("abs_job_attempts_total", job_kind="compile")
 
@@ -170,7 +170,7 @@ def test_a_constraint_that_nothing_satisfies_is_known_the_second_time(whole: Clu
         assert min(took_s) < NEGATIVE_S_MAX, took_s
 
 
-def test_a_budget_that_is_too_small_is_refused_with_the_least_that_would_do(whole: Cluster) -> None:
+def test_a_too_small_budget_is_refused_with_min_tokens(whole: Cluster) -> None:
     with whole.client() as http:
         body = {"prompt": "x", "constraint": {"regex": "[a-z]{40}"}, "max_tokens": 2}
         refused = http.post("/generate", json=body)
@@ -179,7 +179,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_least_that_would_do(whol
         assert least > 2 and http.post("/generate", json=body | {"max_tokens": least}).status_code == 200
 
 
-def test_requests_with_one_key_that_come_at_once_at_two_apis_are_one_job(whole: Cluster) -> None:
+def test_concurrent_requests_with_one_key_share_one_job(whole: Cluster) -> None:
     def taken() -> float:
         return sum(whole.parts[name].metric("abs_job_attempts_total", job_kind="generate") for name in WORKERS)
 
@@ -237,7 +237,7 @@ def read_nothing(part: Part) -> float:
         return time.monotonic() - began
 
 
-def test_slow_clients_are_cut_off_and_nobody_else_waits(whole: Cluster, small: Part) -> None:
+def test_slow_clients_are_cut_off_without_delaying_others(whole: Cluster, small: Part) -> None:
     head = b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
     with ThreadPoolExecutor(3) as pool, whole.client("small") as http:
         header = pool.submit(sent_slowly, small, head, b"x")
@@ -256,7 +256,7 @@ def test_slow_clients_are_cut_off_and_nobody_else_waits(whole: Cluster, small: P
         assert reader.result() < SLOW_S_MAX + SLACK_S and served > 3
 
 
-def test_a_full_queue_says_when_to_come_back_before_it_says_anything_else(whole: Cluster, small: Part) -> None:
+def test_a_full_queue_returns_429_with_retry_after(whole: Cluster, small: Part) -> None:
     with whole.client("small") as http:
         long = [begin(http, "steps 600 0.1")]
         for number in range(2, SLOTS + 1):  # one at a time, for the queue holds no more

@@ -37,7 +37,7 @@ def good_story() -> Story:
     )
 
 
-def test_a_good_story_is_good_and_is_reported_so() -> None:
+def test_a_clean_chaos_run_is_reported_as_passed() -> None:
     assert good_story().good() and not good_story().changed()
     about = {"date": "d", "machine": "m", "command": "c"}
     section = chaos_section(about | json.loads(json.dumps(good_story().figures())))
@@ -56,5 +56,5 @@ def test_a_good_story_is_good_and_is_reported_so() -> None:
         {"replayed": {f"chaos-{number}": Answered(f"job {number}", ("a cat",)) for number in range(2)}},
     ],
 )
-def test_a_story_without_kills_or_with_a_request_lost_spoilt_or_done_twice_is_not(spoilt: dict[str, Any]) -> None:
+def test_a_chaos_run_with_a_defect_is_not_good(spoilt: dict[str, Any]) -> None:
     assert not replace(good_story(), **spoilt).good()

@@ -47,7 +47,7 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
-def test_no_lease_ends_and_no_deadline_moves(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
+def test_a_clock_step_moves_no_lease_or_deadline(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     """A job runs while clocks are put an hour ahead of all others, and then an hour behind."""
     parts, times = stepped
     with parts.client() as http:
@@ -67,7 +67,7 @@ def test_no_lease_ends_and_no_deadline_moves(stepped: tuple[Cluster, Clocks], wh
 
 
 @pytest.mark.parametrize("whose", (WHOSE[0], WHOSE[-1]), ids="-".join)
-def test_what_waits_is_run_once_and_is_not_late(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
+def test_waiting_jobs_run_once_and_in_time(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     parts, times = stepped
     with parts.client() as http:
         for step in (HOUR, -2 * HOUR):
@@ -85,7 +85,7 @@ def test_what_waits_is_run_once_and_is_not_late(stepped: tuple[Cluster, Clocks],
 
 
 @pytest.mark.parametrize("step", (HOUR, -HOUR))
-def test_the_job_of_a_dead_worker_is_found_though_the_server_s_clock_steps(
+def test_a_clock_step_does_not_hide_a_dead_workers_job(
     stepped: tuple[Cluster, Clocks], step: int
 ) -> None:
     parts, times = stepped
@@ -99,7 +99,7 @@ def test_the_job_of_a_dead_worker_is_found_though_the_server_s_clock_steps(
         assert tries(http, [job]) == {("running", before + 1)}
 
 
-def test_what_is_kept_for_less_than_the_server_s_clock_leaps_is_gone_and_nothing_is_done_twice(
+def test_a_clock_leap_expires_results_and_repeats_no_job(
     stepped: tuple[Cluster, Clocks],
 ) -> None:
     """Results are kept for ten minutes, what came under a key for a day: by the server's clock."""

@@ -66,7 +66,7 @@ def caller(scripted: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
         del scripted.parts["keyed"]
 
 
-def test_a_wrong_key_another_s_job_and_an_expired_key_are_told_apart_only_as_they_may_be(caller: Caller) -> None:
+def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
     status, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
     assert status == 202, begun
     job = f"/jobs/{begun['id']}"
@@ -82,7 +82,7 @@ def test_a_wrong_key_another_s_job_and_an_expired_key_are_told_apart_only_as_the
     until(lambda: caller.ask("anna", "GET", job)[1]["state"] == "done", "the owner sees his job done")
 
 
-def test_how_long_a_refusal_takes_tells_nothing(caller: Caller) -> None:
+def test_the_time_of_a_refusal_reveals_nothing(caller: Caller) -> None:
     """Medians of requests that take turns; whatever slows the machine slows all kinds alike."""
     _, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
     job, nobody_s = f"/jobs/{begun['id']}", f"/jobs/{NOBODY_S}"

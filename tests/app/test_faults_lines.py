@@ -107,7 +107,7 @@ def answered(http: httpx2.Client, number: int) -> dict[str, Any]:
     raise AssertionError(f"no answer within {ANSWER_S_MAX:g} s")
 
 
-def test_over_a_line_that_breaks_and_falls_silent_each_request_is_answered_once(lined: Lined) -> None:
+def test_each_request_is_answered_once_over_an_unreliable_connection(lined: Lined) -> None:
     before = asyncio.run(states_of_generations(lined.parts.server.socket))
     with lined.parts.client() as http, ThreadPoolExecutor(AT_ONCE) as callers:
         lined.line.flaky = True
@@ -125,7 +125,7 @@ def test_over_a_line_that_breaks_and_falls_silent_each_request_is_answered_once(
     assert asyncio.run(states_of_generations(lined.parts.server.socket)) - before == {"done": REQUESTS}
 
 
-def test_a_stream_goes_on_when_all_connections_fall_silent(lined: Lined) -> None:
+def test_a_stream_continues_when_all_connections_stall(lined: Lined) -> None:
     told: list[Event] = []
     with lined.parts.client() as http:
         with http.stream("POST", "/generate", json=BODY | {"prompt": f"steps {STEPS} 0.1", "stream": True}) as response:
@@ -147,7 +147,7 @@ def test_a_stream_goes_on_when_all_connections_fall_silent(lined: Lined) -> None
     assert numbers == sorted(set(numbers)) and numbers[-1] == STEPS
 
 
-def test_a_worker_that_cannot_take_a_job_leaves_it_to_others(lined: Lined) -> None:
+def test_a_job_that_one_worker_cannot_read_goes_to_another(lined: Lined) -> None:
     parts = lined.parts
     for name in WORKERS:
         assert parts.parts[name].stop() == 0
@@ -193,7 +193,7 @@ def log_limited(lined: Lined) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("without_room", [disk_filled, log_limited])
-def test_a_full_disk_refuses_what_is_new_and_spoils_nothing(
+def test_a_full_disk_refuses_new_jobs_and_loses_none(
     lined: Lined, without_room: Callable[[Lined], AbstractContextManager[None]]
 ) -> None:
     server = lined.parts.server

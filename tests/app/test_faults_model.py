@@ -43,7 +43,7 @@ def why_not_ready(url: str) -> list[str]:
     return list(answer.json().get("reasons", []))
 
 
-def test_a_batch_that_is_too_large_is_parted_and_the_worker_lives(running: Cluster) -> None:
+def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -> None:
     worker = running.add("short", ("-m", "tests.short_worker", str(ROWS)))
     try:
         worker.wait_until("/ready")
@@ -65,7 +65,7 @@ def test_a_batch_that_is_too_large_is_parted_and_the_worker_lives(running: Clust
         worker.end()
 
 
-def test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return(running: Cluster, tmp_path: Path) -> None:
+def test_a_stalled_or_failing_model_is_reported_until_it_recovers(running: Cluster, tmp_path: Path) -> None:
     hold, fail = tmp_path / "hold", tmp_path / "fail"
     body = BODY | {"beams": 3, "max_tokens": 12}
     worker = running.add("faulty", ("-m", "tests.faulty_worker", str(tmp_path)), ABS_STALL_TIMEOUT_S="1")
@@ -95,7 +95,7 @@ def test_a_model_that_stands_still_or_fails_is_told_and_so_is_its_return(running
         worker.end()
 
 
-def test_a_worker_whose_model_has_one_wrong_byte_serves_nothing_and_says_which_file(
+def test_a_worker_with_altered_weights_refuses_to_serve(
     running: Cluster, tmp_path: Path, captions_dir: Path
 ) -> None:
     model = tmp_path / "captions"
@@ -126,7 +126,7 @@ def test_a_worker_whose_model_has_one_wrong_byte_serves_nothing_and_says_which_f
         worker.end()
 
 
-def test_a_worker_that_is_told_to_stop_while_its_model_loads_ends_at_once(running: Cluster) -> None:
+def test_a_loading_worker_stops_at_once_on_a_signal(running: Cluster) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         worker = running.add(f"slow-{number.name}", (*SLOW, "worker"))
         try:
@@ -141,7 +141,7 @@ def test_a_worker_that_is_told_to_stop_while_its_model_loads_ends_at_once(runnin
             worker.end()
 
 
-def test_a_service_that_is_told_to_stop_while_its_model_loads_ends_at_once(tmp_path: Path) -> None:
+def test_a_loading_service_stops_at_once_on_a_signal(tmp_path: Path) -> None:
     command = [sys.executable, *SLOW, "serve", "--port", "0"]
     log = tmp_path / "log"
     with log.open("wb") as words:

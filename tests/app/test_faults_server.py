@@ -44,7 +44,7 @@ def whole(scripted: Cluster) -> Iterator[Cluster]:
         scripted.server.start()
 
 
-def test_a_server_that_is_killed_and_comes_back_is_a_pause_to_a_stream_and_to_those_who_wait(whole: Cluster) -> None:
+def test_streams_and_jobs_survive_a_killed_server(whole: Cluster) -> None:
     told: list[Event] = []
     with whole.client() as http:
         waiting = [begin(http, "steps 5 0.1", priority="batch") for _ in range(20)]
@@ -66,7 +66,7 @@ def test_a_server_that_is_killed_and_comes_back_is_a_pause_to_a_stream_and_to_th
     assert numbers == sorted(set(numbers)) and numbers[-1] == 50
 
 
-def test_while_the_server_is_away_callers_are_told_and_what_was_promised_is_kept(whole: Cluster) -> None:
+def test_an_absent_server_returns_503_and_loses_no_job(whole: Cluster) -> None:
     pids = {name: part.pid for name, part in whole.parts.items()}
     with whole.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(4)]
@@ -88,7 +88,7 @@ def test_while_the_server_is_away_callers_are_told_and_what_was_promised_is_kept
     assert {name: part.pid for name, part in whole.parts.items() if part.alive} == pids, "no process had to end"
 
 
-def test_a_server_that_is_full_drops_its_caches_and_then_takes_nothing_new_but_keeps_what_it_took(
+def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
     whole: Cluster,
 ) -> None:
     """Filled by callers for real, up to a limit of a few MiB, and emptied by its workers alone."""
@@ -177,7 +177,7 @@ async def spoil(url: str, keys: list[str]) -> int:
         return len(spoilt)
 
 
-def test_what_the_store_holds_is_never_trusted(whole: Cluster) -> None:
+def test_values_of_the_store_are_never_trusted(whole: Cluster) -> None:
     def corrupt() -> float:  # of the API that has not seen any of these yet
         return whole.parts["other"].metric("abs_cache_requests_total", result="corrupt")
 
@@ -203,7 +203,7 @@ def test_what_the_store_holds_is_never_trusted(whole: Cluster) -> None:
         (("worker", "compile"), ("--appendonly", "no"), "appendonly yes"),
     ],
 )
-def test_a_server_that_would_lose_jobs_is_refused_at_the_start(
+def test_a_server_that_may_lose_jobs_is_refused_at_startup(
     command: tuple[str, ...], options: tuple[str, ...], word: str
 ) -> None:
     with running_server(*options) as server:
@@ -212,7 +212,7 @@ def test_a_server_that_would_lose_jobs_is_refused_at_the_start(
 
 
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "compile"), ("worker", "generate")])
-def test_a_server_that_is_too_old_is_refused_at_the_start(command: tuple[str, ...]) -> None:
+def test_a_server_that_is_too_old_is_refused_at_startup(command: tuple[str, ...]) -> None:
     with running_server(program=old_server_program()) as server:
         said = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
     assert said.returncode == 4, said.stderr
@@ -225,7 +225,7 @@ def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subproce
     return run_process(["app.main", *words], {**os.environ, **COMMON, **environment}, COMMAND_S_MAX)
 
 
-def test_a_log_that_a_crash_cut_off_is_read_as_far_as_it_goes(whole: Cluster) -> None:
+def test_a_truncated_append_only_file_loses_no_request(whole: Cluster) -> None:
     """What was written last may be lost with the end of the log: a sign of life, a step, an end, but no request."""
     server = whole.server
     with whole.client() as http:

@@ -70,7 +70,7 @@ def steps(told: list[Event]) -> list[int]:
     return [event.data["step"] for event in told if event.name == "step"]
 
 
-def test_a_stream_goes_on_with_another_worker_when_its_own_is_killed(whole: Cluster) -> None:
+def test_a_stream_continues_on_another_worker_after_a_kill(whole: Cluster) -> None:
     told: list[Event] = []
     killed_at = restarted_at = 0.0
     with whole.client() as http:
@@ -92,7 +92,7 @@ def test_a_stream_goes_on_with_another_worker_when_its_own_is_killed(whole: Clus
     assert shown["result"]["choices"][0]["text"] == "dog" == told[-1].data["choices"][0]["text"]
 
 
-def test_a_constraint_whose_compile_worker_is_killed_is_compiled_by_the_next(whole: Cluster) -> None:
+def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
     worker = whole.parts["compile"]
     worker.kept = True
     stored = set(whole.server.ask("KEYS", "abs:dfa:*").split())
@@ -164,7 +164,7 @@ def starve(pid: int) -> None:
         ("is_killed", lambda pid: os.kill(pid, signal.SIGKILL), "compile_memory_bytes_max"),  # as by a full system
     ],
 )
-def test_a_sandbox_that_hangs_or_has_no_memory_is_named_so(
+def test_a_hanging_or_memoryless_sandbox_meets_its_limit(
     whole: Cluster, how: str, fault: Callable[[int], None], limit: str
 ) -> None:
     worker = psutil.Process(whole.parts["compile"].pid)
@@ -187,7 +187,7 @@ def test_a_sandbox_that_hangs_or_has_no_memory_is_named_so(
     require_compiles(whole, worker, how)
 
 
-def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes_on(whole: Cluster) -> None:
+def test_a_job_that_kills_three_workers_is_failed(whole: Cluster) -> None:
     for name in WORKERS:
         whole.parts[name].kept = True
     with whole.client() as http:
@@ -199,7 +199,7 @@ def test_a_job_that_kills_its_workers_is_given_up_after_three_and_the_queue_goes
         assert after.status_code == 200 and after.json()["choices"][0]["text"] == "dog"
 
 
-def test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say(whole: Cluster) -> None:
+def test_a_resumed_worker_cannot_change_a_reassigned_job(whole: Cluster) -> None:
     count = 600 if FULL else 60
     with whole.client() as http:
         job = begin(http, f"steps {count} 0.1")
@@ -220,7 +220,7 @@ def test_a_worker_that_was_stopped_and_wakes_up_has_nothing_more_to_say(whole: C
     until(lambda: stopped.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
 
 
-def test_a_worker_that_is_told_to_stop_ends_what_it_runs_and_hands_nothing_over(whole: Cluster) -> None:
+def test_a_stopping_worker_finishes_its_running_jobs(whole: Cluster) -> None:
     with whole.client() as http:
         job = begin(http, "steps 20 0.1")
         worker = whole.busy(*WORKERS)

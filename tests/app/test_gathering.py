@@ -26,7 +26,7 @@ async def gathering() -> tuple[CoalescingTransport, Transport]:
     return CoalescingTransport(cast(asyncio.Transport, transport), asyncio.get_running_loop()), transport
 
 
-def test_a_header_and_its_body_leave_together() -> None:
+def test_a_header_and_its_body_are_sent_together() -> None:
     async def story() -> None:
         gathered, transport = await gathering()
         for piece in (b"header", b"", b"body", b""):
@@ -41,7 +41,7 @@ def test_a_header_and_its_body_leave_together() -> None:
     asyncio.run(story())
 
 
-def test_what_is_much_leaves_at_once_and_a_close_loses_nothing() -> None:
+def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
     async def story() -> None:
         gathered, transport = await gathering()
         gathered.write(b"head")

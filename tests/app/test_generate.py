@@ -71,11 +71,11 @@ def run(settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = F
         return generator.run(a_job(settings, context, spec, prompt, trace, **options), context)
 
 
-def test_the_algorithm_that_is_taken_unless_another_is_asked_for_is_one() -> None:
+def test_the_default_algorithm_is_defined_once() -> None:
     assert SearchOptions(1).algorithm == GenerateOptions(1).algorithm == ALGORITHM_DEFAULT
 
 
-def test_defaults_are_those_of_the_decoding() -> None:
+def test_default_options_are_those_of_decoding() -> None:
     for options in (SearchOptions(1), SamplingOptions(1, 0)):
         for field in dataclasses.fields(options):
             if field.name != "seed":
@@ -92,7 +92,7 @@ def test_every_algorithm_satisfies_and_its_figures_add_up(settings: Settings, al
         assert choice.tokens == len(choice.trace) <= 6
 
 
-def test_a_seed_says_what_is_sampled(settings: Settings) -> None:
+def test_a_seed_determines_the_samples(settings: Settings) -> None:
     texts = [
         [choice.text for choice in run(settings, algorithm="sample", n=3, seed=seed).choices] for seed in (1, 1, 2)
     ]
@@ -126,7 +126,7 @@ def test_with_full_scope_prompt_and_answer_satisfy_together(
 
 
 @pytest.mark.parametrize("name", ["stories260k", "tinystories-656k"])
-def test_full_scope_is_about_the_prompt_s_text_however_its_tokenizer_splits_it(shared: Path, name: str) -> None:
+def test_full_scope_applies_to_the_text_of_the_prompt(shared: Path, name: str) -> None:
     """One puts a space before what it reads first, both lack characters."""
     settings = Settings(model=str(shared / "models" / name))
     for prompt, whole in (
@@ -138,7 +138,7 @@ def test_full_scope_is_about_the_prompt_s_text_however_its_tokenizer_splits_it(s
         assert re.fullmatch(whole, prompt + choice.text)
 
 
-def test_letters_of_a_full_scope_trace_are_those_that_the_answer_completes(settings: Settings) -> None:
+def test_a_full_scope_trace_lists_letters_the_answer_completes(settings: Settings) -> None:
     choice = run(settings, LtlfSpec("F(cats & X(F dog))"), "big cat", True, scope="full").choices[0]
     assert choice.trace is not None
     completed = [letter for step in choice.trace for letter in step.propositions]
@@ -157,7 +157,7 @@ def test_letters_of_a_full_scope_trace_are_those_that_the_answer_completes(setti
         (RegexSpec("yes"), " yes", 0),
     ],
 )
-def test_a_prompt_that_breaks_the_constraint_is_refused_at_its_first_character_too_many(
+def test_a_prompt_violation_is_located_at_its_first_character(
     settings: Settings, spec: Spec, prompt: str, position: int
 ) -> None:
     with pytest.raises(PromptViolates) as refusal:
@@ -165,7 +165,7 @@ def test_a_prompt_that_breaks_the_constraint_is_refused_at_its_first_character_t
     assert refusal.value.position == position
 
 
-def test_the_least_budget_counts_from_the_end_of_the_prompt(settings: Settings) -> None:
+def test_min_tokens_count_from_the_end_of_the_prompt(settings: Settings) -> None:
     spec = LtlfSpec("F(coffee & X(F(cat & X(F(toy)))))")
     assert run(settings, spec, "coffee, ", scope="full", max_tokens=3).choices[0].tokens == 3
     with pytest.raises(BudgetTooSmall) as refusal:
@@ -173,7 +173,7 @@ def test_the_least_budget_counts_from_the_end_of_the_prompt(settings: Settings) 
     assert refusal.value.min_tokens == 3
 
 
-def test_many_generations_at_once_say_what_each_says_alone(settings: Settings) -> None:
+def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: Settings) -> None:
     specs = [DOG, RegexSpec("[a-z ]{5,9}!"), KeywordsSpec((("a",), ("b",)), True), NotSpec(DOG)]
     context = Context()
     jobs = [
@@ -203,7 +203,7 @@ def test_many_generations_at_once_say_what_each_says_alone(settings: Settings) -
     assert crowd == alone
 
 
-def test_a_constraint_is_put_on_the_device_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constraint_is_copied_to_the_device_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     whole = PreparedConstraint.prepare.__func__  # type: ignore[attr-defined]
 
@@ -225,7 +225,7 @@ def test_a_constraint_is_put_on_the_device_once(settings: Settings, monkeypatch:
     assert len(seen) == 2
 
 
-def test_an_automaton_that_the_store_has_lost_is_used_as_long_as_it_is_at_hand(settings: Settings) -> None:
+def test_a_cached_automaton_is_used_without_the_store(settings: Settings) -> None:
     context = Context()
     job = a_job(settings, context)
     with open_generator(settings) as generator:
@@ -236,7 +236,7 @@ def test_an_automaton_that_the_store_has_lost_is_used_as_long_as_it_is_at_hand(s
         generator.run(job, context)
 
 
-def test_damaged_bytes_are_thrown_away_and_the_constraint_asked_for_again(settings: Settings) -> None:
+def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings) -> None:
     context = Context()
     job = a_job(settings, context)
     context.values = dict.fromkeys(context.values, b"junk")
@@ -245,7 +245,7 @@ def test_damaged_bytes_are_thrown_away_and_the_constraint_asked_for_again(settin
     assert context.values == {}
 
 
-def test_a_generation_that_is_called_off_leaves_the_others_alone(settings: Settings) -> None:
+def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> None:
     patient, leaving = Context(), Context()
     job = a_job(settings, patient, max_tokens=40)
     going = dataclasses.replace(a_job(settings, leaving, max_tokens=400, beams=8), tell="steps")
@@ -262,7 +262,7 @@ def test_a_generation_that_is_called_off_leaves_the_others_alone(settings: Setti
     assert len(leaving.told) < 400
 
 
-def test_steps_are_told_in_words_where_the_job_asks_for_it(settings: Settings) -> None:
+def test_step_events_are_published_if_the_job_requests_them(settings: Settings) -> None:
     context = Context()
     job = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24)
     with open_generator(settings) as generator:
@@ -277,7 +277,7 @@ def test_steps_are_told_in_words_where_the_job_asks_for_it(settings: Settings) -
     assert inside  # a character that is not complete yet is shown as one that cannot be
 
 
-def test_texts_are_told_rightly_whatever_steps_were_told_before(
+def test_step_texts_are_correct_after_skipped_steps(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Engine.generate
@@ -299,7 +299,7 @@ def test_texts_are_told_rightly_whatever_steps_were_told_before(
     assert sparse.told == [step for step in full.told if step.step % 3 == 0]
 
 
-def test_told_states_are_those_of_the_trace(settings: Settings) -> None:
+def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
     for spec in (LtlfSpec("F(dog & X(F cat))"), RegexSpec("[ab]{3}[c-e]+é")):
         context = Context()
         job = dataclasses.replace(a_job(settings, context, spec, trace=True, max_tokens=9), tell="steps")
@@ -319,7 +319,7 @@ def test_told_states_are_those_of_the_trace(settings: Settings) -> None:
         assert states[::-1] == [step.state for step in choice.trace]
 
 
-def test_the_prompt_is_read_whole_whatever_the_tokenizer_file_says(tmp_path: Path, settings: Settings) -> None:
+def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings: Settings) -> None:
     folder = Path(settings.model)
     tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
@@ -353,7 +353,7 @@ def test_an_empty_prompt_needs_a_token_that_begins_a_text(tmp_path: Path, settin
         run(Settings(model=str(tmp_path)), prompt="")
 
 
-def test_prompt_and_budget_fit_the_model_s_context_together(settings: Settings) -> None:
+def test_prompt_and_budget_must_fit_the_models_context(settings: Settings) -> None:
     context = Context()
     with open_generator(settings, context_length=20) as generator:
         assert generator.run(a_job(settings, context, max_tokens=19), context).choices  # after a and what begins a text
@@ -362,13 +362,13 @@ def test_prompt_and_budget_fit_the_model_s_context_together(settings: Settings) 
     assert (refusal.value.max_tokens, refusal.value.context_length) == (11, 20)
 
 
-def test_a_model_of_another_vocabulary_than_its_tokenizer_s_is_not_served(settings: Settings) -> None:
+def test_a_model_that_mismatches_its_tokenizer_is_refused(settings: Settings) -> None:
     files = open_model_files(settings.model)
     with pytest.raises(VocabularyMismatch):
         Generator(HashModel(files.vocabulary.size + 1, files.vocabulary.eos_ids), files, settings)
 
 
-def test_memory_is_measured_unless_it_is_set(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+def test_memory_is_measured_by_default(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"), open_generator(dataclasses.replace(settings, generation_memory_bytes=2**20)):
         assert "MiB" not in caplog.text
     with caplog.at_level("INFO"), open_generator(settings):

@@ -22,7 +22,7 @@ from tests.app.test_handlers import Context
 
 
 @pytest.mark.parametrize(("beside", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
-def test_whoever_finds_no_memory_before_he_begins_is_told_who_has_it(
+def test_out_of_memory_at_preparation_depends_on_running_generations(
     monkeypatch: pytest.MonkeyPatch, captions_dir: Path, beside: int, expected: type[Exception]
 ) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
@@ -41,7 +41,7 @@ def test_whoever_finds_no_memory_before_he_begins_is_told_who_has_it(
         assert generator.run(job, context).choices
 
 
-def test_an_answer_whose_check_finds_no_memory_at_first_is_checked_in_the_end(
+def test_a_check_that_runs_out_of_memory_is_retried(
     monkeypatch: pytest.MonkeyPatch, captions_dir: Path
 ) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
@@ -59,7 +59,7 @@ def test_an_answer_whose_check_finds_no_memory_at_first_is_checked_in_the_end(
         assert len(tries) == 2
 
 
-def test_a_request_beyond_all_memory_is_refused_while_others_wait(captions_dir: Path) -> None:
+def test_a_request_over_the_memory_is_refused(captions_dir: Path) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
     needs = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
     narrow = dataclasses.replace(settings, generation_memory_bytes=needs + needs // 2)
@@ -76,7 +76,7 @@ def test_a_request_beyond_all_memory_is_refused_while_others_wait(captions_dir: 
     ({"algorithm": "abs", "beams": 5}, 5),
     ({"algorithm": "sample", "n": 3, "seed": 7}, 3),
 ])  # fmt: skip
-def test_admission_counts_all_rows_that_the_algorithm_keeps(
+def test_admission_counts_all_rows_of_the_algorithm(
     captions_dir: Path, options: dict[str, Any], rows: int
 ) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()

@@ -84,7 +84,7 @@ def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
 
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
-def test_a_compilation_that_is_called_off_stops(settings: Settings, kind: str) -> None:
+def test_a_cancelled_compilation_stops(settings: Settings, kind: str) -> None:
     job = CompileJob("0" * 64, spec_json(LARGE), time.time() + 60) if kind == "compile" else check_job("a", LARGE)
     with pytest.raises(CompileCancelled):
         compile_handler.open_handler(settings)(job, Context(called_off=True))
@@ -110,7 +110,7 @@ def test_a_compilation_is_stored_and_not_done_twice(settings: Settings, compiles
     assert compiles == [SPEC]
 
 
-def test_a_check_lifts_nothing_in_the_worker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_does_not_lift_outside_the_sandbox(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*rest: object) -> None:
         raise AssertionError("the worker lifts a constraint outside the sandbox")
 
@@ -125,7 +125,7 @@ def test_a_check_lifts_nothing_in_the_worker(settings: Settings, monkeypatch: py
 
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
-def test_what_went_wrong_in_the_sandbox_is_told_by_name(settings: Settings, kind: str) -> None:
+def test_an_error_in_the_sandbox_keeps_its_name_and_field(settings: Settings, kind: str) -> None:
     wrong = {"regex": "a|(b"}
     job = CompileJob("0" * 64, dict(wrong), time.time() + 60)
     with pytest.raises(JobFailed) as caught:
@@ -134,7 +134,7 @@ def test_what_went_wrong_in_the_sandbox_is_told_by_name(settings: Settings, kind
     assert (caught.value.error, caught.value.fields["field"]) == ("SpecSyntaxError", "regex")
 
 
-def test_a_bug_in_the_sandbox_is_logged_without_what_the_caller_wrote(
+def test_a_sandbox_bug_is_logged_without_caller_text(
     settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Sandbox.run
@@ -162,7 +162,7 @@ def test_every_error_of_a_compilation_is_an_answer(
     assert bool(evidence) == (error == "InternalError") and b"MARKER" not in evidence
 
 
-def test_only_the_lack_of_memory_is_left_to_the_process(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_error_propagates_to_the_process(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     work, rehearsal = opened(settings)
     monkeypatch.setattr(compile_job, "compile_spec", raising(MemoryError()))
     with pytest.raises(MemoryError):
@@ -185,7 +185,7 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
         assert (result.error, program in result.detail) == ("EngineFailure", True)
 
 
-def test_the_sandbox_opens_whatever_the_limits_and_the_vocabulary(settings: Settings) -> None:
+def test_the_sandbox_opens_under_tight_limits(settings: Settings) -> None:
     narrow = dataclasses.replace(settings, limits=Limits(dfa_states_max=1))
     work, rehearsal = compile_job.open_job(compile_job.pack_setup(narrow, Vocabulary((b"?", None), (1,))))
     result, _ = compile_job.read_answer(work(rehearsal))

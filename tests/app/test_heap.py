@@ -44,7 +44,7 @@ def _heaps() -> int:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
-def test_threads_share_one_heap_once_they_are_told_to() -> None:
+def test_threads_share_one_heap_with_a_single_malloc_arena() -> None:
     found = {}
     for shared in ("shared", "own"):  # of their own: what this process has, it keeps
         command = [sys.executable, "-m", __name__, shared]

@@ -35,7 +35,7 @@ def lasting(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name not in TIMES}
 
 
-def test_a_generation_is_its_job_and_is_answered_by_it_again(client: TestClient) -> None:
+def test_a_generation_can_be_read_again_as_a_job(client: TestClient) -> None:
     response = client.post("/generate", json=GENERATE)
     answer = response.json()
     shown = client.get(f"/jobs/{answer['id']}")
@@ -48,7 +48,7 @@ def test_a_generation_is_its_job_and_is_answered_by_it_again(client: TestClient)
 
 
 @pytest.mark.parametrize("path", REQUESTS)
-def test_who_does_not_wait_is_answered_at_once_and_finds_the_same_answer_later(client: TestClient, path: str) -> None:
+def test_respond_async_returns_a_job_with_the_same_answer(client: TestClient, path: str) -> None:
     response = client.post(path, json=REQUESTS[path], headers=ASYNC)
     assert response.status_code == 202
     job = response.json()["id"]
@@ -59,7 +59,7 @@ def test_who_does_not_wait_is_answered_at_once_and_finds_the_same_answer_later(c
 
 
 @pytest.mark.parametrize("path", REQUESTS)
-def test_a_request_with_the_same_key_has_the_same_answer_and_another_is_refused(client: TestClient, path: str) -> None:
+def test_an_idempotency_key_repeats_one_request_only(client: TestClient, path: str) -> None:
     headers = {"idempotency-key": f"again-{path}"}
     first = client.post(path, json=REQUESTS[path], headers=headers)
     again = client.post(path, json=REQUESTS[path], headers=headers)
@@ -93,7 +93,7 @@ def test_a_key_is_visible_ascii_of_bounded_length(client: TestClient, key: str |
     assert refused.json()["errors"][0]["path"] == "Idempotency-Key"
 
 
-def test_a_refusal_is_kept_with_its_key_too(client: TestClient) -> None:
+def test_a_refusal_is_repeated_for_its_idempotency_key(client: TestClient) -> None:
     body = {"prompt": "a cat is", "constraint": {"not": {"keywords": ["cat"]}}, "scope": "full"}
     headers = {"idempotency-key": "refused"}
     first, again = (client.post("/generate", json=body, headers=headers) for _ in range(2))
@@ -107,7 +107,7 @@ def test_a_refusal_is_kept_with_its_key_too(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", REQUESTS)
-def test_a_job_whose_constraint_cannot_be_met_fails_as_the_request_does(client: TestClient, path: str) -> None:
+def test_a_job_with_an_unsatisfiable_constraint_fails(client: TestClient, path: str) -> None:
     never = {"all": [{"regex": "a"}, {"regex": f"b{path[1]}"}]}
     body = REQUESTS[path] | {"constraint": never}
     response = client.post(path, json=body, headers=ASYNC)
@@ -118,7 +118,7 @@ def test_a_job_whose_constraint_cannot_be_met_fails_as_the_request_does(client: 
     assert error["code"] == "constraint_unsatisfiable"
 
 
-def test_what_cannot_be_compiled_is_known_the_second_time(client: TestClient, compiles: list[Spec]) -> None:
+def test_a_failed_compilation_is_cached(client: TestClient, compiles: list[Spec]) -> None:
     never = {"constraint": {"all": [{"regex": "x"}, {"regex": "y"}]}}
     first = client.post("/compile", json=never)
     started = time.perf_counter()
@@ -132,7 +132,7 @@ def test_what_cannot_be_compiled_is_known_the_second_time(client: TestClient, co
     assert spent_s < 1
 
 
-def test_a_job_that_nobody_has_is_unknown(client: TestClient) -> None:
+def test_a_nonexistent_job_is_unknown(client: TestClient) -> None:
     for job in ("0" * 32, "x", "0" * 31, "A" * 32, "%00", "0" * 5_000):
         for response in (
             client.get(f"/jobs/{job}"), client.delete(f"/jobs/{job}"), client.get(f"/jobs/{job}/events"),
@@ -140,14 +140,14 @@ def test_a_job_that_nobody_has_is_unknown(client: TestClient) -> None:
             assert (response.status_code, response.json()["code"]) == (404, "unknown_job"), job
 
 
-def test_what_is_over_is_not_called_off(client: TestClient) -> None:
+def test_an_ended_job_is_not_cancelled(client: TestClient) -> None:
     job = client.post("/generate", json=GENERATE).json()["id"]
     for _ in range(2):
         response = client.delete(f"/jobs/{job}")
         assert (response.status_code, response.json()["state"]) == (200, "done")
 
 
-def test_a_caller_is_answered_in_his_own_words_by_a_job_too(client: TestClient) -> None:
+def test_a_job_answers_with_the_callers_proposition_names(client: TestClient) -> None:
     for name in ("beast", "animal"):
         constraint = {"ltlf": f"F({name})", "propositions": {name: ["wolf", "bear"]}}
         body = {"prompt": "a", "constraint": constraint, "max_tokens": 6, "trace": True}

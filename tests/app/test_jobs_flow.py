@@ -126,7 +126,7 @@ def open_telling_words(settings: Settings) -> Handler:
 WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": open_telling_words}
 
 
-def test_a_request_is_in_the_broker_as_a_whole_before_anyone_works_on_it(settings: Settings) -> None:
+def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
     async def story() -> None:
         async with place(settings) as here:
             await here.pretend("compile", "generate")
@@ -142,7 +142,7 @@ def test_a_request_is_in_the_broker_as_a_whole_before_anyone_works_on_it(setting
     asyncio.run(story())
 
 
-def test_compilations_and_generations_that_come_at_once_share_one_compile_job(
+def test_concurrent_requests_share_one_compile_job(
     settings: Settings, compiles: list[Spec]
 ) -> None:
     rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; over a server 500 are asked elsewhere
@@ -159,7 +159,7 @@ def test_compilations_and_generations_that_come_at_once_share_one_compile_job(
     assert compiles == [SPEC]
 
 
-def test_a_failed_compilation_is_the_answer_of_all_who_waited_for_it_and_of_those_who_ask_again(
+def test_a_failed_compilation_answers_all_waiting_and_later_requests(
     settings: Settings, compiles: list[Spec]
 ) -> None:
     async def story() -> None:
@@ -179,7 +179,7 @@ def test_a_failed_compilation_is_the_answer_of_all_who_waited_for_it_and_of_thos
     assert len(compiles) == 1
 
 
-def test_an_automaton_that_the_store_lost_is_compiled_again_by_the_worker_s_asking(
+def test_a_worker_recompiles_an_automaton_missing_from_the_store(
     settings: Settings, compiles: list[Spec]
 ) -> None:
     async def story() -> None:
@@ -212,7 +212,7 @@ def open_needy(settings: Settings) -> Handler:
     return Handler(handle)
 
 
-def test_a_budget_that_is_too_small_is_known_once_the_constraint_is_compiled(settings: Settings) -> None:
+def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
     async def story() -> None:
         async with place(settings) as here:
             await here.work(COMPILE)
@@ -225,7 +225,7 @@ def test_a_budget_that_is_too_small_is_known_once_the_constraint_is_compiled(set
     asyncio.run(story())
 
 
-def test_others_jobs_and_those_of_nobody_are_unknown(settings: Settings) -> None:
+def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
     async def story() -> None:
         async with place(settings) as here:
             await here.pretend("compile", "generate")
@@ -256,7 +256,7 @@ def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
     asyncio.run(story())
 
 
-def test_a_client_that_goes_takes_his_generation_and_a_compilation_that_nobody_else_wants(settings: Settings) -> None:
+def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with place(settings) as here:
@@ -277,7 +277,7 @@ def test_a_client_that_goes_takes_his_generation_and_a_compilation_that_nobody_e
     asyncio.run(story())
 
 
-def test_a_description_of_ones_own_is_explained_in_ones_own_words(settings: Settings) -> None:
+def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:
     spec = KeywordsSpec((("wolf", "bear"),))
 
     async def story() -> None:

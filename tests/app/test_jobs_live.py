@@ -60,7 +60,7 @@ def numbers(told: list[Event]) -> list[int]:
     return [event.data["step"] for event in told if event.name == "step"]
 
 
-def test_a_waiting_a_running_and_an_ended_job_are_called_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_works_in_every_state_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping") as http:
         first, second, third = (begin(http) for _ in range(3))
         until(lambda: state(http, first) == ("running", 0))
@@ -77,7 +77,7 @@ def test_a_waiting_a_running_and_an_ended_job_are_called_off(monkeypatch: pytest
         assert (last.name, last.data["code"], last.id) == ("error", "cancelled", "end")
 
 
-def test_whoever_waits_for_a_job_that_is_called_off_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_waits_for_a_cancelled_job_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = threading.Event()
     share = memory_parts.Job.share
 
@@ -102,7 +102,7 @@ def test_whoever_waits_for_a_job_that_is_called_off_is_told_so(monkeypatch: pyte
         assert begin(http, ASYNC | {"idempotency-key": "k"}) != job  # what was called off is nobody's answer
 
 
-def test_what_is_interactive_goes_before_what_is_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_jobs_run_before_batch_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping") as http:
         running = begin(http)
         until(lambda: state(http, running) == ("running", 0))
@@ -112,7 +112,7 @@ def test_what_is_interactive_goes_before_what_is_batch(monkeypatch: pytest.Monke
         assert (state(http, other), state(http, batch)) == (("waiting", 0), ("waiting", 1))
 
 
-def test_events_are_read_on_from_the_last_that_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_resume_after_last_event_id(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_handlers.go_on.set()
     with serving(monkeypatch, "open_stepping") as http:
         fake_handlers.go_on.set()
@@ -128,7 +128,7 @@ def test_events_are_read_on_from_the_last_that_was_seen(monkeypatch: pytest.Monk
         assert http.get(f"/jobs/{job}/events", headers={"last-event-id": "end"}).status_code == 204
 
 
-def test_a_reader_whose_connection_broke_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_resumes_after_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping", stream_grace_s=1.0) as http:
         with http.stream("POST", "/generate", json=BODY | {"stream": True}) as response:
             job = response.headers["x-job-id"]
@@ -140,7 +140,7 @@ def test_a_reader_whose_connection_broke_comes_back(monkeypatch: pytest.MonkeyPa
         assert told[-1].name == "done"
 
 
-def test_a_reader_who_stays_away_has_his_job_called_off_when_the_time_of_grace_is_over(
+def test_a_job_without_readers_is_cancelled_after_the_grace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with serving(monkeypatch, "open_patient_teller", stream_grace_s=1.0) as http:
@@ -155,7 +155,7 @@ def test_a_reader_who_stays_away_has_his_job_called_off_when_the_time_of_grace_i
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_job_with_a_key_goes_on_when_its_client_is_gone(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_with_a_key_survives_its_client(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping", stream_grace_s=0.0) as http:
         headers = {"idempotency-key": "mine"}
         with pytest.raises(httpx2.TimeoutException), http.stream(
@@ -169,7 +169,7 @@ def test_a_job_with_a_key_goes_on_when_its_client_is_gone(stream: bool, monkeypa
         assert len(fake_handlers.told) == 1
 
 
-def test_a_job_that_nobody_waits_for_is_read_along_with_and_goes_on_without_readers(
+def test_an_asynchronous_job_runs_with_or_without_readers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with serving(monkeypatch, "open_stepping", stream_grace_s=0.0) as http:
@@ -182,7 +182,7 @@ def test_a_job_that_nobody_waits_for_is_read_along_with_and_goes_on_without_read
         assert state(http, job) == ("done", 0)
 
 
-def test_a_client_of_ours_reads_on_where_a_stream_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_resumes_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping") as http:
         breaking = _Breaking(str(http.base_url))
         seen: list[object] = []
@@ -237,7 +237,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(data)
 
 
-def test_a_request_over_its_deadline_is_told_so_and_never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_past_its_deadline_never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping") as http:
         begin(http)
         until(lambda: bool(fake_handlers.told))
@@ -254,7 +254,7 @@ def test_a_request_over_its_deadline_is_told_so_and_never_starts(monkeypatch: py
         assert fake_handlers.told == ["nothing"]
 
 
-def test_a_queue_takes_so_much_weight_and_says_when_there_may_be_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_over_its_weight_returns_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping", queue_weight_max=40) as http:
         begin(http)
         until(lambda: bool(fake_handlers.told))
@@ -270,7 +270,7 @@ def test_a_queue_takes_so_much_weight_and_says_when_there_may_be_room(monkeypatc
         begin(http, max_tokens=4)  # there is room for what is lighter
 
 
-def test_a_process_that_is_about_to_stop_takes_nothing_new_and_shows_what_it_has(
+def test_a_draining_process_refuses_requests_and_shows_its_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_stepping")

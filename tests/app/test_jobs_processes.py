@@ -149,7 +149,7 @@ def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
         yield response.headers["x-job-id"], [next(told) for _ in range(5)], told
 
 
-def test_a_stream_is_read_on_at_another_api_when_one_is_killed(cluster: Cluster, url: str) -> None:
+def test_a_stream_resumes_at_another_api_after_a_kill(cluster: Cluster, url: str) -> None:
     cluster.start(*SLOW_WORKER)
     dying, its_url = cluster.api()
     ready(url)
@@ -163,7 +163,7 @@ def test_a_stream_is_read_on_at_another_api_when_one_is_killed(cluster: Cluster,
     assert shown(url, job)["result"] == told[-1].data
 
 
-def test_an_api_that_is_told_to_stop_hands_streams_over_and_finishes_plain_requests(
+def test_a_stopping_api_hands_over_streams_and_finishes_requests(
     cluster: Cluster, url: str
 ) -> None:
     cluster.start(*SLOW_WORKER)
@@ -188,7 +188,7 @@ def test_an_api_that_is_told_to_stop_hands_streams_over_and_finishes_plain_reque
     assert ending.wait(S_MAX) == 0
 
 
-def test_a_worker_that_is_told_to_stop_leaves_what_it_cannot_end_to_another(cluster: Cluster, url: str) -> None:
+def test_a_stopping_worker_requeues_unfinished_jobs(cluster: Cluster, url: str) -> None:
     ending = cluster.start(*SLOW_WORKER, ABS_SHUTDOWN_GRACE_S="0.3")
     ready(url)
     with begun(url) as (job, first, rest):
@@ -202,7 +202,7 @@ def test_a_worker_that_is_told_to_stop_leaves_what_it_cannot_end_to_another(clus
     assert shown(url, job)["state"] == "done"
 
 
-def test_a_worker_that_is_told_to_stop_ends_what_it_can(cluster: Cluster, url: str) -> None:
+def test_a_stopping_worker_finishes_jobs_within_its_grace(cluster: Cluster, url: str) -> None:
     ending = cluster.start(*SLOW_WORKER)
     ready(url)
     with begun(url) as (job, first, rest):
@@ -213,7 +213,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_can(cluster: Cluster, url: s
     assert ending.wait(S_MAX) == 0
 
 
-def test_a_client_that_hangs_up_stops_its_job_wherever_it_runs(cluster: Cluster, url: str) -> None:
+def test_a_disconnect_cancels_the_job_on_any_worker(cluster: Cluster, url: str) -> None:
     cluster.start(*SLOW_WORKER)
     ready(url)
     with pytest.raises(httpx2.TimeoutException):
@@ -256,7 +256,7 @@ def test_a_key_leads_to_one_job_on_all_apis(cluster: Cluster, url: str) -> None:
     assert len({answer.text for answer in answers}) == 1
 
 
-def test_what_cannot_be_done_in_its_time_is_refused_at_once_and_taken_when_the_queue_is_shorter(
+def test_a_job_is_refused_until_its_deadline_is_reachable(
     cluster: Cluster, url: str
 ) -> None:
     cluster.start(*SLOW_WORKER)

@@ -19,7 +19,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_plain_json_is_read_as_it_was_written(value: object) -> None:
+def test_valid_json_is_parsed_unchanged(value: object) -> None:
     assert read_json(json.dumps(value).encode()) == value
 
 
@@ -33,7 +33,7 @@ def test_plain_json_is_read_as_it_was_written(value: object) -> None:
         "\ufeff{}".encode(), '{"a": 1}'.encode("utf-16"), b"[1,]", b"[01]", b'"\x00"', b"{} {}",
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused_without_quoting_it(body: bytes) -> None:
+def test_ambiguous_json_is_refused_without_quoting_it(body: bytes) -> None:
     with pytest.raises(InvalidJson) as refused:
         read_json(body)
     assert len(str(refused.value)) < 120

@@ -29,14 +29,14 @@ def spelled(path: Path) -> set[str]:
     return {found for text in texts for found in KEY.findall(text)}
 
 
-def test_no_module_spells_a_key_but_the_one_for_it_and_those_of_the_broker_on_a_server() -> None:
+def test_only_the_key_and_broker_modules_spell_storage_keys() -> None:
     assert spelled(APP / "messages" / "keys.py")
     for path in APP.rglob("*.py"):
         if path != APP / "messages" / "keys.py" and BROKER not in path.parents:
             assert not spelled(path), path
 
 
-def test_what_the_broker_s_scripts_spell_is_in_their_table() -> None:
+def test_keys_of_the_broker_scripts_are_in_their_table() -> None:
     common = (BROKER / "lua" / "common.lua").read_text(encoding="utf-8")
     table = common.partition("\nlocal ")[0]
     scripts = "".join(path.read_text(encoding="utf-8") for path in (BROKER / "lua").glob("*.lua"))

@@ -36,7 +36,7 @@ def test_a_sequence_of_labels_is_checked_step_by_step(client: TestClient) -> Non
         ({"constraint": CONSTRAINT, "labels": ["Bag", "Shirt"]}, "constraint_syntax", "labels.1"),
     ],
 )
-def test_a_check_of_the_wrong_kind_says_what_to_give(
+def test_a_check_with_the_wrong_input_names_the_field(
     client: TestClient, body: dict[str, Any], code: str, field: str
 ) -> None:
     answer = client.post("/check", json=body)

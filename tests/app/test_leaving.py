@@ -62,7 +62,7 @@ RESULT = CheckResult(True, (), None)
 
 
 @pytest.mark.parametrize("result", [RESULT, FAILURE])
-def test_a_waiter_has_his_answer_at_once(result: CheckResult | Failure, captions_dir: Path) -> None:
+def test_an_answer_is_returned_before_the_unsubscribe(result: CheckResult | Failure, captions_dir: Path) -> None:
     async def story() -> None:
         broker, settings = Dying(), Settings(model=str(captions_dir))
         service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
@@ -80,7 +80,7 @@ def test_a_waiter_has_his_answer_at_once(result: CheckResult | Failure, captions
     asyncio.run(asyncio.wait_for(story(), S_MAX))
 
 
-def test_a_job_of_ours_is_answered_too() -> None:
+def test_an_internal_job_is_answered_before_the_unsubscribe() -> None:
     async def story() -> None:
         broker = Dying()
         desk = JobClient(Settings(), broker)
@@ -96,7 +96,7 @@ def test_a_job_of_ours_is_answered_too() -> None:
     asyncio.run(asyncio.wait_for(story(), S_MAX))
 
 
-def test_whoever_leaves_before_he_has_his_job_leaves_no_error_behind() -> None:
+def test_a_submit_cancelled_in_flight_logs_no_error() -> None:
     async def story() -> None:
         broker = Dying()
         desk = JobClient(Settings(), broker)

@@ -64,7 +64,7 @@ def settings_of(row: dict[str, Any], folder: Path) -> tuple[Settings, dict[str, 
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=[row["setting"] for row in REFUSED])
-def test_a_request_over_a_limit_is_told_which_and_how_much_may_be(
+def test_a_request_over_a_limit_gets_its_name_and_cap(
     row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
@@ -87,7 +87,7 @@ def test_a_request_over_a_limit_is_told_which_and_how_much_may_be(
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["setting"] for row in ROWS])
-def test_a_limit_has_the_default_that_is_promised_and_a_variable(row: dict[str, Any]) -> None:
+def test_a_limit_has_its_documented_default_and_variable(row: dict[str, Any]) -> None:
     holder: Any = Limits() if row["setting"] in LIMITS else Settings()
     assert getattr(holder, row["setting"]) == row["default"]
     page = (TESTS.parent / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -110,7 +110,7 @@ def functions_of(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_what_no_single_request_meets_is_shown_elsewhere() -> None:
+def test_a_limit_without_a_request_names_its_test() -> None:
     for row in ROWS:
         assert ("shown" in row) != ("request" in row), row["setting"]
         file, _, test = row.get("shown", "").partition("::")
@@ -138,7 +138,7 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Tes
         yield client, headers
 
 
-def test_constraints_that_are_yet_to_be_compiled_are_limited(
+def test_pending_compilations_are_limited(
     keyed: tuple[TestClient, dict[str, dict[str, str]]]
 ) -> None:
     client, headers = keyed
@@ -157,7 +157,7 @@ def test_constraints_that_are_yet_to_be_compiled_are_limited(
     assert ask("carl", "a+").status_code == 202, "what is being compiled already is no more work"
 
 
-def test_what_a_key_has_stored_is_displaced_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_displaces_only_its_stored_automata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
     headers = {}
     for name in ("anna", "ben"):
@@ -188,7 +188,7 @@ def test_what_a_key_has_stored_is_displaced_by_itself(tmp_path: Path, monkeypatc
         assert ask("anna", "a{3}") == first, "it is compiled anew"
 
 
-def test_an_answer_that_is_too_long_to_be_kept_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_over_answer_bytes_max_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
     monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_quick")
     body = {"prompt": "a", "constraint": {"regex": "a"}, "max_tokens": 4}

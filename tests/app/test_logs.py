@@ -35,7 +35,7 @@ def said_till_now(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> s
     return capsys.readouterr().err
 
 
-def test_what_an_event_loop_says_is_written_together_soon_and_a_warning_at_once(root: logging.Logger) -> None:
+def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) -> None:
     class Written(io.StringIO):
         def write(self, text: str) -> int:
             pieces.append(text)
@@ -86,7 +86,7 @@ def test_every_line_of_json_is_one_object_with_its_fields(
     assert "request_id" not in failed
 
 
-def test_lines_of_text_end_in_the_fields(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_log_lines_end_with_their_fields(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(Settings())
     with logs.bound(request_id="r-1"):
         logs.event(logging.getLogger("app.a"), logging.INFO, "request", ms=12.345, why="two words")
@@ -108,7 +108,7 @@ def test_a_field_that_is_bound_stays_in_its_thread() -> None:
     assert [*seen, logs.current_request()] == ["", ""]
 
 
-def test_a_request_is_followed_into_its_jobs_by_its_id_and_nothing_of_it_is_told(
+def test_log_lines_follow_a_request_by_id_without_contents(
     client: TestClient, root: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs.set_up(Settings(log_format="json", log_level="debug"))
@@ -130,7 +130,7 @@ def test_a_request_is_followed_into_its_jobs_by_its_id_and_nothing_of_it_is_told
     assert [(line["status"], line["route"]) for line in refused] == [(422, "/compile")]
 
 
-def test_a_probe_that_goes_well_is_worth_no_line(client: TestClient, root: logging.Logger,
+def test_a_successful_probe_is_not_logged(client: TestClient, root: logging.Logger,
                                                  capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(Settings(log_format="json"))
     client.get("/health")
@@ -139,7 +139,7 @@ def test_a_probe_that_goes_well_is_worth_no_line(client: TestClient, root: loggi
     assert line["route"] == "other" and line["status"] == 404 and line["code"] == "not_found"
 
 
-def test_uvicorn_and_the_libraries_below_us_tell_no_requests(root: logging.Logger) -> None:
+def test_uvicorn_and_libraries_log_no_requests(root: logging.Logger) -> None:
     logs.set_up(Settings(log_level="debug"))
     for name in logs.QUIET:
         assert not logging.getLogger(name).isEnabledFor(logging.INFO), name

@@ -36,13 +36,13 @@ BODIES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "body"), [pytest.param(*row[1:], id=row[0]) for row in BODIES])
-def test_no_more_faults_are_looked_for_than_are_told(kind: type[BaseModel], body: dict[str, Any]) -> None:
+def test_validation_stops_at_the_maximum_number_of_errors(kind: type[BaseModel], body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
         kind.model_validate(body)
     assert 1 <= refused.value.error_count() <= FAULTS_MAX
 
 
-def test_a_few_unknown_fields_are_all_told_beside_a_fault_of_another_kind() -> None:
+def test_unknown_fields_are_reported_beside_other_errors() -> None:
     body = {"constraint": CONSTRAINT, "explain": "MARKER"} | dict.fromkeys(list(UNKNOWN)[:FAULTS_MAX], 1)
     with pytest.raises(ValidationError) as refused:
         CompileRequest.model_validate(body)
@@ -50,6 +50,6 @@ def test_a_few_unknown_fields_are_all_told_beside_a_fault_of_another_kind() -> N
     assert sorted(places) == sorted(["explain", *list(UNKNOWN)[:FAULTS_MAX]])
 
 
-def test_as_many_entries_as_may_be_are_taken() -> None:
+def test_the_maximum_number_of_entries_is_accepted() -> None:
     given = {str(number): "a" for number in range(ENTRIES_MAX)}
     assert CompletionRequest(prompt="a", metadata=given).metadata == given

@@ -68,7 +68,7 @@ def test_a_message_survives_the_wire(message: object) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_do_more_than_raise_our_own_error(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_message_invalid(data: bytes) -> None:
     with pytest.raises(MessageInvalid):
         load(data)
 
@@ -96,7 +96,7 @@ def test_a_remote_error_is_passed_on_unchanged() -> None:
     assert failure_of(JobFailed(failure.error, failure.detail, failure.fields)) == failure
 
 
-def test_a_sealed_message_is_read_under_its_own_key_alone() -> None:
+def test_a_signed_message_verifies_under_its_key_only() -> None:
     sealed = seal(b"s" * 32, "key", dump(SIZES))
     assert read_sealed(b"s" * 32, "key", sealed) == SIZES
     for secret, key, stored in (
@@ -108,7 +108,7 @@ def test_a_sealed_message_is_read_under_its_own_key_alone() -> None:
 
 
 @pytest.mark.parametrize("place", range(0, 200, 7))
-def test_a_sealed_message_with_any_bit_changed_is_none(place: int) -> None:
+def test_a_signed_message_with_a_changed_bit_is_rejected(place: int) -> None:
     sealed = bytearray(seal(b"s" * 32, "key", dump(SIZES)))
     sealed[place % len(sealed)] ^= 1
     assert read_sealed(b"s" * 32, "key", bytes(sealed)) is None

@@ -51,7 +51,7 @@ def moved(before: Samples, after: Samples, name: str, **labels: str) -> float:
     return after(name, **labels) - before(name, **labels)
 
 
-def test_a_generation_moves_all_that_it_goes_through(client: TestClient) -> None:
+def test_a_generation_moves_the_metrics_of_every_stage(client: TestClient) -> None:
     before, began = scrape(client), time.time()
     answer = generate(client, constraint=constraint())
     after = scrape(client)
@@ -84,7 +84,7 @@ def test_a_generation_moves_all_that_it_goes_through(client: TestClient) -> None
     assert moved(before, after, "abs_job_redelivered_total") == 0
 
 
-def test_a_constraint_that_is_stored_is_a_hit_and_no_compilation(client: TestClient) -> None:
+def test_a_stored_constraint_counts_as_a_cache_hit(client: TestClient) -> None:
     body = {"constraint": constraint()}
     assert client.post("/compile", json=body).status_code == 200
     before = scrape(client)
@@ -95,7 +95,7 @@ def test_a_constraint_that_is_stored_is_a_hit_and_no_compilation(client: TestCli
     assert moved(before, after, "abs_cache_requests_total", result="miss") == 0
 
 
-def test_a_failure_that_is_remembered_is_a_negative_hit(client: TestClient) -> None:
+def test_a_cached_failure_counts_as_a_negative_hit(client: TestClient) -> None:
     body = {"constraint": {"all": [constraint(), {"regex": "b+"}]}}
     before = scrape(client)
     for _ in range(2):
@@ -105,7 +105,7 @@ def test_a_failure_that_is_remembered_is_a_negative_hit(client: TestClient) -> N
     assert moved(before, after, "abs_cache_requests_total", result="negative") == 1
 
 
-def test_a_request_is_counted_by_its_routes_template_whatever_its_path(client: TestClient) -> None:
+def test_requests_are_counted_by_route_template(client: TestClient) -> None:
     before = scrape(client)
     for path in ("/automata/" + "0" * 64, "/automata/" + "1" * 64 + ".dot", "/nothing/here", "/nothing/there"):
         assert client.get(path).status_code == 404
@@ -119,14 +119,14 @@ def test_a_request_is_counted_by_its_routes_template_whatever_its_path(client: T
     assert moved(before, after, "abs_http_requests_total", route="/generate", method="other", code="405") == 1
 
 
-def test_a_body_that_is_refused_at_the_door_still_has_its_route(client: TestClient) -> None:
+def test_a_body_refused_by_middleware_keeps_its_route(client: TestClient) -> None:
     before = scrape(client)
     headers = {"content-type": "application/json"}
     assert client.post("/generate", content=b'{"prompt": NaN}', headers=headers).status_code == 400
     assert moved(before, scrape(client), "abs_http_requests_total", route="/generate", code="400") == 1
 
 
-def test_a_generation_that_cannot_be_is_counted_as_infeasible(client: TestClient) -> None:
+def test_an_impossible_generation_is_counted_as_infeasible(client: TestClient) -> None:
     before = scrape(client)
     generate(client, 422, constraint=constraint(), prompt="MARKER", scope="full")
     assert moved(before, scrape(client), "abs_generate_total", outcome="infeasible") == 1
@@ -157,7 +157,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
         yield client
 
 
-def test_what_waits_and_what_runs_and_what_is_refused_can_be_seen(patient: TestClient) -> None:
+def test_waiting_running_and_refused_requests_are_measured(patient: TestClient) -> None:
     spec = constraint()
     assert patient.post("/compile", json={"constraint": spec}).status_code == 200
     answers: list[int] = []
@@ -188,7 +188,7 @@ def test_what_waits_and_what_runs_and_what_is_refused_can_be_seen(patient: TestC
     assert moved(before, scrape(patient), "abs_generate_total") >= fake_handlers.SLOTS
 
 
-def test_a_client_that_leaves_is_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disconnected_client_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a real socket: nothing else shows a client that hangs up."""
     monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
     fake_handlers.reset()
@@ -230,7 +230,7 @@ def test_names_and_labels_are_sound(client: TestClient) -> None:
     assert samples("process_resident_memory_bytes") > 0
 
 
-def test_a_heartbeat_is_there_for_every_worker_and_goes_with_it(patient: TestClient) -> None:
+def test_every_live_worker_has_a_heartbeat_metric(patient: TestClient) -> None:
     def alive() -> set[str]:
         return {labels["worker"] for labels in scrape(patient).labels("abs_worker_heartbeat_timestamp_seconds")}
 
@@ -257,7 +257,7 @@ def test_an_outcome_is_one_of_a_few_words(failure: Failure | None, outcome: str)
     assert tally.outcome_of(failure) == outcome
 
 
-def test_a_second_try_is_a_redelivery() -> None:
+def test_a_second_attempt_is_a_redelivery() -> None:
     before = Samples(metrics.exposition().decode())
     job = CompileJob("0" * 64, {"min_words": 1}, time.time() + 9)
     for attempt in (1, 2):
@@ -278,7 +278,7 @@ def ask(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_a_worker_process_answers_probes_and_scrapes_on_a_port_of_its_own(
+def test_a_worker_process_answers_probes_on_its_port(
     free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats = metrics.HeartbeatRegistry()  # its own: workers of other tests in this process sign as well
@@ -314,7 +314,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_what_is_told_of_a_step_costs_next_to_nothing() -> None:
+def test_recording_a_step_metric_is_cheap() -> None:
     watch, steps = metrics.EngineWatch(), 5_000
     started = time.process_time()
     for _ in range(steps):
@@ -322,7 +322,7 @@ def test_what_is_told_of_a_step_costs_next_to_nothing() -> None:
     assert (time.process_time() - started) / steps < 100e-6
 
 
-def test_the_memory_of_a_gpu_is_read_at_every_scrape_and_absent_without_one() -> None:
+def test_gpu_memory_is_read_at_every_scrape() -> None:
     def read() -> Samples:
         return Samples(metrics.exposition().decode())
 

@@ -36,7 +36,7 @@ def test_the_list_of_the_built_in_model_is_fresh() -> None:
     assert BUILT_IN_LIST.read_text(encoding="ascii") == list_of(digests_of(Path(BUILT_IN_MODEL)))
 
 
-def test_the_built_in_model_is_served_as_it_was_shipped_and_not_otherwise(
+def test_an_altered_built_in_model_is_refused(
     monkeypatch: pytest.MonkeyPatch, model: Path
 ) -> None:
     assert checked_model(Settings()) == BUILT_IN_MODEL
@@ -56,7 +56,7 @@ def test_the_list_is_as_sha256sum_writes_it(model: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "generation_config.json"])
-def test_a_model_is_served_only_if_it_is_the_one_that_is_named(model: Path, name: str) -> None:
+def test_a_model_is_served_only_with_its_pinned_digest(model: Path, name: str) -> None:
     pinned = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
     (model / "README.md").write_text("what is not read is not looked at")
     assert checked_model(pinned) == str(model)
@@ -73,7 +73,7 @@ def test_a_model_is_served_only_if_it_is_the_one_that_is_named(model: Path, name
     assert checked_model(Settings(model=str(model))) == str(model)  # of which nothing is known
 
 
-def test_weights_that_are_too_many_or_missing_are_named(model: Path) -> None:
+def test_extra_or_missing_weight_files_are_named(model: Path) -> None:
     pinned = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
     (model / LIST).write_text(list_of(digests_of(model)))
     (model / "model-2.safetensors").write_bytes(b"more")
@@ -85,7 +85,7 @@ def test_weights_that_are_too_many_or_missing_are_named(model: Path) -> None:
         checked_model(pinned)
 
 
-def test_of_weights_in_two_forms_those_that_are_loaded_count(model: Path) -> None:
+def test_the_digest_covers_the_weights_that_are_loaded(model: Path) -> None:
     (model / "pytorch_model.bin").write_bytes(b"never read")
     assert "pytorch_model.bin" not in digests_of(model)
     (model / "model.safetensors").unlink()

@@ -25,13 +25,13 @@ def test_the_built_in_model_is_read(captions_dir: Path) -> None:
     assert (files.vocabulary.size, files.vocabulary.eos_ids, files.context_tokens, files.bos_id) == (4096, (0,), 256, 0)
 
 
-def test_the_generation_config_has_the_last_word_on_eos(tmp_path: Path, captions_dir: Path) -> None:
+def test_the_generation_config_overrides_eos_ids(tmp_path: Path, captions_dir: Path) -> None:
     path = model(tmp_path, captions_dir, {"vocab_size": 4100, "eos_token_id": 0}, {"eos_token_id": [7, 5]})
     files = open_model_files(path)
     assert (files.vocabulary.eos_ids, files.vocabulary.size, files.bos_id) == ((5, 7), 4100, None)
 
 
-def test_the_language_part_of_a_model_of_several_media_is_read(tmp_path: Path, captions_dir: Path) -> None:
+def test_the_text_config_of_a_multimodal_model_is_read(tmp_path: Path, captions_dir: Path) -> None:
     inner = {"vocab_size": 4096, "eos_token_id": 3, "max_position_embeddings": 99}
     files = open_model_files(model(tmp_path, captions_dir, {"text_config": inner}))
     assert (files.vocabulary.eos_ids, files.context_tokens) == ((3,), 99)
@@ -42,7 +42,7 @@ def test_the_language_part_of_a_model_of_several_media_is_read(tmp_path: Path, c
     [({"n_positions": 64}, 64), ({"max_position_embeddings": 9, "n_positions": 64}, 9), ({"seq_length": 7}, 7),
      ({"max_position_embeddings": -1}, None), ({"max_position_embeddings": None, "max_seq_len": 5}, 5)],
 )  # fmt: skip
-def test_the_context_is_known_by_whichever_name_the_architecture_gives_it(
+def test_the_context_length_is_found_under_every_known_name(
     tmp_path: Path, captions_dir: Path, lengths: dict[str, int], known: int | None
 ) -> None:
     assert CONTEXT_NAMES == loading.CONTEXT_NAMES

@@ -26,7 +26,7 @@ CONSTRAINTS: list[dict[str, Any]] = [
 MATRIX = {"constraint": {"ltlf": "F(a)", "labels": ["a", "b"]}, "log_probs": [[-1.0, -2.0], [-0.5, -1.5]]}
 
 
-def test_in_the_tests_own_process_nothing_of_any_class_is_unpickled() -> None:
+def test_unpickling_a_class_fails_in_the_test_process() -> None:
     for unpickle in (pickle.loads, pickle._loads):  # type: ignore[attr-defined]
         with pytest.raises(RuntimeError, match="nothing is unpickled here"):
             unpickle(pickle.dumps(Path("a")))
@@ -73,7 +73,7 @@ def started(log: Path) -> str:
     return "\n".join(lines)
 
 
-def test_the_rule_is_kept_by_force_and_by_children_too(tmp_path: Path) -> None:
+def test_the_pickle_guard_reaches_child_processes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = "import pickle; pickle.loads(pickle.dumps(1))"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {child!r}], env={{}})"
@@ -92,7 +92,7 @@ def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> Non
     assert "app.main serve" in started(log) and started(log).count("STARTED") >= 2, "the API and its sandbox"
 
 
-def test_nothing_is_unpickled_by_the_processes_of_a_service_on_redis(tmp_path: Path) -> None:
+def test_no_process_of_a_redis_service_unpickles(tmp_path: Path) -> None:
     log = tmp_path / "pickles"
     with short_folder() as folder, up(folder, environment=environment(log)) as service:
         ask_all(service.url)

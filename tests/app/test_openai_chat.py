@@ -61,7 +61,7 @@ def test_a_prompt_is_the_one_that_transformers_makes(folder: Path, template: str
     assert prompt_of(files, turns(*TURNS), going_on, {"thinks": True}) == theirs
 
 
-def test_the_template_stands_in_a_file_or_is_the_default_one_of_several(folder: Path) -> None:
+def test_the_template_is_a_file_or_the_default_entry(folder: Path) -> None:
     several = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]
     assert prompt_of(configured(folder, several), turns(("user", "a"))) == "yes"
     (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
@@ -74,11 +74,11 @@ def refusal(files: ModelFiles, *said: tuple[str, str], **arguments: Any) -> str:
     return str(refused.value)
 
 
-def test_a_model_without_a_template_says_where_to_go(folder: Path) -> None:
+def test_a_model_without_a_template_refers_to_completions(folder: Path) -> None:
     assert "/v1/completions" in refusal(configured(folder, None), ("user", "MARKER"))
 
 
-def test_what_a_template_says_of_messages_is_told_unless_it_repeats_them(folder: Path) -> None:
+def test_a_template_error_is_shown_unless_it_quotes_messages(folder: Path) -> None:
     assert "Roles must alternate" in refusal(configured(folder, STRICT), ("assistant", "MARKER"))
     quoting = configured(folder, "{{ raise_exception('I do not like ' + messages[0].content) }}")
     assert "MARKER" not in refusal(quoting, ("user", "MARKER"))
@@ -89,13 +89,13 @@ def test_what_a_template_says_of_messages_is_told_unless_it_repeats_them(folder:
     ["{{ messages.__class__.__mro__ }}{{ messages.append(1) }}", "{{ ''.__class__.__base__.__subclasses__() }}",
      "{% include 'config.json' %}", "{{ cycler.__init__.__globals__ }}"],
 )  # fmt: skip
-def test_a_template_is_kept_in_its_sandbox(folder: Path, attack: str) -> None:
+def test_a_template_cannot_leave_its_sandbox(folder: Path, attack: str) -> None:
     with pytest.raises((InvalidRequest, SettingsInvalid)):
         prompt_of(configured(folder, attack), turns(("user", "a")))
     assert prompt_of(configured(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
 
 
-def test_a_template_is_told_that_there_are_no_tools_as_transformers_tells_it(folder: Path) -> None:
+def test_a_template_sees_no_tools_as_in_transformers(folder: Path) -> None:
     asking = "{% if tools is not none or documents is not none %}tools: {{ tools }}{% endif %}{{ messages[0].content }}"
     files, tokenizer = configured(folder, asking), PreTrainedTokenizerFast.from_pretrained(str(folder))
     theirs = tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
@@ -109,7 +109,7 @@ def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
         assert name in refusal(files, ("user", "a"), **{name: "MARKER"})
 
 
-def test_a_template_that_does_not_parse_is_the_operator_s_fault(folder: Path) -> None:
+def test_a_malformed_template_is_an_operator_error(folder: Path) -> None:
     files = dataclasses.replace(configured(folder, None), chat_template="{% if %}")
     with pytest.raises(SettingsInvalid):
         prompt_of(files, turns(("user", "a")))

@@ -94,7 +94,7 @@ def test_a_schema_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any
     assert answer.choices[0].message.role == "assistant" and answer.object == "chat.completion"
 
 
-def test_what_is_former_is_answered_and_said_to_be_so(ai: OpenAI) -> None:
+def test_deprecated_options_work_and_are_reported(ai: OpenAI) -> None:
     create = ai.completions.with_raw_response.create
     former = create(model="captions", prompt="sentence:", extra_body={"guided_choice": ["a dog", "a cat"]})
     assert former.parse().choices[0].text in ("a dog", "a cat")
@@ -103,7 +103,7 @@ def test_what_is_former_is_answered_and_said_to_be_so(ai: OpenAI) -> None:
     assert now.parse().choices[0].text == "a dog" and "deprecation" not in now.headers
 
 
-def test_without_a_constraint_a_text_is_sampled_and_a_seed_gives_it_again(ai: OpenAI) -> None:
+def test_an_unconstrained_text_is_sampled_and_reproducible_by_seed(ai: OpenAI) -> None:
     one, two, other = (complete(ai, seed=seed).choices[0].text for seed in (7, 7, 8))
     assert one == two and one != other
     drawn = complete(ai)
@@ -113,7 +113,7 @@ def test_without_a_constraint_a_text_is_sampled_and_a_seed_gives_it_again(ai: Op
     assert cut.choices[0].finish_reason == "length" and cut.usage and cut.usage.completion_tokens == 4
 
 
-def test_a_constraint_alone_is_searched_for_and_a_temperature_asks_for_samples(ai: OpenAI) -> None:
+def test_a_constraint_uses_search_and_a_temperature_uses_sampling(ai: OpenAI) -> None:
     found = complete(ai, regex=PATTERN)
     same: list[dict[str, Any]] = [
         {"temperature": 0}, {"use_beam_search": True}, {"best_of": 16}, {"beams": 16}, {"temperature": 0, "top_p": 1},
@@ -138,7 +138,7 @@ def test_n_answers_and_the_best_of_more(ai: OpenAI) -> None:
     assert len(chosen) == 2 and set(chosen) < set(texts) and best.usage == drawn.usage
 
 
-def test_log_probs_are_told_of_the_tokens_that_make_up_the_text(ai: OpenAI) -> None:
+def test_log_probs_cover_the_tokens_of_the_text(ai: OpenAI) -> None:
     for options in ({"regex": "(café|naïve)( dog)?"}, {"seed": 1}, {"seed": 2, "stop": " a"}):
         choice = complete(ai, logprobs=0, **options).choices[0]
         told = choice.logprobs
@@ -154,7 +154,7 @@ def test_log_probs_are_told_of_the_tokens_that_make_up_the_text(ai: OpenAI) -> N
     assert b"".join(bytes(one.bytes or []) for one in answer.logprobs.content).decode() == answer.message.content
 
 
-def test_a_stop_string_ends_the_text_and_is_no_part_of_it(ai: OpenAI) -> None:
+def test_a_stop_string_ends_the_text_and_is_excluded(ai: OpenAI) -> None:
     stopped = [complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0) for seed in range(3, 11)]
     assert not any(stop in answer.choices[0].text for answer in stopped for stop in (" the", " a"))
     taken_off = 0
@@ -175,7 +175,7 @@ def test_a_stop_string_ends_the_text_and_is_no_part_of_it(ai: OpenAI) -> None:
     assert "dog" in lines and "\n" not in lines
 
 
-def test_an_echo_begins_with_the_prompt_and_reads_on_as_the_model_wrote(ai: OpenAI) -> None:
+def test_an_echo_is_the_prompt_followed_by_the_answer(ai: OpenAI) -> None:
     plain, echoed = (complete(ai, regex=PATTERN, echo=echo).choices[0].text for echo in (False, True))
     assert echoed == f"sentence: {plain}"
     streamed = list(complete_stream(ai, regex=PATTERN, echo=True))
@@ -226,7 +226,7 @@ def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]
     assert told == whole.usage
 
 
-def test_a_chat_streams_its_role_first_and_then_as_it_is_written(ai: OpenAI) -> None:
+def test_a_chat_stream_starts_with_the_role(ai: OpenAI) -> None:
     stream = ai.chat.completions.create(model="captions", messages=USER, stream=True, seed=6)
     deltas = [choice.delta for chunk in stream for choice in chunk.choices]
     assert deltas[0].role == "assistant" and all(delta.role is None for delta in deltas[1:])
@@ -234,7 +234,7 @@ def test_a_chat_streams_its_role_first_and_then_as_it_is_written(ai: OpenAI) -> 
     assert len(deltas) > 3
 
 
-def test_the_model_s_own_template_makes_the_prompt(ai: OpenAI) -> None:
+def test_the_models_template_makes_the_prompt(ai: OpenAI) -> None:
     direct = complete(ai, prompt="concepts: dog, frisbee, catch\nsentence:", regex=PATTERN)
     assert chat(ai, regex=PATTERN, max_tokens=24).choices[0].message.content == direct.choices[0].text
     turns: Any = [
@@ -247,7 +247,7 @@ def test_the_model_s_own_template_makes_the_prompt(ai: OpenAI) -> None:
     assert answer.choices[0].message.content == direct.choices[0].text
 
 
-def test_a_budget_that_nobody_asked_for_is_what_the_context_leaves(ai: OpenAI, captions_dir: Path) -> None:
+def test_the_default_budget_is_the_remaining_context(ai: OpenAI, captions_dir: Path) -> None:
     context = json.loads((captions_dir / "config.json").read_text())["max_position_embeddings"]
     words = "a dog and " * context
     prompt = words[: words.index(" ", 10 * (context // 3 - 2))]
@@ -262,7 +262,7 @@ def test_a_budget_that_nobody_asked_for_is_what_the_context_leaves(ai: OpenAI, c
         complete(ai, prompt, max_tokens=room + 1, regex="[a-z]")
 
 
-def test_what_clients_send_by_default_changes_nothing(ai: OpenAI) -> None:
+def test_default_options_of_clients_do_not_change_the_answer(ai: OpenAI) -> None:
     defaults: dict[str, Any] = {
         "best_of": 1, "frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "n": 1, "top_p": 1,
         "user": "anna", "stop": None, "suffix": None, "stream": False, "logprobs": None,
@@ -280,7 +280,7 @@ def test_what_clients_send_by_default_changes_nothing(ai: OpenAI) -> None:
     assert chat(ai, regex=PATTERN, **chats).choices == chat(ai, regex=PATTERN).choices
 
 
-def test_the_async_client_asks_many_at_once_and_streams(url: str, ai: OpenAI) -> None:
+def test_the_async_client_sends_many_requests_and_streams(url: str, ai: OpenAI) -> None:
     async def ask() -> tuple[list[str], str]:
         async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
             asked = [
@@ -318,12 +318,12 @@ def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
     assert isinstance(asyncio.run(ask()), Pet)
 
 
-def test_openai_s_own_parsing_gets_a_typed_answer(ai: OpenAI) -> None:
+def test_openai_parsing_gets_a_typed_answer(ai: OpenAI) -> None:
     parsed = ai.chat.completions.parse(model="captions", messages=USER, response_format=Pet, temperature=0.7)
     assert isinstance(parsed.choices[0].message.parsed, Pet)
 
 
-def test_an_error_is_the_client_s_own_exception_with_our_code(ai: OpenAI) -> None:
+def test_an_error_is_the_clients_exception_with_our_code(ai: OpenAI) -> None:
     refused: list[tuple[type[openai.APIStatusError], str, str | None, dict[str, Any]]] = [
         (openai.UnprocessableEntityError, "budget_too_small", "max_tokens", {"regex": "a{40}", "max_tokens": 4}),
         (openai.UnprocessableEntityError, "constraint_syntax", "guided_regex", {"guided_regex": "a(b"}),

@@ -35,7 +35,7 @@ def error_of(response: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_a_request_that_cannot_be_met_is_refused_by_field_and_reason(case: dict[str, Any], client: TestClient) -> None:
+def test_an_invalid_request_is_refused_by_field_and_reason(case: dict[str, Any], client: TestClient) -> None:
     path = CHATS if "messages" in case["json"].partition(":")[0] else COMPLETIONS
     response = client.post(path, content=case["json"].encode(), headers={"content-type": "application/json"})
     error = error_of(response)
@@ -47,7 +47,7 @@ def test_a_request_that_cannot_be_met_is_refused_by_field_and_reason(case: dict[
         assert "MARKER" not in response.text
 
 
-def test_what_the_service_itself_refuses_has_the_same_shape(client: TestClient) -> None:
+def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> None:
     kinds = {
         404: client.get("/v1/nowhere"), 405: client.get(COMPLETIONS),
         413: client.post(COMPLETIONS, content=b" " * 2**21),
@@ -92,7 +92,7 @@ def test_keys_limits_and_a_service_that_is_not_ready(locked: tuple[TestClient, s
     assert (limited.status_code, error_of(limited)["code"]) == (429, "rate_limited") and limited.headers["retry-after"]
 
 
-def test_an_idempotency_key_leads_to_the_same_answer_and_to_no_other_request(client: TestClient) -> None:
+def test_an_idempotency_key_repeats_one_request_only(client: TestClient) -> None:
     def ask(seed: int | None) -> Any:
         body = {"prompt": "sentence:", "max_tokens": 8} | ({} if seed is None else {"seed": seed})
         return client.post(COMPLETIONS, json=body, headers={"idempotency-key": "openai-1"})
@@ -102,7 +102,7 @@ def test_an_idempotency_key_leads_to_the_same_answer_and_to_no_other_request(cli
     assert error_of(ask(5))["code"] == "idempotency_mismatch"
 
 
-def test_a_deadline_in_a_stream_is_an_event_in_openai_s_shape(client: TestClient) -> None:
+def test_a_deadline_in_a_stream_is_an_error_event(client: TestClient) -> None:
     slow = {"regex": "[a-z ]{300,}"}
     assert client.post("/compile", json={"constraint": slow, "explain": False}).status_code == 200
     body = {"prompt": "sentence:", **slow, "max_tokens": 200, "beams": 64, "timeout_s": 0.4, "stream": True}

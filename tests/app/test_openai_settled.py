@@ -80,7 +80,7 @@ def options_of(chance: random.Random, algorithm: Any, least: int) -> GenerateOpt
 
 @pytest.mark.parametrize("stops", [(), ("b", "ca"), ("aé",)], ids=str)
 @pytest.mark.parametrize("algorithm", ["banked", "abs", "sample"])
-def test_what_is_certain_is_the_beginning_of_the_answer_and_only_grows(
+def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
     algorithm: str, stops: tuple[str, ...]
 ) -> None:
     chance, told_early = random.Random(algorithm), 0
@@ -107,7 +107,7 @@ def test_what_is_certain_is_the_beginning_of_the_answer_and_only_grows(
     assert told_early > 10  # it does say something before the end
 
 
-def test_after_a_step_that_was_missed_nothing_more_of_a_search_is_certain() -> None:
+def test_a_missed_step_freezes_the_stable_prefix() -> None:
     def step(number: int, *texts: str) -> Step:
         return Step(number, 9, tuple(StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
 
@@ -117,7 +117,7 @@ def test_after_a_step_that_was_missed_nothing_more_of_a_search_is_certain() -> N
     assert settled.text(0) == "a"
 
 
-def test_a_finished_row_holds_back_what_it_does_not_say_until_it_is_beaten() -> None:
+def test_a_finished_row_limits_the_prefix_until_it_is_beaten() -> None:
     def row(text: str, log_prob: float, finished: bool) -> StepRow:
         return StepRow(text, 0, 0, 0 if finished else 1, 0.0, 0.0, log_prob, finished)
 
@@ -130,7 +130,7 @@ def test_a_finished_row_holds_back_what_it_does_not_say_until_it_is_beaten() -> 
     assert settled.text(0) == "abc"
 
 
-def test_a_character_is_certain_when_it_is_whole_and_a_stop_string_when_it_has_broken_off() -> None:
+def test_incomplete_characters_and_possible_stop_strings_are_held_back() -> None:
     settled = StablePrefixTracker(GenerateOptions(9, algorithm="sample"), AnswerNormalizer(["\n\n", "END"]))
     for number, (text, certain) in enumerate(
         [("a\ufffd", "a"), ("aé", "aé"), ("aé\n", "aé"), ("aé\nE", "aé\n"), ("aé\nEN", "aé\n"), ("aé\nENd", "aé\nENd")]
@@ -139,7 +139,7 @@ def test_a_character_is_certain_when_it_is_whole_and_a_stop_string_when_it_has_b
         assert settled.text(0) == certain
 
 
-def test_a_leading_space_is_certain_only_where_it_can_be_but_one_thing() -> None:
+def test_an_ambiguous_leading_space_is_held_back() -> None:
     for pattern, told in [("[a-z]+", "a"), (" [a-z]+|[a-z]", ""), ("[ab ]+", "")]:
         said = AnswerNormalizer()
         assert said(" a") == ""  # the constraint is not known yet

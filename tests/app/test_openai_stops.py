@@ -72,7 +72,7 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
 
 
 @pytest.mark.parametrize("constraint", [constraint for constraint, _, _ in ENDS if constraint], ids=str)
-def test_a_constraint_loses_no_text_but_those_that_hold_the_stop_string(constraint: dict[str, Any]) -> None:
+def test_a_stop_string_excludes_only_texts_that_contain_it(constraint: dict[str, Any]) -> None:
     """Every text over a few letters that satisfies and holds none is still an answer."""
     order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
     assert order.order.spec is not None
@@ -85,7 +85,7 @@ def test_a_constraint_loses_no_text_but_those_that_hold_the_stop_string(constrai
             assert check_text(whole, text).satisfied == wanted, text
 
 
-def test_what_may_become_a_stop_string_is_held_back() -> None:
+def test_a_possible_stop_string_is_held_back() -> None:
     chance = random.Random(5)
     for _ in range(3_000):
         stops = ["".join(chance.choices("ab", k=chance.randint(1, 4))) for _ in range(chance.randint(0, 3))]

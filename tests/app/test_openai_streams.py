@@ -99,7 +99,7 @@ def texts(events: list[str]) -> list[str]:
     return [json.loads(event)["choices"][0]["text"] for event in events if "choices" in event]
 
 
-def test_a_worker_that_begins_anew_is_waited_for_and_nothing_is_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_worker_repeats_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     story: Story = [
         step(1, "a"), step(2, "a dog"), Restart(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
     ]
@@ -108,7 +108,7 @@ def test_a_worker_that_begins_anew_is_waited_for_and_nothing_is_said_twice(monke
     assert service.left == [None, "job"]
 
 
-def test_an_answer_that_comes_out_otherwise_than_was_sent_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_with_a_different_answer_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     story: Story = [step(1, "a dog"), Restart(2), step(1, "a"), step(2, "a cat")]
     events, _ = events_of(story, "a cat runs.", monkeypatch)
     assert texts(events) == ["a dog"] and "[DONE]" not in events
@@ -117,7 +117,7 @@ def test_an_answer_that_comes_out_otherwise_than_was_sent_ends_in_an_error(monke
     assert "send the request again" in error["message"]
 
 
-def test_storage_that_is_away_is_waited_for_and_read_on_where_it_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     story: Story = [step(1, "a"), step(2, "a dog"), StorageDown(), step(3, "a dog runs")]
     events, service = events_of(story, "a dog runs.", monkeypatch)
     assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
@@ -133,7 +133,7 @@ def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> It
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
-def test_a_client_that_leaves_calls_his_request_off_at_once(faked: str, stream: bool) -> None:
+def test_a_disconnect_cancels_the_request_at_once(faked: str, stream: bool) -> None:
     body = {"prompt": "a", "max_tokens": 8, "stream": stream}
     patience, asked = httpx2.Timeout(60, read=1.0), f"{faked}/v1/completions"
     with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", asked, json=body, timeout=patience) as response:
@@ -142,7 +142,7 @@ def test_a_client_that_leaves_calls_his_request_off_at_once(faked: str, stream: 
 
 
 @pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
-def test_the_first_chunk_is_sent_while_the_rest_is_still_written(faked: str) -> None:
+def test_the_first_chunk_is_sent_during_generation(faked: str) -> None:
     with OpenAI(base_url=f"{faked}/v1", api_key="none", max_retries=0) as ai:
         stream = iter(ai.completions.create(model="captions", prompt="a", stream=True, seed=1))
         assert next(stream).choices[0].text == "dog"

@@ -18,7 +18,7 @@ def test_the_committed_document_is_fresh() -> None:
     )
 
 
-def test_every_path_documents_its_errors_in_the_shape_that_they_have() -> None:
+def test_every_path_documents_its_errors_with_their_media_type() -> None:
     document = create_app(Settings()).openapi()
     codes = {row.code for row in ERRORS.values()} - {"client_gone"}
     described = ""
@@ -42,7 +42,7 @@ def test_every_refusal_is_documented_where_it_happens() -> None:
     assert not {(path, status) for path, status in seen if status not in paths[path]["post"]["responses"]}
 
 
-def test_pictures_say_what_kind_they_are() -> None:
+def test_image_responses_document_their_media_type() -> None:
     paths = create_app(Settings()).openapi()["paths"]
     kinds = {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}
     for ending, kind in kinds.items():

@@ -18,7 +18,7 @@ S_MAX = 90.0
 
 
 @pytest.mark.parametrize("how", ["told to stop", "cancelled"])
-def test_a_handler_that_comes_too_late_is_not_waited_for_and_closed(how: str) -> None:
+def test_a_handler_that_opens_after_the_stop_is_closed(how: str) -> None:
     may_open, opening, closed = threading.Event(), threading.Event(), threading.Event()
 
     def open_late(settings: Settings) -> Handler:

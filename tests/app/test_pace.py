@@ -16,7 +16,7 @@ def moves(pace: ThroughputEstimator, clock: Clock, work_per_s: float, seconds: f
         pace.taken(round(work_per_s / 2))
 
 
-def test_a_pace_is_what_was_taken_while_something_waited() -> None:
+def test_throughput_counts_jobs_taken_while_others_wait() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     assert pace.seconds(100) is None
@@ -26,7 +26,7 @@ def test_a_pace_is_what_was_taken_while_something_waited() -> None:
     assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
 
 
-def test_nothing_is_known_before_something_waited_for_a_while_and_something_was_taken() -> None:
+def test_throughput_needs_a_waiting_time_and_a_taken_job() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     pace.taken(10)
@@ -39,7 +39,7 @@ def test_nothing_is_known_before_something_waited_for_a_while_and_something_was_
     assert standing.seconds(10) is None, "a first job may be long"
 
 
-def test_idle_time_says_nothing_of_the_pace() -> None:
+def test_long_idle_time_makes_the_throughput_unknown() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 30)
@@ -52,7 +52,7 @@ def test_idle_time_says_nothing_of_the_pace() -> None:
     assert pace.seconds(100) is None, "it is forgotten in the end"
 
 
-def test_what_is_new_outweighs_what_was_and_after_idle_time_the_sooner() -> None:
+def test_recent_throughput_outweighs_older_and_sooner_after_idling() -> None:
     taken_s = []
     for idle_s in (0.0, 2 * IDLE_MEMORY_S):
         clock = Clock()
@@ -67,7 +67,7 @@ def test_what_is_new_outweighs_what_was_and_after_idle_time_the_sooner() -> None
     assert 50 > taken_s[0] > taken_s[1] > 5
 
 
-def test_a_queue_that_stands_still_gets_slower() -> None:
+def test_a_stalled_queue_has_a_falling_throughput() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 60)
@@ -76,7 +76,7 @@ def test_a_queue_that_stands_still_gets_slower() -> None:
     assert (pace.seconds(100) or 0) > 10
 
 
-def test_a_crowd_is_not_judged_by_how_long_the_first_of_it_takes() -> None:
+def test_throughput_counts_starts_of_a_whole_batch() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     for _ in range(32):
@@ -88,7 +88,7 @@ def test_a_crowd_is_not_judged_by_how_long_the_first_of_it_takes() -> None:
     assert pace.seconds(40) == pytest.approx(1.0, rel=0.2)  # 40 a second
 
 
-def test_a_run_is_not_begun_in_much_less_time_than_runs_take_of_late() -> None:
+def test_a_run_needs_about_the_time_of_recent_runs() -> None:
     pace = ThroughputEstimator(Clock())
     assert not pace.hopeless(10, 0.01, 100)
     for _ in range(50):
@@ -103,7 +103,7 @@ def test_a_run_is_not_begun_in_much_less_time_than_runs_take_of_late() -> None:
     assert not pace.hopeless(100, 4, 50)
 
 
-def test_what_is_given_back_was_not_done() -> None:
+def test_a_requeued_job_does_not_count_as_done() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 60)
@@ -115,7 +115,7 @@ def test_what_is_given_back_was_not_done() -> None:
     assert pace.seconds(100) is None
 
 
-def test_a_clock_that_goes_back_is_no_time() -> None:
+def test_a_clock_that_goes_back_counts_as_no_time() -> None:
     clock = Clock()
     pace = ThroughputEstimator(clock)
     moves(pace, clock, 20, 60)
@@ -124,7 +124,7 @@ def test_a_clock_that_goes_back_is_no_time() -> None:
     assert pace.seconds(100) == pytest.approx(5.0, rel=0.05)
 
 
-def test_those_who_are_refused_come_back_one_by_one() -> None:
+def test_retry_times_of_refused_requests_are_spread() -> None:
     assert come_again_s(None, None, lambda: 0.0) == UNKNOWN_S
     assert come_again_s(0.0, 0.0, lambda: 0.0) == 1
     assert come_again_s(2.2, 40.0, lambda: 0.0) == 3

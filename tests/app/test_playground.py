@@ -62,7 +62,7 @@ def page(open_client: TestClient) -> Tags:
     return tags
 
 
-def test_the_page_and_each_of_its_files_is_served_under_a_strict_policy(open_client: TestClient) -> None:
+def test_every_page_file_is_served_under_a_strict_policy(open_client: TestClient) -> None:
     policy = (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -82,11 +82,11 @@ def test_the_page_and_each_of_its_files_is_served_under_a_strict_policy(open_cli
     [("/", "text/html"), ("/static/main.js", "text/javascript"), ("/static/base.css", "text/css"),
      ("/static/icon.svg", "image/svg+xml"), ("/static/vendor/manifest.json", "application/json")],
 )
-def test_a_file_says_what_it_is(path: str, kind: str, open_client: TestClient) -> None:
+def test_every_file_has_its_media_type(path: str, kind: str, open_client: TestClient) -> None:
     assert open_client.get(path).headers["content-type"].partition(";")[0] == kind
 
 
-def test_a_browser_that_has_a_file_is_told_so_and_asks_anew_when_it_changed(open_client: TestClient) -> None:
+def test_an_unchanged_file_gets_304_by_its_etag(open_client: TestClient) -> None:
     whole = open_client.get("/static/main.js")
     etag = whole.headers["etag"]
     for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
@@ -103,7 +103,7 @@ def test_a_browser_that_has_a_file_is_told_so_and_asks_anew_when_it_changed(open
      "/index.html", "/static/%2e%2e/main.py", "/static/..%2f__init__.py", "/static/..%2f..%2fmain.py",
      "/static/vendor%2fmanifest.json/x", "/static/vendor/../main.py", "/static/%00", "/static//etc/passwd"],
 )
-def test_nothing_else_is_served(path: str, open_client: TestClient) -> None:
+def test_files_outside_the_page_are_not_served(path: str, open_client: TestClient) -> None:
     assert open_client.get(path).status_code == 404
 
 
@@ -112,12 +112,12 @@ def test_pages_are_read_and_not_written_to(open_client: TestClient) -> None:
         assert open_client.request(method, "/").status_code == 405
 
 
-def test_the_api_s_document_does_not_speak_of_the_page() -> None:
+def test_the_openapi_document_omits_the_page() -> None:
     paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
     assert not [path for path in paths if path == "/" or path.startswith("/static")]
 
 
-def test_with_keys_the_page_needs_one_unless_a_setting_opens_it(tmp_path: Path) -> None:
+def test_the_page_needs_a_key_unless_it_is_public(tmp_path: Path) -> None:
     text, key = new_key("anna", ["compile"])
     add_key(tmp_path / "keys", key)
     paths = ("/", "/static/main.js", "/static/vendor/manifest.json")
@@ -137,7 +137,7 @@ def test_the_whole_page_is_small() -> None:
     assert sum(len(file.body) for file in page_files().values()) < PAGE_BYTES_MAX
 
 
-def test_what_is_vendored_is_what_its_manifest_says() -> None:
+def test_vendored_files_match_their_manifest() -> None:
     folder = FOLDER / "vendor"
     rows = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     named = {"manifest.json"}
@@ -149,7 +149,7 @@ def test_what_is_vendored_is_what_its_manifest_says() -> None:
     assert {path.name for path in folder.iterdir()} == named
 
 
-def test_the_page_holds_no_script_no_style_and_no_file_of_others(page: Tags) -> None:
+def test_the_page_has_no_inline_code_or_foreign_file(page: Tags) -> None:
     assert page.inline == ""
     files = set(page_files())
     for tag, attributes in page.tags:
@@ -165,7 +165,7 @@ def test_the_page_holds_no_script_no_style_and_no_file_of_others(page: Tags) -> 
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
-def test_a_file_of_ours_names_no_host_writes_no_markup_and_is_not_too_long(path: Path) -> None:
+def test_a_page_module_names_no_host_and_writes_no_markup(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\s\"'`)>]+", text)) <= NAMESPACES
     assert not NEVER.search(text)
@@ -173,7 +173,7 @@ def test_a_file_of_ours_names_no_host_writes_no_markup_and_is_not_too_long(path:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_a_module_imports_what_there_is_and_says_what_it_owns(path: Path) -> None:
+def test_a_page_module_is_documented_and_its_imports_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("//")
     for target in IMPORT.findall(text):

@@ -83,7 +83,7 @@ def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("path", ["/generate", "/v1/completions"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_not_done_when_the_server_stops_is_told_so(
+def test_unfinished_requests_are_reported_when_the_server_stops(
     path: str, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
@@ -105,7 +105,7 @@ def test_what_is_not_done_when_the_server_stops_is_told_so(
     assert (b"event: error" in answers[0]) == (stream and path == "/generate")
 
 
-def test_a_client_that_sends_too_much_gets_to_read_why() -> None:
+def test_a_client_that_sends_too_much_receives_the_error() -> None:
     head = b"POST /check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
     with listening(Settings(embedded_workers=())) as port:

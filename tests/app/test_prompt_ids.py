@@ -35,14 +35,14 @@ def with_added_token(settings: Settings, folder: Path, number: int) -> Settings:
     return Settings(model=str(folder), secret=settings.secret)
 
 
-def test_a_token_beyond_the_model_is_plain_text_in_prompts_and_answers(tmp_path: Path, settings: Settings) -> None:
+def test_a_token_outside_the_model_is_plain_text(tmp_path: Path, settings: Settings) -> None:
     beyond = with_added_token(settings, tmp_path, open_model_files(settings.model).vocabulary.size)
     answer = run(beyond, RegexSpec("say <pad>a(b|c)"), prompt="a <pad> b", max_tokens=32)
     assert re.fullmatch("say <pad>a(b|c)", answer.choices[0].text)
     assert answer.prompt_tokens == run(settings, prompt="a <pad> b").prompt_tokens > 3
 
 
-def test_an_id_that_the_tokenizer_itself_gives_beyond_the_model_is_the_prompts_fault(
+def test_a_prompt_with_an_id_outside_the_model_is_refused(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_generator(settings) as generator:
@@ -52,7 +52,7 @@ def test_an_id_that_the_tokenizer_itself_gives_beyond_the_model_is_the_prompts_f
             generator.run(a_job(settings, context, prompt="dog"), context)
 
 
-def test_a_budget_that_is_made_to_fit_goes_by_what_the_model_itself_reads(settings: Settings) -> None:
+def test_a_clamped_budget_uses_the_models_context_length(settings: Settings) -> None:
     with open_generator(settings, context_length=8) as generator:  # its files say 256
         context = Context()
         job = dataclasses.replace(a_job(settings, context, max_tokens=50, beams=1), fits=True)

@@ -72,7 +72,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     gate.set()
 
 
-def test_a_model_that_takes_no_step_any_more_is_told_and_so_is_its_return(gate: threading.Event) -> None:
+def test_readiness_reports_a_stalled_model_and_its_recovery(gate: threading.Event) -> None:
     body = {"prompt": "a dog", "constraint": {"regex": "[a-z ]+dog"}, "max_tokens": 20, "beams": 2}
     with TestClient(create_app(Settings(stall_timeout_s=STUCK_S)), raise_server_exceptions=False) as client:
         wait_until_ready(client)
@@ -94,7 +94,7 @@ def test_a_model_that_takes_no_step_any_more_is_told_and_so_is_its_return(gate: 
         assert client.post("/generate", json=body).status_code == 200
 
 
-def test_a_compilation_past_all_its_limits_is_told_and_so_is_its_end() -> None:
+def test_readiness_reports_a_stuck_compilation_and_its_end() -> None:
     before = set(children(os.getpid()))
     settings = Settings(embedded_workers=("compile",), stall_timeout_s=0.2, limits=Limits(compile_s_max=0.5))
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
@@ -119,7 +119,7 @@ def _compiles(pid: int) -> bool:
     return b"app.worker.sandbox.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def test_weights_that_are_missing_are_told_and_the_process_lives(tmp_path: Path, captions_dir: Path) -> None:
+def test_readiness_reports_missing_weights(tmp_path: Path, captions_dir: Path) -> None:
     for file in captions_dir.iterdir():
         if file.suffix == ".json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -128,7 +128,7 @@ def test_weights_that_are_missing_are_told_and_the_process_lives(tmp_path: Path,
         turns(client, "generate worker: the model cannot be loaded; see the log", "no compile worker is alive")
 
 
-def test_a_worker_that_loads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, load = threading.Event(), HuggingFaceModel.load
 
     def late(*args: Any, **settings: Any) -> Any:
@@ -145,7 +145,7 @@ def test_a_worker_that_loads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         gate.set()
 
 
-def test_a_store_that_does_not_do_its_part_is_told(
+def test_readiness_reports_a_broken_store(
     short_sighted_client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def forgets(*_: object) -> None:
@@ -168,7 +168,7 @@ def test_a_store_that_does_not_do_its_part_is_told(
         assert reasons(short_sighted_client) == ["no generate worker is alive"]
 
 
-def test_an_engine_whose_thread_died_is_stuck_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_with_a_dead_thread_stays_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
     class Model:
@@ -220,7 +220,7 @@ def probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
         return 0, {}
 
 
-def test_a_worker_process_and_a_server_that_stand_still_are_told_and_so_is_their_return(tmp_path: Path) -> None:
+def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

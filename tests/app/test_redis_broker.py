@@ -56,7 +56,7 @@ async def answer_forever(worker: RedisBroker, pause_s: float = 0.0) -> None:
         await worker.finish(delivery.job_id, b"answer to " + delivery.body)
 
 
-def test_500_callers_of_one_key_share_one_job_and_few_connections(redis_server: RedisServer) -> None:
+def test_500_callers_of_one_key_share_job_and_connections(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         jobs = await asyncio.gather(*(api.submit("q", "k", b"%d" % number) for number in range(CALLERS)))
         assert len(set(jobs)) == 1
@@ -73,7 +73,7 @@ def test_500_callers_of_one_key_share_one_job_and_few_connections(redis_server: 
     run(redis_server.url, story)
 
 
-def test_the_queue_costs_a_request_little(redis_server: RedisServer) -> None:
+def test_a_job_round_trip_through_the_queue_is_fast(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         answering = asyncio.create_task(answer_forever(worker))
         took = []
@@ -95,7 +95,7 @@ async def lives_for_ever(client: Client) -> set[bytes]:
     return {key for key in keys if await client.ttl(key) == -1}
 
 
-def test_jobs_that_are_over_leave_nothing_behind(redis_server: RedisServer) -> None:
+def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         for number in range(4):
             first = await api.submit("q", f"first {number}", b"", SubmitOptions(detached=True))
@@ -128,7 +128,7 @@ def test_jobs_that_are_over_leave_nothing_behind(redis_server: RedisServer) -> N
     run(redis_server.url, story, given)
 
 
-def test_a_ticket_that_we_did_not_sign_is_not_run(redis_server: RedisServer) -> None:
+def test_a_job_with_an_invalid_signature_is_not_run(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         forged, copied = await api.submit("q", "a", b"evil"), await api.submit("q", "b", b"evil")
         good = await api.submit("q", "c", b"good")
@@ -147,7 +147,7 @@ def test_a_ticket_that_we_did_not_sign_is_not_run(redis_server: RedisServer) -> 
     run(redis_server.url, story)
 
 
-def test_who_saw_no_reply_and_submits_again_does_not_run_a_job_twice_that_is_over(redis_server: RedisServer) -> None:
+def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         job_id = await api.submit("q", "k", b"body")
         ticket = await client.get(f"streaq:abs:q:task:data:{job_id}")
@@ -162,7 +162,7 @@ def test_who_saw_no_reply_and_submits_again_does_not_run_a_job_twice_that_is_ove
     run(redis_server.url, story)
 
 
-def test_neither_a_job_whose_workers_died_nor_a_forged_one_is_remembered(redis_server: RedisServer) -> None:
+def test_lost_and_forged_jobs_are_not_cached(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         terms = SubmitOptions(remember_s=60)
         lost, forged = await api.submit("q", "a", b"", terms), await api.submit("other", "b", b"", terms)
@@ -180,7 +180,7 @@ def test_neither_a_job_whose_workers_died_nor_a_forged_one_is_remembered(redis_s
     run(redis_server.url, story)
 
 
-def test_a_job_that_dropped_out_of_the_queue_is_put_back(redis_server: RedisServer) -> None:
+def test_a_job_missing_from_the_queue_is_requeued(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         lost = await api.submit("q", "k", b"lost")
         await client.delete([f"streaq:abs:q:task:data:{lost}"])
@@ -192,7 +192,7 @@ def test_a_job_that_dropped_out_of_the_queue_is_put_back(redis_server: RedisServ
     run(redis_server.url, story)
 
 
-def test_workers_of_two_secrets_are_not_let_onto_one_server(redis_server: RedisServer) -> None:
+def test_workers_with_different_secrets_cannot_share_a_server(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         await worker.announce("q", WorkerStatus("w", ""))
         await worker.announce("q", WorkerStatus("w", ""))
@@ -205,7 +205,7 @@ def test_workers_of_two_secrets_are_not_let_onto_one_server(redis_server: RedisS
     run(redis_server.url, story)
 
 
-def test_a_worker_whose_lease_ran_out_is_told_and_its_words_do_not_count(redis_server: RedisServer) -> None:
+def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         for number in range(SLOTS - 1):  # earlier ones, in good hands
             await api.submit("q", str(number), b"")
@@ -230,7 +230,7 @@ def test_a_worker_whose_lease_ran_out_is_told_and_its_words_do_not_count(redis_s
     run(redis_server.url, story)
 
 
-def test_a_long_job_is_not_taken_from_a_worker_that_lives(redis_server: RedisServer) -> None:
+def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         answering = [asyncio.create_task(answer_forever(broker, 3 * LEASE_S)) for broker in (api, worker)]
         job_id = await api.submit("q", "k", b"x")
@@ -242,7 +242,7 @@ def test_a_long_job_is_not_taken_from_a_worker_that_lives(redis_server: RedisSer
     run(redis_server.url, story)
 
 
-def test_a_broker_that_closes_hands_back_what_it_holds(redis_server: RedisServer) -> None:
+def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         closing = RedisBroker.from_url(redis_server.url, settings(30.0))
         job_id = await api.submit("q", "k", b"")
@@ -255,7 +255,7 @@ def test_a_broker_that_closes_hands_back_what_it_holds(redis_server: RedisServer
     run(redis_server.url, story)
 
 
-def test_news_that_were_missed_are_found_all_the_same(
+def test_missed_notifications_are_found_by_polling(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ears, "LOOK_S", 0.5)
@@ -272,7 +272,7 @@ def test_news_that_were_missed_are_found_all_the_same(
     run(redis_server.url, story)
 
 
-def test_passing_events_take_little_room_on_the_server(redis_server: RedisServer) -> None:
+def test_droppable_events_have_bounded_memory_on_the_server(redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         job_id = await api.submit("q", "k", b"")
         await take(worker)
@@ -286,7 +286,7 @@ def test_passing_events_take_little_room_on_the_server(redis_server: RedisServer
     run(redis_server.url, story)
 
 
-def test_a_server_that_lost_everything_says_so_and_serves_on(own_redis_server: RedisServer) -> None:
+def test_a_server_that_lost_its_data_serves_again(own_redis_server: RedisServer) -> None:
     async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         answering = asyncio.create_task(answer_forever(worker))
         assert await api.result(await api.submit("q", "a", b"1")) == b"answer to 1"

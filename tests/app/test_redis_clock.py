@@ -62,7 +62,7 @@ def field(server: RedisServer, name: str) -> float:
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_the_pace_of_a_queue_is_none_of_its_clock_s(stepped: tuple[RedisServer, Step], seconds: int) -> None:
+def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer, Step], seconds: int) -> None:
     server, step = stepped
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
@@ -82,7 +82,7 @@ def test_the_pace_of_a_queue_is_none_of_its_clock_s(stepped: tuple[RedisServer, 
     run(server, story)
 
 
-def test_a_job_that_is_on_its_way_is_as_old_as_it_is(stepped: tuple[RedisServer, Step]) -> None:
+def test_a_clock_step_does_not_change_a_jobs_age(stepped: tuple[RedisServer, Step]) -> None:
     server, step = stepped
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
@@ -104,7 +104,7 @@ def test_a_job_that_is_on_its_way_is_as_old_as_it_is(stepped: tuple[RedisServer,
     run(server, story)
 
 
-def test_a_step_is_made_up_for_once_by_all_who_find_it(stepped: tuple[RedisServer, Step]) -> None:
+def test_a_clock_step_is_corrected_once(stepped: tuple[RedisServer, Step]) -> None:
     server, step = stepped
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
@@ -120,7 +120,7 @@ def test_a_step_is_made_up_for_once_by_all_who_find_it(stepped: tuple[RedisServe
     run(server, story)
 
 
-def test_a_worker_is_thought_alive_no_longer_than_it_says_so(stepped: tuple[RedisServer, Step]) -> None:
+def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServer, Step]) -> None:
     server, step = stepped
 
     async def story(api: RedisBroker, worker: RedisBroker) -> None:
@@ -136,7 +136,7 @@ def test_a_worker_is_thought_alive_no_longer_than_it_says_so(stepped: tuple[Redi
     run(server, story)
 
 
-def test_nobody_is_kept_out_for_the_hour_that_a_clock_was_put_back_by(
+def test_a_clock_put_back_does_not_block_concurrency_slots(
     stepped: tuple[RedisServer, Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, step = stepped

@@ -66,7 +66,7 @@ def test_the_job_of_a_killed_worker_is_taken_by_another(redis_server: RedisServe
         run(redis_server.url, story)
 
 
-def test_a_job_that_kills_its_workers_ends_after_three_tries_and_the_queue_goes_on(redis_server: RedisServer) -> None:
+def test_a_job_that_kills_its_workers_fails_after_three_attempts(redis_server: RedisServer) -> None:
     async def story(broker: RedisBroker) -> None:
         poison = await broker.submit("q", "poison", b"die")
         others = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
@@ -86,7 +86,7 @@ def test_a_job_that_kills_its_workers_ends_after_three_tries_and_the_queue_goes_
         run(redis_server.url, story)
 
 
-def test_a_stopped_worker_that_goes_on_says_nothing_more_about_its_job(redis_server: RedisServer) -> None:
+def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisServer) -> None:
     async def story(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"lie 2")
         zombie = await taken(processes, job_id)
@@ -107,7 +107,7 @@ def test_a_stopped_worker_that_goes_on_says_nothing_more_about_its_job(redis_ser
         run(redis_server.url, story)
 
 
-def test_a_killed_and_restarted_server_loses_nothing_of_a_running_stream(own_redis_server: RedisServer) -> None:
+def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisServer) -> None:
     async def story(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"tell 60 0.05")
         waiting = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(20)]
@@ -126,7 +126,7 @@ def test_a_killed_and_restarted_server_loses_nothing_of_a_running_stream(own_red
         run(own_redis_server.url, story)
 
 
-def test_who_waits_for_a_job_that_the_server_has_lost_is_told_to_ask_again(redis_server: RedisServer) -> None:
+def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> None:
     """A server that is killed while its disk is slow comes back without what it acknowledged last."""
 
     async def story(broker: RedisBroker) -> None:
@@ -154,7 +154,7 @@ def absent(server: RedisServer) -> Iterator[None]:
         server.start()
 
 
-def test_while_the_server_is_away_callers_are_told_and_workers_keep_what_they_run(
+def test_workers_keep_running_jobs_while_the_server_is_away(
     own_redis_server: RedisServer,
 ) -> None:
     async def story(broker: RedisBroker) -> None:
@@ -178,7 +178,7 @@ def test_while_the_server_is_away_callers_are_told_and_workers_keep_what_they_ru
         run(own_redis_server.url, story, wait_s=1.0)
 
 
-def test_a_server_that_hangs_is_away_like_one_that_is_gone(own_redis_server: RedisServer) -> None:
+def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServer) -> None:
     async def story(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"answer yes", DETACHED)
         own_redis_server.pause()
@@ -192,7 +192,7 @@ def test_a_server_that_hangs_is_away_like_one_that_is_gone(own_redis_server: Red
     run(own_redis_server.url, story, wait_s=1.0)
 
 
-def test_a_broker_closes_though_its_server_is_away(own_redis_server: RedisServer) -> None:
+def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> None:
     async def story(broker: RedisBroker) -> None:
         await broker.submit("q", "k", b"", DETACHED)
         waiting = asyncio.create_task(broker.result(await broker.submit("q", "other", b"")))
@@ -211,7 +211,7 @@ def test_a_broker_closes_though_its_server_is_away(own_redis_server: RedisServer
     run(own_redis_server.url, story, wait_s=1.0)
 
 
-def test_a_full_server_takes_no_new_jobs_and_loses_none_that_it_took(own_redis_server: RedisServer) -> None:
+def test_a_full_server_refuses_new_jobs_and_loses_none(own_redis_server: RedisServer) -> None:
     async def story(broker: RedisBroker) -> None:
         held = await broker.submit("q", "held", b"hold answer", DETACHED)
         first = await taken(processes, held)

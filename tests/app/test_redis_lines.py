@@ -32,7 +32,7 @@ DETACHED = SubmitOptions(detached=True)
 JOBS, EVENTS = 60 if FULL else 15, 5
 
 
-def test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot(own_redis_server: RedisServer) -> None:
+def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: RedisServer) -> None:
     async def one(broker: RedisBroker, number: int) -> None:
         job_id = await broker.submit("q", f"job {number}", b"tell %d 0.05" % EVENTS)
         assert await broker.result(job_id) == b"%d 0.05" % EVENTS
@@ -59,7 +59,7 @@ def test_a_line_that_breaks_over_and_over_loses_no_job_no_event_and_no_slot(own_
     assert (all if FULL else any)(line.broken[how] for how in hows), line.broken
 
 
-def test_connections_that_fall_silent_are_given_up_for_others(redis_server: RedisServer) -> None:
+def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
     """Each command that got no reply left its connection to the next one, and so nobody was answered ever again."""
     many = 20
 
@@ -83,7 +83,7 @@ def test_connections_that_fall_silent_are_given_up_for_others(redis_server: Redi
         asyncio.run(story())
 
 
-def test_where_one_connection_fell_silent_none_of_the_others_is_waited_for(redis_server: RedisServer) -> None:
+def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisServer) -> None:
     async def story() -> None:
         link = Connection(line.url)
         try:
@@ -103,7 +103,7 @@ def test_where_one_connection_fell_silent_none_of_the_others_is_waited_for(redis
         asyncio.run(story())
 
 
-def test_what_nobody_was_told_is_found_by_one_look_for_all_who_wait(
+def test_one_poll_finds_missed_notifications_for_all_waiters(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many, look_s = 50, 0.5
@@ -146,7 +146,7 @@ def test_what_nobody_was_told_is_found_by_one_look_for_all_who_wait(
     asyncio.run(story())
 
 
-def test_however_often_a_line_breaks_while_it_is_in_use_the_next_command_finds_one(redis_server: RedisServer) -> None:
+def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_server: RedisServer) -> None:
     """Subscriptions are always in use. Each that broke once took a place among the connections with it, for good."""
 
     async def story() -> None:
@@ -166,7 +166,7 @@ def test_however_often_a_line_breaks_while_it_is_in_use_the_next_command_finds_o
     asyncio.run(story())
 
 
-def test_a_connection_that_breaks_while_it_is_in_use_gives_its_place_back(redis_server: RedisServer) -> None:
+def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) -> None:
     async def story() -> None:
         pool = open_pool(redis_server.url, 2)
         async with pool, asyncio.timeout(STORY_S_MAX):
@@ -181,7 +181,7 @@ def test_a_connection_that_breaks_while_it_is_in_use_gives_its_place_back(redis_
     asyncio.run(story())
 
 
-def test_a_worker_that_cannot_take_a_job_says_so_and_leaves_it_to_another(
+def test_a_job_that_one_worker_cannot_take_goes_to_another(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such a worker looked for the job again at the very moment at which it could, and so no other ever got it."""

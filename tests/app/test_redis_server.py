@@ -21,7 +21,7 @@ def look_at(server: RedisServer, jobs: bool = True, volatile: bool = False) -> d
     return asyncio.run(check_server(server.url, "ABS_BROKER", jobs, volatile, 20.0))
 
 
-def test_a_good_server_is_taken_and_described(redis_server: RedisServer) -> None:
+def test_a_suitable_server_is_accepted_and_described(redis_server: RedisServer) -> None:
     facts = asyncio.run(check_storage(Settings(broker=redis_server.url, store=redis_server.url)))
     assert set(facts) == {"server", "policy", "persistence", "memory", "clock"}
     assert (facts["policy"], facts["persistence"]) == ("volatile-lru", "AOF")
@@ -30,14 +30,14 @@ def test_a_good_server_is_taken_and_described(redis_server: RedisServer) -> None
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
-def test_a_server_that_throws_jobs_away_is_refused(policy: str) -> None:
+def test_a_server_that_may_evict_jobs_is_refused(policy: str) -> None:
     with running_server("--maxmemory-policy", policy) as server:
         with pytest.raises(SettingsInvalid, match=f"maxmemory-policy is {policy}.*set volatile-lru"):
             look_at(server)
         look_at(server, jobs=False)  # what it holds can be made again
 
 
-def test_a_server_without_a_disk_is_refused_unless_that_is_accepted() -> None:
+def test_a_non_persistent_server_is_refused_by_default() -> None:
     with running_server("--appendonly", "no", "--maxmemory-policy", "noeviction") as server:
         with pytest.raises(SettingsInvalid, match="set appendonly yes, or ABS_ALLOW_NON_PERSISTENT_REDIS=yes"):
             look_at(server)
@@ -50,7 +50,7 @@ def test_an_old_server_is_refused(redis_server: RedisServer, monkeypatch: pytest
         look_at(redis_server)
 
 
-def test_a_server_that_is_away_or_refuses_us_is_named_without_its_password(
+def test_a_connection_error_names_the_server_without_its_password(
     own_redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -73,11 +73,11 @@ def test_a_server_that_is_away_or_refuses_us_is_named_without_its_password(
         ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock"),
     ],
 )
-def test_urls_are_shown_without_what_is_secret(url: str, shown: str) -> None:
+def test_urls_are_shown_without_passwords(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
-def test_what_is_no_url_of_a_server_is_the_settings_fault() -> None:
+def test_an_invalid_server_url_is_a_settings_error() -> None:
     with pytest.raises(SettingsInvalid, match="redis://host:port") as refused:
         asyncio.run(check_storage(Settings(broker="redis://:secret@host:port/0", redis_wait_s=0.2)))
     assert "secret" not in str(refused.value)

@@ -52,7 +52,7 @@ def url_of(server: RedisServer, user: str) -> str:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_server_is_looked_at_by_its_users(guarded_server: RedisServer, user: str) -> None:
+def test_every_user_may_check_the_server(guarded_server: RedisServer, user: str) -> None:
     facts = asyncio.run(check_server(url_of(guarded_server, user), "ABS_BROKER", True, False, 20.0))
     assert facts["policy"] == "volatile-lru"
 
@@ -103,7 +103,7 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
 
 
 @pytest.mark.parametrize("user", WORKERS)
-def test_a_worker_may_send_whatever_a_script_of_the_broker_does(guarded_server: RedisServer, user: str) -> None:
+def test_a_worker_may_run_every_command_of_the_scripts(guarded_server: RedisServer, user: str) -> None:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "app" / "broker" / "redis" / "lua").glob("*.lua")]
     calls = {call for text in texts for call in re.findall(r"redis\.p?call\('(\w+)'(?:, '([A-Z]{3,})')?", text)}
     assert len(calls) > 30
@@ -148,7 +148,7 @@ def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> 
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("words", DENIED, ids=" ".join)
-def test_what_would_harm_others_is_denied(guarded_server: RedisServer, user: str, words: tuple[str, ...]) -> None:
+def test_harmful_commands_are_denied(guarded_server: RedisServer, user: str, words: tuple[str, ...]) -> None:
     assert ask_as(guarded_server, user, words).startswith("-NOPERM")
 
 
@@ -156,7 +156,7 @@ def ask_as(server: RedisServer, user: str, words: tuple[str, ...]) -> str:
     return server.ask_all(("AUTH", user, user), words)[-1]
 
 
-def test_only_workers_take_jobs_or_load_functions_and_only_the_api_counts_keys(guarded_server: RedisServer) -> None:
+def test_only_workers_take_jobs_and_only_the_api_counts(guarded_server: RedisServer) -> None:
     load = ("FUNCTION", "LOAD", "REPLACE", "#!lua name=x\nredis.register_function('x', function() return 1 end)")
     read = ("XREADGROUP", "GROUP", "workers", "me", "STREAMS", "streaq:abs:q:queues:interactive", ">")
     for words in (load, read):

@@ -78,7 +78,7 @@ def test_500_callers_of_one_cold_constraint_compile_it_once(captions_dir: Path, 
     assert compiles == [SPEC]
 
 
-def test_a_caller_that_leaves_does_not_take_the_shared_compilation_along(
+def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(
     captions_dir: Path, compiles: list[Spec]
 ) -> None:
     async def story() -> None:
@@ -95,7 +95,7 @@ def test_a_caller_that_leaves_does_not_take_the_shared_compilation_along(
     assert compiles == [SPEC]
 
 
-def test_equal_constraints_are_one_whatever_their_json_looked_like() -> None:
+def test_equal_constraints_have_one_hash() -> None:
     one, other = (("a",), ("b", "c")), (("C", "b"), ("a",))
     hashes = {automaton_hash(KeywordsSpec(one), "v"), automaton_hash(KeywordsSpec(other, False), "v")}
     assert len(hashes) == 1
@@ -104,7 +104,7 @@ def test_equal_constraints_are_one_whatever_their_json_looked_like() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", bytes(100)])
-def test_a_damaged_automaton_is_compiled_anew(captions_dir: Path, compiles: list[Spec], damage: bytes) -> None:
+def test_a_damaged_automaton_is_recompiled(captions_dir: Path, compiles: list[Spec], damage: bytes) -> None:
     async def story() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, store):
             first = await service.constraints.compile(SPEC)
@@ -137,7 +137,7 @@ def open_forgetful(settings: Settings) -> Handler:
     return Handler(handle)
 
 
-def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
+def test_an_automaton_evicted_before_its_use_is_recompiled(
     captions_dir: Path, compiles: list[Spec]
 ) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
@@ -151,7 +151,7 @@ def test_an_automaton_that_the_store_drops_on_the_way_is_compiled_again(
     assert compiles == [SPEC, SPEC]
 
 
-def test_an_automaton_given_by_hash_that_is_dropped_on_the_way_is_unknown(captions_dir: Path) -> None:
+def test_an_evicted_automaton_referenced_by_hash_is_unknown(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
 
     async def story() -> None:
@@ -164,7 +164,7 @@ def test_an_automaton_given_by_hash_that_is_dropped_on_the_way_is_unknown(captio
     asyncio.run(story())
 
 
-def test_a_request_that_takes_too_long_ends_and_its_job_is_called_off(captions_dir: Path) -> None:
+def test_a_request_past_its_deadline_cancels_its_job(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
 
     async def story() -> None:
@@ -194,7 +194,7 @@ def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
     asyncio.run(story())
 
 
-def test_without_workers_every_request_says_what_is_missing(captions_dir: Path) -> None:
+def test_without_workers_every_request_names_the_missing_one(captions_dir: Path) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
         lambda service: service.constraints.compile(SPEC),
         lambda service: service.check(RegexSpec("a"), "a"),
@@ -211,7 +211,7 @@ def test_without_workers_every_request_says_what_is_missing(captions_dir: Path) 
     asyncio.run(story())
 
 
-def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
+def test_an_observer_receives_progress(captions_dir: Path) -> None:
     def tell(context: Context) -> None:
         context.progress(Progress("decode", 1, 8))
 
@@ -232,7 +232,7 @@ def test_whoever_follows_is_told_how_far_it_is(captions_dir: Path) -> None:
     "spec", [LtlfSpec("a" * 100_000), RegexSpec("a" * 100_000), KeywordsSpec((("a",),) * 100_000)],
     ids=lambda spec: type(spec).__name__,
 )
-def test_a_constraint_over_a_limit_is_refused_before_anything_is_made_of_it(captions_dir: Path, spec: Spec) -> None:
+def test_a_constraint_over_a_limit_is_refused_without_a_worker(captions_dir: Path, spec: Spec) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
         lambda service: service.constraints.compile(spec),
         lambda service: service.check(spec, "a"),
@@ -248,7 +248,7 @@ def test_a_constraint_over_a_limit_is_refused_before_anything_is_made_of_it(capt
     asyncio.run(story())
 
 
-def test_a_compilation_that_everyone_left_is_called_off(captions_dir: Path) -> None:
+def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
@@ -263,7 +263,7 @@ def test_a_compilation_that_everyone_left_is_called_off(captions_dir: Path) -> N
     asyncio.run(story())
 
 
-def test_a_budget_that_is_too_small_is_refused_while_other_generations_run(captions_dir: Path) -> None:
+def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
 
     async def story() -> None:

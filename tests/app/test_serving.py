@@ -53,12 +53,12 @@ def closed_after(connection: socket.socket) -> float:
     return time.monotonic() - began
 
 
-def test_who_connects_and_says_nothing_is_let_go(server: Server) -> None:
+def test_a_silent_connection_is_closed(server: Server) -> None:
     with server.connect() as connection:
         assert 0.5 < closed_after(connection) < S_MAX / 2
 
 
-def test_a_header_that_trickles_in_is_cut_off_and_nobody_else_waits(server: Server) -> None:
+def test_a_slow_header_times_out_without_delaying_others(server: Server) -> None:
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(20)]
@@ -89,14 +89,14 @@ def test_an_idle_connection_is_closed(server: Server) -> None:
         assert everything(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_body_that_trickles_in_is_cut_off(server: Server) -> None:
+def test_a_slow_body_times_out(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
         said = everything(connection)
     assert said.startswith(b"HTTP/1.1 408 ") and b"the body did not arrive" in said
 
 
-def test_a_body_nobody_wants_does_not_keep_a_connection_open(server: Server) -> None:
+def test_an_unread_body_does_not_keep_a_connection_open(server: Server) -> None:
     with server.connect() as connection:
         head = b"POST /check HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n"
         connection.sendall(head)
@@ -110,7 +110,7 @@ def test_a_body_nobody_wants_does_not_keep_a_connection_open(server: Server) -> 
 
 
 @pytest.mark.parametrize("path", [b"/big", b"/events"])
-def test_a_reader_who_does_not_read_is_let_go(path: bytes, server: Server) -> None:
+def test_a_client_that_does_not_read_is_disconnected(path: bytes, server: Server) -> None:
     with server.connect(receive_bytes=4_096) as connection:
         connection.sendall(GET % (path, b""))
         time.sleep(3)
@@ -120,7 +120,7 @@ def test_a_reader_who_does_not_read_is_let_go(path: bytes, server: Server) -> No
         assert server.line() == "http.disconnect"
 
 
-def test_a_reader_who_is_slow_but_reads_gets_all(server: Server) -> None:
+def test_a_slow_reader_receives_the_whole_response(server: Server) -> None:
     got = 0
     with server.connect() as connection:
         connection.sendall(GET % (b"/big", CLOSE))
@@ -154,7 +154,7 @@ def test_a_reader_who_is_slow_but_reads_gets_all(server: Server) -> None:
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, b"malformed_request"),
     ],
 )
-def test_what_is_no_request_is_answered_once_and_ends_the_connection(
+def test_a_malformed_request_is_answered_once_and_disconnected(
     request_: bytes, status: int, code: bytes, server: Server
 ) -> None:
     said = server.ask(request_ + GET % (b"/health", b""))
@@ -164,17 +164,17 @@ def test_what_is_no_request_is_answered_once_and_ends_the_connection(
     assert b"\r\nserver:" not in said.lower()
 
 
-def test_requests_in_one_breath_are_answered_in_their_order(server: Server) -> None:
+def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     said = server.ask(GET % (b"/slow", b"") + GET % (b"/health", b"") * 3 + GET % (b"/health", CLOSE))
     assert said.count(b"HTTP/1.1 200 ") == 5
 
 
-def test_an_upgrade_is_not_taken_up(server: Server) -> None:
+def test_an_upgrade_request_is_ignored(server: Server) -> None:
     fields = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n"
     assert server.ask(GET % (b"/health", fields)).startswith(b"HTTP/1.1 200 ")
 
 
-def test_more_connections_than_may_be_are_told_so_and_room_is_made_again(server: Server) -> None:
+def test_connections_over_the_maximum_get_503(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(LIMITS["connections_max"]):
             stack.enter_context(server.connect())
@@ -187,7 +187,7 @@ def test_more_connections_than_may_be_are_told_so_and_room_is_made_again(server:
         assert time.monotonic() < ends
 
 
-def test_the_server_drains_ends_what_it_has_begun_and_exits_with_0() -> None:
+def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:
     with small_server(**LIMITS) as server, server.connect() as busy, server.connect() as idle:
         busy.sendall(GET % (b"/slow", b""))
         idle.sendall(GET % (b"/health", b""))
@@ -202,7 +202,7 @@ def test_the_server_drains_ends_what_it_has_begun_and_exits_with_0() -> None:
             server.connect()
 
 
-def test_nobody_is_let_in_from_elsewhere_unless_there_are_keys_or_someone_said_so() -> None:
+def test_a_public_address_requires_keys_or_explicit_permission() -> None:
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.org"):
         with pytest.raises(SettingsInvalid, match=r"ABS_KEYS_FILE.*127\.0\.0\.1.*ABS_ALLOW_UNAUTHENTICATED=yes"):
             require_guarded(Settings(host=host))

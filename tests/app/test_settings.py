@@ -71,7 +71,7 @@ def test_the_secret_is_not_shown_and_not_shared() -> None:
     assert repr(one.secret) not in repr(one)
 
 
-def test_the_processes_that_compile_see_nothing_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_processes_see_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABS_SECRET", "s" * 16)
     monkeypatch.setenv("PATH", "/where/mona/lies")
     seen = child_environment()

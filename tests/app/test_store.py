@@ -53,7 +53,7 @@ def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
     return run
 
 
-def test_what_was_put_is_got_unchanged(tell: Tell) -> None:
+def test_a_stored_value_is_returned_unchanged(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         assert await store.get("a") is None
         await store.put("a", b"\x00\xff", 10)
@@ -65,7 +65,7 @@ def test_what_was_put_is_got_unchanged(tell: Tell) -> None:
     tell(story)
 
 
-def test_an_owner_who_stores_too_much_displaces_what_he_put_first_and_nobody_else_s(tell: Tell) -> None:
+def test_an_owner_over_its_share_displaces_its_oldest_values(tell: Tell) -> None:
     async def kept(store: Store, *keys: str) -> str:
         return "".join([key for key in keys if await store.get(key) is not None])
 
@@ -91,7 +91,7 @@ def test_an_owner_who_stores_too_much_displaces_what_he_put_first_and_nobody_els
     tell(story)
 
 
-def test_what_is_over_its_owner_s_share_by_itself_is_kept_alone(tell: Tell) -> None:
+def test_a_value_over_the_owners_share_is_stored_alone(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         await store.put("small", b"1", 10, "owner")
         for _ in range(4):
@@ -101,7 +101,7 @@ def test_what_is_over_its_owner_s_share_by_itself_is_kept_alone(tell: Tell) -> N
     tell(story)
 
 
-def test_a_value_is_gone_after_its_time(tell: Tell) -> None:
+def test_a_value_expires_after_its_ttl(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         await store.put("short", b"1", time.real(5))
         await store.put("long", b"2", time.real(500))
@@ -113,7 +113,7 @@ def test_a_value_is_gone_after_its_time(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_value_that_is_renewed_lives_on_and_none_lives_shorter_for_it(tell: Tell) -> None:
+def test_a_renewal_extends_and_never_shortens_a_ttl(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         await store.put("used", b"1", time.real(5))
         await store.put("long", b"2", time.real(500))
@@ -125,7 +125,7 @@ def test_a_value_that_is_renewed_lives_on_and_none_lives_shorter_for_it(tell: Te
     tell(story)
 
 
-def test_a_value_that_is_too_long_is_not_kept_and_evicts_nothing(tell: Tell) -> None:
+def test_an_oversized_value_is_not_stored_and_evicts_nothing(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         await store.put("a", bytes(10), 100)
         await store.put("huge", bytes(VALUE_BYTES_MAX + 1), 100)
@@ -134,7 +134,7 @@ def test_a_value_that_is_too_long_is_not_kept_and_evicts_nothing(tell: Tell) -> 
     tell(story)
 
 
-def test_deleting_leaves_a_value_that_someone_replaced(tell: Tell) -> None:
+def test_delete_leaves_a_replaced_value(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         await store.put("a", b"new", 100)
         await store.delete("a", b"damaged")
@@ -146,7 +146,7 @@ def test_deleting_leaves_a_value_that_someone_replaced(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_store_says_how_much_it_holds(tell: Tell) -> None:
+def test_a_store_reports_its_size(tell: Tell) -> None:
     async def story(store: Store, time: Time) -> None:
         before = await store.used_bytes()
         await store.put("a", bytes(VALUE_BYTES_MAX), 100)
@@ -155,7 +155,7 @@ def test_a_store_says_how_much_it_holds(tell: Tell) -> None:
     tell(story)
 
 
-def test_in_memory_the_least_recently_used_goes_first_when_space_runs_out() -> None:
+def test_the_memory_store_evicts_the_least_recently_used() -> None:
     async def story() -> None:
         store = MemoryStore(30, Clock())
         for key in "abc":
@@ -167,7 +167,7 @@ def test_in_memory_the_least_recently_used_goes_first_when_space_runs_out() -> N
     asyncio.run(story())
 
 
-def test_in_memory_replacing_and_deleting_give_their_space_back() -> None:
+def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
     async def story() -> None:
         store = MemoryStore(30, Clock())
         for _ in range(10):
@@ -179,7 +179,7 @@ def test_in_memory_replacing_and_deleting_give_their_space_back() -> None:
     asyncio.run(story())
 
 
-def test_a_share_that_somebody_has_spoilt_keeps_nobody_from_storing(redis_server: RedisServer) -> None:
+def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer) -> None:
     async def story() -> None:
         store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
         await store.put("a", b"1", 10, "anna")

@@ -68,7 +68,7 @@ stepping = pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
 patient = pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
 
 
-def test_every_step_of_a_generation_is_told_and_then_the_answer(served_url: str) -> None:
+def test_a_stream_sends_every_step_and_then_the_answer(served_url: str) -> None:
     with streaming(served_url, trace=True) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         told = list(events(response.iter_lines()))
@@ -99,7 +99,7 @@ def test_a_row_of_a_step_continues_its_parent(served_url: str) -> None:
             assert row["text"].rstrip("\ufffd").startswith(before[row["parent"]]["text"].rstrip("\ufffd"))
 
 
-def test_the_events_end_in_what_the_plain_answer_says(served_url: str) -> None:
+def test_the_last_event_equals_the_plain_answer(served_url: str) -> None:
     plain = httpx2.post(f"{served_url}/generate", json=BODY | {"stream": False}, timeout=S_MAX).json()
     with streaming(served_url) as response:
         done = list(events(response.iter_lines()))[-1].data
@@ -107,7 +107,7 @@ def test_the_events_end_in_what_the_plain_answer_says(served_url: str) -> None:
     assert done.keys() == plain.keys()
 
 
-def test_what_is_wrong_from_the_start_is_answered_as_without_a_stream(served_url: str) -> None:
+def test_an_immediate_error_is_a_plain_response(served_url: str) -> None:
     for options, code in (
         ({"constraint": {"regex": "a("}}, "constraint_syntax"),
         ({"max_tokens": 1}, "budget_too_small"),
@@ -119,7 +119,7 @@ def test_what_is_wrong_from_the_start_is_answered_as_without_a_stream(served_url
             assert json.loads(response.read())["code"] == code
 
 
-def test_what_goes_wrong_later_is_the_last_event(served_url: str) -> None:
+def test_a_later_error_is_the_last_event(served_url: str) -> None:
     with streaming(served_url, scope="full", prompt="a cat is", constraint={"not": {"keywords": ["cat"]}}) as response:
         told = list(events(response.iter_lines()))
     assert [event.name for event in told] == ["compiled", "error"]
@@ -145,7 +145,7 @@ def test_steps_arrive_while_the_generation_runs(faked: str) -> None:
 
 
 @stepping
-def test_without_a_stream_nothing_is_told(faked: str) -> None:
+def test_without_a_stream_no_events_are_published(faked: str) -> None:
     fake_handlers.go_on.set()
     assert httpx2.post(f"{faked}/generate", json=BODY | {"stream": False}, timeout=S_MAX).is_success
     assert fake_handlers.told == ["nothing"]
@@ -155,7 +155,7 @@ def test_without_a_stream_nothing_is_told(faked: str) -> None:
 
 
 @stepping
-def test_a_bug_is_an_event_that_tells_nothing_of_itself(faked: str) -> None:
+def test_a_bug_is_an_error_event_without_details(faked: str) -> None:
     fake_handlers.go_on.set()
     with streaming(faked, prompt="fail") as response:
         text = response.read().decode()
@@ -163,7 +163,7 @@ def test_a_bug_is_an_event_that_tells_nothing_of_itself(faked: str) -> None:
 
 
 @stepping
-def test_a_stream_in_which_nothing_happens_shows_that_it_is_alive(faked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_stream_sends_heartbeats(faked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_S", 0.02)
     with streaming(faked) as response:
         lines = response.iter_lines()
@@ -173,7 +173,7 @@ def test_a_stream_in_which_nothing_happens_shows_that_it_is_alive(faked: str, mo
 
 
 @patient
-def test_a_client_that_goes_away_midway_stops_its_job(faked: str) -> None:
+def test_a_disconnect_during_a_stream_cancels_its_job(faked: str) -> None:
     with streaming(faked) as response:
         told = events(response.iter_lines())  # kept: to forget it would be to go away
         assert [next(told).name for _ in range(5)] == ["step"] * 5
@@ -182,7 +182,7 @@ def test_a_client_that_goes_away_midway_stops_its_job(faked: str) -> None:
 
 
 @patient
-def test_a_client_that_reads_nothing_delays_nobody_and_stops_its_job_when_it_goes(faked: str) -> None:
+def test_a_client_that_reads_nothing_delays_no_other_request(faked: str) -> None:
     with streaming(faked, prompt="long"):
         until(lambda: fake_handlers.steps_told > 2_000)  # far more than sockets hold
         assert httpx2.get(f"{faked}/health").is_success

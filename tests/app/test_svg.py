@@ -30,7 +30,7 @@ def test_control_characters_are_written_out() -> None:
     assert any(node.text and node.text.endswith("\\ufffe\\u000ab") for node in ElementTree.fromstring(document).iter())
 
 
-def test_a_picture_names_itself_for_those_who_cannot_see_it() -> None:
+def test_an_image_has_an_accessible_name() -> None:
     root = ElementTree.fromstring(draw(SMALL, 'a "title"'))
     assert (root.get("role"), root.get("aria-label")) == ("img", 'a "title"')
 
@@ -45,7 +45,7 @@ def test_the_same_automaton_is_drawn_the_same() -> None:
     assert draw(SMALL, "t") == draw(SMALL, "t")
 
 
-def test_what_cannot_be_read_is_not_drawn() -> None:
+def test_an_automaton_too_large_to_read_is_not_drawn() -> None:
     many = Drawing([1] * (STATES_MAX + 1), frozenset(), 0, [])
     assert not circles(draw(many, "t"))
     assert f"{STATES_MAX + 1} states" in draw(many, "t")

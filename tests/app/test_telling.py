@@ -43,7 +43,7 @@ def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: obj
     ],
     ids=["keywords", "regex", "ltlf"],
 )
-def test_each_refused_token_is_one_that_its_row_may_not_write(
+def test_each_rejected_token_is_disallowed_for_its_row(
     settings: Settings, spec: Spec, max_tokens: int, algorithm: str
 ) -> None:
     text = compile_spec(spec, open_model_files(settings.model).vocabulary).text
@@ -82,12 +82,12 @@ def _by_row(steps: list[Step]) -> list[list[RejectedToken]]:
     return list(rows.values())
 
 
-def test_nothing_is_noted_for_a_reader_who_does_not_ask(settings: Settings) -> None:
+def test_no_rejected_tokens_are_recorded_without_a_request(settings: Settings) -> None:
     steps = steps_of(settings, RegexSpec("[a-e ]{3,12}!"), 0, max_tokens=12)
     assert steps and not any(step.rejected_tokens for step in steps)
 
 
-def test_of_a_model_that_may_write_anything_little_is_refused(settings: Settings) -> None:
+def test_a_permissive_constraint_rejects_few_tokens(settings: Settings) -> None:
     before = [""]
     for step in steps_of(settings, RegexSpec("(?s:.*)"), COUNT, max_tokens=12, beams=16):
         for one in step.rejected_tokens:

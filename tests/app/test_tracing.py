@@ -67,7 +67,7 @@ def attributes(span: Span) -> dict[str, str]:
     return {item.key: item.value.string_value or str(item.value.int_value) for item in span.attributes}
 
 
-def test_a_request_and_its_jobs_are_one_trace_that_continues_the_callers(collector: Collector) -> None:
+def test_a_request_and_its_jobs_continue_the_callers_trace(collector: Collector) -> None:
     body = {"prompt": "MARKERPROMPT", "constraint": {"regex": "MARKERWORD a+"}, "max_tokens": 40, "beams": 2}
     with TestClient(create_app(Settings(otlp_endpoint=collector.url)), raise_server_exceptions=False) as client:
         wait_until_ready(client)
@@ -84,7 +84,7 @@ def test_a_request_and_its_jobs_are_one_trace_that_continues_the_callers(collect
     assert b"MARKER" not in collector.raw
 
 
-def test_what_fails_is_marked_by_its_name_and_its_message_is_not_sent(collector: Collector) -> None:
+def test_a_failed_span_has_the_error_name_without_message(collector: Collector) -> None:
     with tracing.exporting(Settings(otlp_endpoint=collector.url)):
         with pytest.raises(ValueError), tracing.span("a", size=1):
             raise ValueError("MARKER of a prompt")
@@ -98,14 +98,14 @@ def test_what_fails_is_marked_by_its_name_and_its_message_is_not_sent(collector:
     assert tracing.traceparent() == ""
 
 
-def test_a_collector_that_is_away_delays_nobody() -> None:
+def test_an_unreachable_collector_delays_no_request() -> None:
     with tracing.exporting(Settings(otlp_endpoint="http://127.0.0.1:1")):
         for _ in range(100):
             with tracing.span("a"):
                 pass
 
 
-def test_off_nothing_is_imported_and_nothing_is_carried() -> None:
+def test_disabled_tracing_imports_and_propagates_nothing() -> None:
     code = (
         "import sys\n"
         "from app.observability import tracing\n"
@@ -120,7 +120,7 @@ def test_off_nothing_is_imported_and_nothing_is_carried() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_without_the_packages_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tracing_packages_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     asked = Settings(otlp_endpoint="http://127.0.0.1:1")
     with pytest.raises(SettingsInvalid, match=r"ABS_OTLP_ENDPOINT.*abs-server\[otel\]"), tracing.exporting(asked):

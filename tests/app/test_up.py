@@ -68,14 +68,14 @@ def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
         assert ask(cluster, body).json()["choices"][0]["text"]
 
 
-def test_an_old_server_on_path_is_passed_over(cluster: Up) -> None:
+def test_an_old_server_on_the_path_is_skipped(cluster: Up) -> None:
     old = Path(old_server_program())
     path = psutil.Process(cluster.process.pid).environ()["PATH"]
     assert shutil.which("redis-server", path=path) == str(old)
     assert Path(psutil.Process(cluster.pids["server"]).exe()) != old
 
 
-def test_what_computes_all_the_time_steps_back_for_what_answers(cluster: Up) -> None:
+def test_workers_run_at_lower_priority_than_the_api(cluster: Up) -> None:
     nice = {name: psutil.Process(pid).nice() for name, pid in cluster.pids.items()}
     own = psutil.Process().nice()
     assert nice["api"] == nice["server"] == own
@@ -84,7 +84,7 @@ def test_what_computes_all_the_time_steps_back_for_what_answers(cluster: Up) -> 
     assert {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in threads} == {nice["generate-1"]}
 
 
-def test_an_answer_does_not_wait_for_the_client_to_confirm_its_header(cluster: Up) -> None:
+def test_a_response_does_not_wait_for_a_delayed_ack(cluster: Up) -> None:
     took_s = []
     with httpx2.Client(base_url=cluster.url, timeout=30, trust_env=False) as http:
         for _ in range(40):
@@ -94,7 +94,7 @@ def test_an_answer_does_not_wait_for_the_client_to_confirm_its_header(cluster: U
     assert min(took_s[20:]) < 0.030, took_s  # a client that has got going confirms after 40 ms
 
 
-def test_the_server_is_reached_by_a_socket_that_only_its_owner_can_open(cluster: Up) -> None:
+def test_the_server_listens_on_a_private_socket_only(cluster: Up) -> None:
     server = psutil.Process(cluster.pids["server"])
     assert [one for one in server.net_connections(kind="inet")] == []
     assert stat.S_IMODE((cluster.data / "server.sock").stat().st_mode) == 0o700
@@ -103,14 +103,14 @@ def test_the_server_is_reached_by_a_socket_that_only_its_owner_can_open(cluster:
         assert stat.S_IMODE((cluster.data / name).stat().st_mode) == 0o600, name
 
 
-def test_a_secret_is_in_no_process_environment_and_in_no_command(cluster: Up) -> None:
+def test_the_secret_is_in_no_environment_or_command_line(cluster: Up) -> None:
     secret = (cluster.data / "secret").read_text().strip()
     for process in cluster.tree():
         assert secret not in str(process.environ()) and secret not in str(process.cmdline())
     assert secret not in cluster.logs()
 
 
-def test_a_second_one_on_the_same_folder_is_refused_and_told_why(cluster: Up) -> None:
+def test_a_second_instance_on_one_folder_is_refused(cluster: Up) -> None:
     said = command("up", "--port", "0", "--data", str(cluster.data))
     assert said.returncode == 4
     assert f"in use by another `abs up` (process {cluster.process.pid})" in said.stderr.replace("\n", "")
@@ -123,7 +123,7 @@ def test_a_port_that_is_taken_is_named(cluster: Up, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["compile-1", "api", "server"])  # test_up_chaos.py kills what generates, too
-def test_a_process_that_is_killed_comes_back(cluster: Up, name: str) -> None:
+def test_a_killed_process_is_restarted(cluster: Up, name: str) -> None:
     cluster.wait_for_new(name, cluster.kill(name))
     until(lambda: _answered(cluster), f"an answer after {name} was killed", 120)
 
@@ -135,7 +135,7 @@ def _answered(cluster: Up) -> bool:
         return False
 
 
-def test_a_kill_leaves_no_process_behind_and_what_was_compiled_is_there_next_time(cluster: Up, folder: Path) -> None:
+def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folder: Path) -> None:
     automaton = ask(cluster, REQUESTS[0][1]).json()["automaton"]
     secret = (cluster.data / "secret").read_text()
     tree = cluster.tree()
@@ -171,7 +171,7 @@ def test_a_worker_that_cannot_start_is_named_with_its_reason(folder: Path, capti
     assert "generate worker cannot start" in said.stderr.replace("\n", " "), said.stderr
 
 
-def test_without_its_supervisor_nothing_goes_on(folder: Path) -> None:
+def test_every_process_ends_with_its_supervisor(folder: Path) -> None:
     data = open_folder(folder / "few")
     data.write(data.server_conf, server_conf(data))
     programs = (
@@ -196,7 +196,7 @@ def test_without_its_supervisor_nothing_goes_on(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
-def test_a_program_whose_parent_was_gone_before_it_began_ends_at_once(tmp_path: Path) -> None:
+def test_a_program_without_its_parent_ends_at_once(tmp_path: Path) -> None:
     written, gone, nothing = tmp_path / "written", tmp_path / "gone", tmp_path / "nothing"
     written.write_text(f"{os.getpid()}\n")
     gone.write_text("1\n")
@@ -212,18 +212,18 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+def test_a_folder_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsInvalid, match=r"too long.*103 bytes"):
         open_folder(tmp_path / ("d" * 100))
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsInvalid, match=r"data folder .*file/data cannot be used"):
         open_folder(tmp_path / "file" / "data")
 
 
-def test_a_path_that_the_supervisor_cannot_be_told_is_refused(folder: Path) -> None:
+def test_a_path_with_a_semicolon_is_refused(folder: Path) -> None:
     data = open_folder(folder / "a;b")
     try:
         with pytest.raises(SettingsInvalid, match="';'"):
@@ -232,7 +232,7 @@ def test_a_path_that_the_supervisor_cannot_be_told_is_refused(folder: Path) -> N
         os.close(data.lock)
 
 
-def test_a_server_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = tmp_path / "valkey-server", tmp_path / "redis-server"
     for path, version in ((old, "6.2.14"), (new, "7.0.15")):
         path.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=00000000:0 malloc=jemalloc bits=64'\n")
@@ -244,12 +244,12 @@ def test_a_server_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["ABS_BROKER", "ABS_STORE"])
-def test_a_server_of_ones_own_and_abs_up_exclude_each_other(name: str, folder: Path) -> None:
+def test_up_refuses_an_external_server(name: str, folder: Path) -> None:
     said = command("up", "--data", str(folder / "x"), **{name: "redis://127.0.0.1:1/0"})
     assert said.returncode == 4 and f"take {name} away" in said.stderr
 
 
-def test_a_worker_without_a_server_is_refused_and_told_what_to_set() -> None:
+def test_a_worker_without_a_server_names_the_missing_setting() -> None:
     said = command("worker", "compile")
     assert said.returncode == 4 and "ABS_BROKER is memory://" in said.stderr and "redis://" in said.stderr
 
@@ -259,7 +259,7 @@ def test_a_worker_serves_a_queue_that_exists() -> None:
     assert said.returncode == 2 and "compile or generate" in said.stderr
 
 
-def test_settings_of_a_secret_come_from_a_file_too(tmp_path: Path) -> None:
+def test_a_faulty_secret_file_setting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s" * 20 + "\n")
     said = command("worker", "compile", ABS_SECRET_FILE=str(tmp_path / "none"))
     assert said.returncode == 4 and "ABS_SECRET_FILE names a file that cannot be read" in said.stderr
@@ -267,7 +267,7 @@ def test_settings_of_a_secret_come_from_a_file_too(tmp_path: Path) -> None:
     assert said.returncode == 4 and "both set" in said.stderr
 
 
-def test_the_port_of_a_free_choice_is_free() -> None:
+def test_a_free_port_is_chosen_and_a_taken_one_refused() -> None:
     from app.local.up import _free_port
 
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SettingsInvalid, match="cannot listen"):

@@ -6,7 +6,7 @@ from tests.chaos import chaos
 from tests.killable import supervised
 
 
-def test_what_is_killed_under_requests_is_brought_back_and_every_request_is_answered_once() -> None:
+def test_killed_processes_restart_and_every_request_is_answered_once() -> None:
     with supervised({"compile": 1, "generate": 1}) as running:
         story = chaos(running, requests=12, kills_max=3)
     assert story.good(), story.report()

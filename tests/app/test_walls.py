@@ -77,7 +77,7 @@ def made(tmp_path: Path, *scopes: str, name: str = "anna", **limits: Any) -> str
         ("a" * 300, REFUSED), ("localhost.", REFUSED),
     ],
 )
-def test_a_name_that_a_page_of_others_could_have_is_not_ours(host: str, status: int) -> None:
+def test_a_foreign_host_header_is_refused(host: str, status: int) -> None:
     inner = Inner()
     found, _, body = ask(walls_of(inner=inner), host=host)
     assert found == status
@@ -87,7 +87,7 @@ def test_a_name_that_a_page_of_others_could_have_is_not_ours(host: str, status: 
         assert not host or host not in json.dumps(body)
 
 
-def test_hosts_that_are_named_are_ours_and_no_others() -> None:
+def test_only_allowed_hosts_are_accepted() -> None:
     walls = walls_of(allowed_hosts=("api.example.org", ".example.net"))
     hosts = ("api.example.org", "a.example.net:80", "example.org", "localhost")
     assert [ask(walls, host=host)[0] for host in hosts] == [OPEN, OPEN, REFUSED, REFUSED]
@@ -96,7 +96,7 @@ def test_hosts_that_are_named_are_ours_and_no_others() -> None:
     assert ask(walls_of())[0] == OPEN, "HTTP/1.0 may name no host"
 
 
-def test_two_host_headers_are_one_too_many() -> None:
+def test_two_host_headers_are_refused() -> None:
     fields = [(b"host", b"localhost"), (b"host", b"localhost")]
     assert asyncio.run(asked(walls_of(), "GET", "/v1/models", fields))[0] == REFUSED
 
@@ -118,7 +118,7 @@ def test_two_host_headers_are_one_too_many() -> None:
         ({"host": "localhost", "sec_fetch_site": "none", "sec_fetch_mode": "navigate"}, 200),
     ],
 )
-def test_pages_of_other_origins_send_no_requests(headers: dict[str, str], status: int) -> None:
+def test_requests_of_other_origins_are_refused(headers: dict[str, str], status: int) -> None:
     inner = Inner()
     found, got, _ = ask(
         walls_of(inner=inner, allowed_origins=("https://page.example",)), "POST", "/generate", **headers
@@ -127,7 +127,7 @@ def test_pages_of_other_origins_send_no_requests(headers: dict[str, str], status
     assert not any(name.startswith("access-control") for name in got)
 
 
-def test_more_header_fields_or_longer_ones_than_may_be_are_refused() -> None:
+def test_too_many_or_too_long_headers_are_refused() -> None:
     walls = walls_of(header_fields_max=4, header_bytes_max=200)
     assert ask(walls, **{f"x{number}": "" for number in range(4)})[0] == 200
     many, long = {f"x{number}": "" for number in range(5)}, {"x": "y" * 190}
@@ -138,12 +138,12 @@ def test_more_header_fields_or_longer_ones_than_may_be_are_refused() -> None:
     assert ask(walls, path="/" + "a" * 200)[0] == 431
 
 
-def test_a_body_is_framed_in_one_way() -> None:
+def test_ambiguous_body_framing_is_refused() -> None:
     status, got, body = ask(walls_of(), "POST", "/generate", content_length="3", transfer_encoding="chunked")
     assert (status, body["code"], got["connection"]) == (400, "malformed_request", "close")
 
 
-def test_every_answer_carries_headers_of_safety_and_routes_may_say_otherwise() -> None:
+def test_security_headers_are_defaults_that_routes_may_override() -> None:
     for status, got, _ in (ask(walls_of()), ask(walls_of(), host="evil.example")):
         assert got["x-content-type-options"] == "nosniff", status
         assert got["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
@@ -155,7 +155,7 @@ def test_every_answer_carries_headers_of_safety_and_routes_may_say_otherwise() -
     assert got["content-security-policy"].endswith("style-src 'unsafe-inline'")
 
 
-def test_with_keys_no_cache_that_others_share_keeps_an_answer(tmp_path: Path) -> None:
+def test_with_keys_responses_are_not_stored_by_shared_caches(tmp_path: Path) -> None:
     text = made(tmp_path)
     walls = walls_of(tmp_path, Inner((b"cache-control", b"public, max-age=60")))
     assert ask(walls, authorization=f"Bearer {text}")[1]["cache-control"] == "private, max-age=60"
@@ -177,19 +177,19 @@ def test_without_a_key_only_health_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "given", ["", "Bearer", "Bearer ", "Basic YTpi", "bearer abs_MARKER", "Bearer {} {}", "{}", "Token {}"]
 )
-def test_what_is_no_key_is_answered_by_401_and_never_repeated(given: str, tmp_path: Path) -> None:
+def test_an_invalid_key_gets_401_and_is_not_repeated(given: str, tmp_path: Path) -> None:
     text = made(tmp_path)
     status, _, body = ask(walls_of(tmp_path), authorization=given.format(text, text))
     assert status == 401
     assert text not in json.dumps(body) and "MARKER" not in json.dumps(body)
 
 
-def test_two_keys_at_once_are_none(tmp_path: Path) -> None:
+def test_two_authorization_headers_are_refused(tmp_path: Path) -> None:
     field = (b"authorization", b"Bearer " + made(tmp_path).encode())
     assert asyncio.run(asked(walls_of(tmp_path), "GET", "/v1/models", [field, field]))[0] == 401
 
 
-def test_a_key_opens_the_paths_of_its_scopes_and_names_its_owner(tmp_path: Path) -> None:
+def test_a_key_opens_its_scopes_and_sets_the_owner(tmp_path: Path) -> None:
     text = made(tmp_path, "compile")
     inner = Inner()
     walls = walls_of(tmp_path, inner)
@@ -204,13 +204,13 @@ def test_a_key_opens_the_paths_of_its_scopes_and_names_its_owner(tmp_path: Path)
     assert len(inner.seen) == 1
 
 
-def test_without_keys_everybody_is_nobody_in_particular() -> None:
+def test_without_keys_requests_have_no_owner() -> None:
     inner = Inner()
     assert ask(walls_of(inner=inner), "POST", "/generate", authorization="Bearer whatever")[0] == 200
     assert inner.seen[0]["owner"] == ""
 
 
-def test_a_key_that_has_used_its_share_is_told_when_there_is_more(tmp_path: Path) -> None:
+def test_a_rate_limited_key_gets_a_retry_time(tmp_path: Path) -> None:
     text = made(tmp_path, requests_per_minute=2)
 
     async def scenario() -> list[Answer]:
@@ -226,7 +226,7 @@ def test_a_key_that_has_used_its_share_is_told_when_there_is_more(tmp_path: Path
     assert got["ratelimit-remaining"] == "0"
 
 
-def test_a_request_keeps_its_place_until_it_is_answered(tmp_path: Path) -> None:
+def test_a_request_holds_its_slot_until_it_is_answered(tmp_path: Path) -> None:
     text = made(tmp_path, concurrency_max=1)
 
     async def scenario() -> None:

@@ -37,7 +37,7 @@ async def echo(connection: Connection, said: str, wait_s: float = 30.0) -> bytes
     return answer
 
 
-def test_what_is_asked_in_one_moment_leaves_together_and_is_answered_in_order(
+def test_concurrent_commands_are_pipelined_in_order(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[bytes] = []
@@ -60,7 +60,7 @@ def test_what_is_asked_in_one_moment_leaves_together_and_is_answered_in_order(
     asyncio.run(story())
 
 
-def test_a_reply_that_nobody_waits_for_any_more_is_nobody_elses(redis_server: RedisServer) -> None:
+def test_the_reply_of_a_cancelled_command_is_discarded(redis_server: RedisServer) -> None:
     async def story() -> None:
         async with opened(redis_server.url) as connection:
             await echo(connection, "first")
@@ -75,7 +75,7 @@ def test_a_reply_that_nobody_waits_for_any_more_is_nobody_elses(redis_server: Re
     asyncio.run(story())
 
 
-def test_a_server_that_forgot_a_script_is_told_it_again_and_what_it_objects_to_is_raised(
+def test_a_missing_script_is_reloaded_and_script_errors_are_raised(
     own_redis_server: RedisServer,
 ) -> None:
     async def story() -> None:
@@ -94,7 +94,7 @@ def test_a_server_that_forgot_a_script_is_told_it_again_and_what_it_objects_to_i
     asyncio.run(story())
 
 
-def test_a_connection_that_owes_replies_and_is_silent_is_given_up_for_another(
+def test_a_silent_connection_with_pending_replies_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first connection greets and falls silent, though it stays open; the second answers."""

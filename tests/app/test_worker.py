@@ -51,7 +51,7 @@ async def until(broker: MemoryBroker, reason: str) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_handler_that_breaks_fails_its_job_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with worker(fake_handlers.open_broken) as (broker, _):
             for key in "ab":
@@ -66,7 +66,7 @@ def test_a_handler_that_breaks_fails_its_job_and_not_the_worker(caplog: pytest.L
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x80\x04pickle", dump(Progress("decode"))])
-def test_a_body_that_is_no_job_is_answered_so(body: bytes) -> None:
+def test_an_invalid_job_body_fails_its_job(body: bytes) -> None:
     async def story() -> None:
         async with worker(fake_handlers.open_quick) as (broker, _):
             failure = load(await broker.result(await broker.submit("q", "a", body)))
@@ -77,7 +77,7 @@ def test_a_body_that_is_no_job_is_answered_so(body: bytes) -> None:
     asyncio.run(story())
 
 
-def test_calling_a_job_off_stops_its_handler() -> None:
+def test_cancelling_a_job_stops_its_handler() -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
@@ -103,7 +103,7 @@ def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
 
 
 @pytest.mark.parametrize("deadline_in_s", [-1.0, 0.1])
-def test_a_job_past_its_deadline_says_so(deadline_in_s: float) -> None:
+def test_a_job_past_its_deadline_fails(deadline_in_s: float) -> None:
     async def story() -> None:
         async with worker(fake_handlers.open_patient) as (broker, _):
             failure = load(await broker.result(await broker.submit("q", "a", dump(job(deadline_in_s)))))
@@ -113,7 +113,7 @@ def test_a_job_past_its_deadline_says_so(deadline_in_s: float) -> None:
     asyncio.run(story())
 
 
-def test_a_handler_that_cannot_be_opened_is_reported_and_takes_no_jobs() -> None:
+def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
     async def story() -> None:
         async with worker(fake_handlers.open_never) as (broker, _):
             await until(broker, "cannot start (RuntimeError)")
@@ -124,7 +124,7 @@ def test_a_handler_that_cannot_be_opened_is_reported_and_takes_no_jobs() -> None
     asyncio.run(story())
 
 
-def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
+def test_a_handler_accesses_the_store_and_reports_progress() -> None:
     def reach_and_tell(context: Context) -> None:
         assert context.load("k") is None
         context.save("k", b"v", 10)
@@ -146,7 +146,7 @@ def test_a_handler_reaches_the_store_and_tells_how_far_it_is() -> None:
     asyncio.run(story())
 
 
-def test_a_worker_runs_as_many_jobs_at_once_as_its_handler_has_slots_and_no_more() -> None:
+def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
@@ -163,7 +163,7 @@ def test_a_worker_runs_as_many_jobs_at_once_as_its_handler_has_slots_and_no_more
     asyncio.run(story())
 
 
-def test_a_worker_that_is_stopped_waits_for_its_threads_and_then_closes_its_handler() -> None:
+def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
@@ -196,7 +196,7 @@ async def stoppable(
         yield broker, stopping
 
 
-def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_takes_nothing_more() -> None:
+def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
@@ -212,7 +212,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_takes_nothing_
     asyncio.run(story())
 
 
-def test_what_does_not_end_in_time_is_given_back_for_another_worker(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_patient, shutdown_grace_s=0.05) as (broker, stopping):
@@ -236,7 +236,7 @@ def job_of(body: bytes) -> Job:
     return message
 
 
-def test_a_worker_that_is_cancelled_gives_its_jobs_back_at_once() -> None:
+def test_a_cancelled_worker_requeues_its_jobs_at_once() -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
@@ -246,7 +246,7 @@ def test_a_worker_that_is_cancelled_gives_its_jobs_back_at_once() -> None:
     asyncio.run(story())
 
 
-def test_a_job_that_is_called_off_while_its_worker_stops_is_over() -> None:
+def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
     async def story() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
@@ -259,7 +259,7 @@ def test_a_job_that_is_called_off_while_its_worker_stops_is_over() -> None:
     asyncio.run(story())
 
 
-def test_whoever_reads_along_is_told_that_a_job_is_tried_again() -> None:
+def test_a_second_attempt_publishes_a_restart_event() -> None:
     class Again(MemoryBroker):
         async def take(self, queue: str, slots: int = 1) -> Delivery:
             return dataclasses.replace(await super().take(queue, slots), attempt=2)
@@ -276,7 +276,7 @@ def test_whoever_reads_along_is_told_that_a_job_is_tried_again() -> None:
     asyncio.run(story())
 
 
-def test_a_worker_in_trouble_says_so_and_leaves_jobs_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     trouble = ["no step"]
     monkeypatch.setattr("app.worker.loop.BEAT_S", 0.02)
 
@@ -296,7 +296,7 @@ def test_a_worker_in_trouble_says_so_and_leaves_jobs_to_others(monkeypatch: pyte
     asyncio.run(story())
 
 
-def test_a_store_that_is_away_for_a_while_costs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.worker.job_run.STORAGE_POLL_S", 0.01)
     away = [True] * 5
 
@@ -321,7 +321,7 @@ def test_a_store_that_is_away_for_a_while_costs_no_job(monkeypatch: pytest.Monke
     asyncio.run(story())
 
 
-def test_a_deadline_is_kept_whatever_the_clocks_say() -> None:
+def test_deadlines_do_not_depend_on_synchronised_clocks() -> None:
     """The API's clock is an hour ahead of the worker's, or an hour behind it."""
 
     async def story() -> None:

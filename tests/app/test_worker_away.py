@@ -60,7 +60,7 @@ def submit(server: RedisServer, prompt: str) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["", "steps 5000 0.05"])
-def test_a_worker_ends_in_time_though_its_server_is_away(prompt: str, server: RedisServer, tmp_path: Path) -> None:
+def test_a_worker_stops_in_time_without_its_server(prompt: str, server: RedisServer, tmp_path: Path) -> None:
     with scripted(server, tmp_path) as part:
         if prompt:
             submit(server, prompt)
@@ -99,7 +99,7 @@ async def served(
             await task
 
 
-def test_a_worker_whose_server_is_away_is_not_ready_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     beats = metrics.HeartbeatRegistry()
 
     async def story() -> None:
@@ -112,7 +112,7 @@ def test_a_worker_whose_server_is_away_is_not_ready_and_lives(monkeypatch: pytes
     asyncio.run(story())
 
 
-def test_a_worker_whose_handler_is_stuck_or_whose_loop_stands_still_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
     handler = dataclasses.replace(fake_handlers.open_quick(Settings()), trouble=lambda: "".join(trouble))
 

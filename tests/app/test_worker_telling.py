@@ -16,7 +16,7 @@ from tests.app import fake_handlers
 from tests.app.test_worker import S_MAX, job, worker
 
 
-def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
+def test_progress_faster_than_its_readers_is_dropped() -> None:
     def tell(context: Context) -> None:
         for step in range(1, 2_001):
             context.progress(Progress("decode", step, 2_000))
@@ -31,7 +31,7 @@ def test_progress_that_comes_faster_than_anyone_reads_is_dropped() -> None:
     asyncio.run(story())
 
 
-def test_every_step_reaches_whoever_keeps_up() -> None:
+def test_a_fast_reader_receives_every_step() -> None:
     seen = threading.Semaphore(0)
 
     def tell(context: Context) -> None:
@@ -52,7 +52,7 @@ def test_every_step_reaches_whoever_keeps_up() -> None:
     asyncio.run(story())
 
 
-def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
+def test_a_lagging_event_loop_receives_few_steps() -> None:
     def tell(context: Context) -> None:
         for number in range(1, 20_001):
             context.tell(fake_handlers.step(number))
@@ -69,7 +69,7 @@ def test_a_loop_that_lags_is_not_buried_in_steps() -> None:
     asyncio.run(story())
 
 
-def test_nothing_is_told_of_a_try_once_its_job_is_given_back() -> None:
+def test_a_requeued_attempt_publishes_nothing() -> None:
     """The handler says its last while the loop is busy, and the worker is told to stop before that is sent."""
     begun, say, said = threading.Event(), threading.Event(), threading.Event()
 
