@@ -49,7 +49,7 @@ def test_the_equal_pattern_has_exactly_the_language_of_the_keywords(ordered: boo
     assert 50 < sum(verdicts) < len(verdicts) - 50
 
 
-def test_the_simpler_ordered_pattern_leaves_nothing_out() -> None:
+def test_the_simpler_ordered_pattern_accepts_every_exact_match() -> None:
     exact, simpler = (re.compile(one(CONCEPTS)) for one in (Pattern(UNICODE).ordered, Pattern(UNICODE).subsequence))
     accepted = [text for text in texts(600) if exact.fullmatch(text)]
     assert accepted and all(simpler.fullmatch(text) for text in accepted)
@@ -62,7 +62,7 @@ def test_the_ascii_pattern_agrees_on_ascii_texts() -> None:
         assert (unicode.fullmatch(text) is None) == (ascii_only.fullmatch(text) is None), text
 
 
-def test_keyword_sets_are_plain_words_that_belong_to_one_concept_each(tmp_path: Path) -> None:
+def test_keyword_sets_have_single_words_of_one_concept_each(tmp_path: Path) -> None:
     rows = [
         [["a", "b"], ["c"], ["d"]],
         [["a"], ["a"], ["b"]],  # a form in two concepts
@@ -86,14 +86,14 @@ def test_first_concepts_share_no_form(tmp_path: Path) -> None:
         first_concepts(dev, 7)
 
 
-def test_the_suite_holds_forty_constraints_and_more_that_our_compiler_reads(shared: Path) -> None:
+def test_the_suite_has_at_least_forty_readable_constraints(shared: Path) -> None:
     rows = suite(shared)
     assert len(rows) >= 40
     for row in rows:
         spec_from_json(dict(row.constraint))
 
 
-def test_every_engine_is_given_something_it_takes(shared: Path) -> None:
+def test_every_engine_gets_an_expression_it_supports(shared: Path) -> None:
     for row in suite(shared):
         for engine, expression in row.peers.items():
             assert expression.kind in ("regex", "json_schema") or (engine, expression.kind) == ("llguidance", "lark")
@@ -103,7 +103,7 @@ def test_every_engine_is_given_something_it_takes(shared: Path) -> None:
                 json.loads(expression.text)
 
 
-def test_a_row_for_an_engine_that_does_not_exist_is_refused() -> None:
+def test_a_row_for_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ValueError, match="guidance2"):
         Case("a", "b", {"regex": "a"}, {"guidance2": Expression("regex", "a")})
 
@@ -149,7 +149,7 @@ def same_language_rows(shared: Path) -> list[tuple[Case, str]]:
     return found
 
 
-def test_a_regex_without_a_note_has_the_language_of_our_constraint(shared: Path) -> None:
+def test_an_unmarked_regex_has_the_language_of_its_constraint(shared: Path) -> None:
     dice, rows, verdicts = random.Random(11), same_language_rows(shared), []
     for row, pattern in rows:
         try:
@@ -165,13 +165,13 @@ def test_a_regex_without_a_note_has_the_language_of_our_constraint(shared: Path)
 
 
 @pytest.mark.parametrize("chars", TEMPLATE_CHARS)
-def test_a_template_of_the_scale_run_has_the_length_asked_for_and_is_read(chars: int) -> None:
+def test_a_scale_template_has_its_length_and_compiles(chars: int) -> None:
     assert len(template(chars)) == chars
     automaton = compile_text(spec_from_json({"infill": template(chars)}))
     assert check_text(automaton, re.sub(r"<\|infill_word\|>", "town", template(chars))).satisfied
 
 
-def test_the_points_of_the_scale_run_are_constraints_of_ours(shared: Path) -> None:
+def test_the_points_of_the_scale_run_are_valid_constraints(shared: Path) -> None:
     assert len({(point.series, point.size, point.vocabulary) for point in points(shared)}) == len(list(points(shared)))
     for point in points(shared):
         spec_from_json(dict(point.constraint))

@@ -14,7 +14,7 @@ from benchmarks.report_commongen import commongen_section
 CONCEPTS = (("dog", "dogs"), ("run", "runs", "ran"))
 
 
-def test_the_pattern_the_parts_and_the_concepts_say_the_same() -> None:
+def test_pattern_parts_and_concepts_are_equivalent() -> None:
     free, ordered = wanted(CONCEPTS, ordered=False), wanted(CONCEPTS, ordered=True)
     for text, both, in_order in (
         ("A dog runs.", True, True), ("He ran with Dogs", True, False), ("ran dog ran", True, True),
@@ -25,7 +25,7 @@ def test_the_pattern_the_parts_and_the_concepts_say_the_same() -> None:
         assert (re.fullmatch(ordered.pattern, text) is not None) == in_order, text
 
 
-def test_sets_are_spread_over_the_split_and_stand_in_the_prompt(shared: Path) -> None:
+def test_concept_sets_span_the_split_and_appear_in_prompts(shared: Path) -> None:
     found = cases(shared / "data" / "commongen" / "dev.jsonl", PROMPTS["captions"], 50, ordered=True)
     assert len({case.name for case in found}) == 50 and all(case.references for case in found)
     first = found[0]
@@ -42,7 +42,7 @@ def test_concepts_count_by_lemma_or_listed_form_and_in_order() -> None:
     assert metrics.covered_in_order("The dog looks at dogs", ("dog", "look"), forms) == 2
 
 
-def test_a_model_of_ones_own_is_named_by_its_folder_and_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_model_is_refused_and_captions_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("benchmarks.text_metrics")
     from benchmarks.commongen import main, place
 
@@ -58,7 +58,7 @@ def test_a_model_of_ones_own_is_named_by_its_folder_and_comes_last(monkeypatch: 
     ("system", "bleu", "cider"), [("UniLM", 30.4, 15.7), ("BART", 27.5, 14.1),
                                   ("constrained Levenshtein Transformer", 15.0, 8.9)]
 )  # fmt: skip
-def test_published_outputs_have_the_figures_that_are_known_of_them(
+def test_published_outputs_have_their_known_scores(
     shared: Path, system: str, bleu: float, cider: float
 ) -> None:
     pytest.importorskip("benchmarks.text_metrics")
@@ -69,7 +69,7 @@ def test_published_outputs_have_the_figures_that_are_known_of_them(
     assert row["cider"] == pytest.approx(cider, abs=0.1)
 
 
-def test_the_report_has_a_table_for_each_model_and_says_what_failed(
+def test_the_report_has_a_table_per_model_and_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.report_commongen.PLOT", tmp_path / "commongen.svg")

@@ -36,7 +36,7 @@ def _cells(run: dict[str, Any]) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_ratios_are_of_runs_of_one_turn_and_their_median_decides() -> None:
+def test_goals_use_the_median_of_paired_ratios() -> None:
     kept = _cells(_run(8.0, 10.0))
     assert kept[2:6] == ["9.0 (8.0-10)", "11 (10-12)", "0.82 (0.80-0.83)", "0.90: kept"]
     assert kept[6:] == ["1.0", "4.0", "0.25", "1.0: kept"]
@@ -50,7 +50,7 @@ def test_a_point_that_failed_is_shown_as_failed() -> None:
     assert _cells(run)[2:] == ["failed"] * 8
 
 
-def test_the_other_decoders_are_listed_with_what_satisfies_and_with_what_failed() -> None:
+def test_other_decoders_are_listed_with_successes_and_failures() -> None:
     figures = {"seconds": 2.0, "asked": 8, "satisfied": 5, "texts": []}
     run = _run(1.0, 2.0) | {
         "peers": [{"name": "one", "texts": 8, "short": figures, "long": figures}, {"name": "two", "error": "not here"}]
@@ -64,15 +64,15 @@ def test_every_point_has_a_goal() -> None:
     assert set(POINTS) == set(TIME_MAX)
 
 
-def test_a_child_that_fails_says_why() -> None:
+def test_a_failed_child_process_reports_its_error() -> None:
     assert "invalid choice" in child("benchmarks.decode_point", "nobody", 16, 4, 32, threads=1)["error"]
 
 
-def test_the_constraint_has_as_many_keywords_as_it_says(shared: Path) -> None:
+def test_the_constraint_has_the_declared_number_of_keywords(shared: Path) -> None:
     assert len(constraint_json(shared)["keywords"]) == KEYWORDS
 
 
-def test_the_patterns_can_be_met_in_both_budgets_and_ours_meets_them() -> None:
+def test_both_budgets_suffice_for_every_pattern() -> None:
     ours = Ours(beams=2)
     ours.open(BUILT_IN_MODEL)
     for pattern, least in least_tokens(PATTERNS).items():

@@ -41,7 +41,7 @@ def _forbidden(first: str, second: str) -> bool:
     return {first, second} in NEVER or second in NOT_AFTER.get(first, set())
 
 
-def test_the_accepted_sequences_are_those_that_the_sentences_allow() -> None:
+def test_the_accepted_sequences_follow_the_papers_sentences() -> None:
     found = set(accepted(compiled().text))
     every = itertools.chain.from_iterable(itertools.permutations(range(10), length) for length in range(7))
     assert found == {labels for labels in every if may_be_worn(tuple(LABELS[label] for label in labels))}
@@ -55,13 +55,13 @@ def test_images_have_the_labels_of_their_pieces() -> None:
     assert all(tuple(split.labels[worn.images]) == worn.labels for worn in drawn)
 
 
-def test_the_data_set_is_read_as_it_is(shared: Path) -> None:
+def test_the_data_set_is_read_unchanged(shared: Path) -> None:
     split = read_split(shared / "data" / "fashion_mnist", "t10k")
     assert split.images.shape == (10_000, 28, 28) and split.images.max() == 255
     assert np.bincount(split.labels).tolist() == [1_000] * 10
 
 
-def test_a_search_finds_what_the_formulas_leave_where_the_model_errs() -> None:
+def test_a_constrained_search_corrects_errors_of_the_model() -> None:
     constraint, log_probs = compiled(), np.full((4, 10), -9.0)
     log_probs[range(4), [0, 1, 7, 0]] = -0.1  # the last piece looks like a second T-shirt ...
     log_probs[3, 6] = -0.5  # ... or else like a shirt, which does not go with one
@@ -96,5 +96,5 @@ def test_the_report_has_means_ranges_and_goals(tmp_path: Path, monkeypatch: pyte
     assert "CNN, 91: kept; CNN, `abs`, 10 beams, 95.6 / 80.7: missed" in text
 
 
-def test_the_formula_holds_what_the_paper_lists() -> None:
+def test_the_formula_contains_the_papers_rules() -> None:
     assert [clothing_formula().count(part) for part in ("G(", "->", "!F ", "WX G !", " | ")] == [40, 40, 30, 10, 6]

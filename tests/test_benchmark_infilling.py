@@ -17,7 +17,7 @@ SENTENCES = [["One", "day,", "a", "dog", "ran", "home."], ["He", "saw", "an", "o
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_masked_story_fits_its_pattern_and_keeps_its_first_words(seed: int) -> None:
+def test_a_masked_text_matches_its_pattern_and_keeps_its_prompt(seed: int) -> None:
     story = masked(SENTENCES, 0.3, random.Random(seed))
     assert story.prompt.split() == SENTENCES[0][:PROMPT_WORDS]
     assert story.prompt + story.text == " ".join(word for sentence in SENTENCES for word in sentence)
@@ -26,7 +26,7 @@ def test_a_masked_story_fits_its_pattern_and_keeps_its_first_words(seed: int) ->
     assert masked(SENTENCES, 0.3, random.Random(seed)) == story
 
 
-def test_as_many_words_of_real_stories_are_masked_as_were_to_be(shared: Path) -> None:
+def test_the_mean_share_of_masked_words_is_as_configured(shared: Path) -> None:
     path = shared / "data" / "stories" / "tinystories_1000.jsonl"
     for share in (0.1, 0.3):
         found = stories(path, 40, share)
@@ -36,7 +36,7 @@ def test_as_many_words_of_real_stories_are_masked_as_were_to_be(shared: Path) ->
         stories(path, 2000, 0.1)
 
 
-def test_an_answer_counts_where_it_fits_and_is_judged_with_its_prompt() -> None:
+def test_coverage_counts_matching_answers_scored_with_their_prompt() -> None:
     pytest.importorskip("benchmarks.text_metrics")
     from benchmarks.infilling import row_of
     from benchmarks.systems.running import Answer

@@ -35,13 +35,13 @@ RUNTIMES = {
 }  # fmt: skip
 
 
-def test_the_readme_says_what_the_stored_figures_say() -> None:
+def test_the_readme_shows_the_stored_figures() -> None:
     _, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     told, end, _ = rest.partition(END)
     assert end and told.strip() == summary(stored_runs()).strip(), "python -m benchmarks.report"
 
 
-def test_only_what_stands_between_the_marks_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_text_between_the_marks_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readme = tmp_path / "README.md"
     monkeypatch.setattr(report_readme, "README", readme)
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
@@ -63,7 +63,7 @@ def test_shares_and_losses_are_named() -> None:
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
 
 
-def test_who_keeps_all_of_a_task_in_less_time_is_named_and_why() -> None:
+def test_a_faster_system_with_full_coverage_is_named() -> None:
     times = {"ours, 16 beams": 90.0, "ours, 1 beam": 40.0, "guidance": 30.0, "Outlines": 20.0, "llguidance": 99.0}
     rows = [
         {"model": "m", "share": 0.1, "system": name, "coverage": 0.5 if name == "Outlines" else 1.0, "rouge_l": 9.0,

@@ -94,7 +94,7 @@ def test_a_compile_that_ends_is_measured_and_walked() -> None:
     assert 0 < outcome.figures["look_up_p50"] <= outcome.figures["look_up_p99"]
 
 
-def test_the_walk_looks_up_as_often_as_it_says() -> None:
+def test_the_walk_makes_the_stated_number_of_lookups() -> None:
     masks = TwoTokens()
 
     class Kept(Pretender):
@@ -115,7 +115,7 @@ def test_the_walk_looks_up_as_often_as_it_says() -> None:
         (lambda: os._exit(3), "failed", "ended with status"),
     ],
 )
-def test_a_compile_that_does_not_end_well_says_how(work: Callable[[], object], outcome: str, says: str) -> None:
+def test_a_failed_compile_reports_its_outcome(work: Callable[[], object], outcome: str, says: str) -> None:
     found = outcome_of(work)
     assert found.outcome == outcome and says in found.message and not found.figures
 
@@ -176,7 +176,7 @@ def test_the_report_names_losses_stopped_engines_and_missed_goals() -> None:
     assert "0.89 (0.20-4.0)" in text  # the geometric mean of 1/5 and 4
 
 
-def test_the_report_marks_simpler_forms_and_compares_first_tokens_only_without() -> None:
+def test_simpler_forms_are_marked_and_not_compared_by_tokens() -> None:
     other = row("a", "xgrammar", 0, 5)
     other["figures"]["first_ids"] = 9
     rows = [row("a", "ours", 0, 10), other]
@@ -186,17 +186,17 @@ def test_the_report_marks_simpler_forms_and_compares_first_tokens_only_without()
 
 
 @pytest.mark.parametrize(("values", "law", "number"), [([2, 8, 18, 32], "power", 2.0), ([2, 4, 8, 16], "factor", 2.0)])
-def test_the_law_of_growth_is_found(values: list[float], law: str, number: float) -> None:
+def test_the_growth_law_is_fitted(values: list[float], law: str, number: float) -> None:
     found, by = fitted([1, 2, 3, 4], values)
     assert found == law and by == pytest.approx(number)
 
 
-def test_the_law_is_that_of_the_upper_half() -> None:
+def test_the_growth_law_uses_the_upper_half_of_sizes() -> None:
     sizes = [1, 2, 4, 8, 16, 32]
     assert law_in_words(sizes, [100, 100, 100, 8, 16, 32]) == "size to the power 1.00"
 
 
-def test_the_section_on_growth_draws_and_lists_what_was_not_compiled(
+def test_the_growth_section_plots_and_lists_failed_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")

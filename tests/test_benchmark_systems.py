@@ -40,24 +40,24 @@ def test_a_system_prepares_once_for_answers_under_one_constraint(fake: Running) 
     assert said(fake, "b") == (">p b 7 2", "")
 
 
-def test_what_cannot_be_said_is_told_and_the_next_is_answered(fake: Running) -> None:
+def test_an_inexpressible_constraint_is_reported_and_work_continues(fake: Running) -> None:
     assert said(fake, "unsayable") == ("", "CannotSay: not this")
     assert said(fake, "a") == (">p a 7 2", "")
 
 
-def test_a_process_that_dies_or_is_late_is_begun_anew(fake: Running) -> None:
+def test_a_dead_or_late_process_is_restarted(fake: Running) -> None:
     assert said(fake, "die") == ("", "its process died")
     assert said(fake, "slow") == ("", f"no answer within {SECONDS_MAX:g} s")
     assert said(fake, "a") == (">p a 7 1", "")
 
 
-def test_whoever_is_late_again_and_again_is_asked_no_more(fake: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeatedly_late_system_is_skipped(fake: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "IN_A_ROW_MAX", 1)
     said(fake, "slow")
     assert "not asked" in said(fake, "a")[1]
 
 
-def test_a_system_that_does_not_start_says_why() -> None:
+def test_a_system_that_fails_to_start_reports_why() -> None:
     nowhere = running.running(Entry("tests.fake_system:Fake"), "nowhere", 1)
     with nowhere as system, pytest.raises(NotHere, match="there is no model here"):
         system.ask(Wanted("a"), "p", 1)
@@ -73,7 +73,7 @@ def test_every_environment_has_its_file_and_every_file_its_system() -> None:
         assert all(re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line) for line in lines), f"{name} pins not all it asks for"
 
 
-def test_ours_keeps_patterns_and_concepts() -> None:
+def test_our_system_satisfies_patterns_and_concepts() -> None:
     ours = Ours(beams=2)
     ours.open(BUILT_IN_MODEL)
     ours.constrain(Wanted(r"A [a-z ]*dog[a-z ]*\."))
@@ -130,7 +130,7 @@ def accepted(text: tuple[int, ...], ordered: bool) -> bool:
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("left", range(1, 6))
-def test_the_chance_of_being_accepted_is_the_sum_over_all_texts(ordered: bool, left: int) -> None:
+def test_the_acceptance_probability_sums_over_all_texts(ordered: bool, left: int) -> None:
     decoder, hmm = looking_ahead(ordered), small_hmm()
     found = decoder._chance(left)[0, ROOT]
     summed = torch.zeros(3)

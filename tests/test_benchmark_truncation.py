@@ -20,7 +20,7 @@ from benchmarks.truncation import TIMES, measured
 from benchmarks.truncation_patterns import patterns
 
 
-def test_there_are_a_hundred_patterns_of_ten_kinds_that_every_engine_reads_alike() -> None:
+def test_the_hundred_patterns_use_only_portable_syntax() -> None:
     assert len(set(patterns())) == 100
     assert not [pattern for pattern in patterns() if re.search(r"\\[wdsbWDSB]|\(\?|[^ -~]", pattern)]
 
@@ -46,7 +46,7 @@ class Told:
         return Answer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
 
 
-def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = Told()
     monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(decoder))
     progress = Progress(disable=True)
@@ -59,16 +59,16 @@ def test_a_decoder_is_asked_for_every_budget_and_its_answers_are_judged(monkeypa
     assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
 
 
-def test_a_decoder_that_is_not_there_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_decoder_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYSTEMS, "nobody", Entry("nowhere:Nobody", "an-environment-of-nobody"))
     assert measured("nobody", {"a": 2}, PeerQuestions(1, 1.0, Progress(disable=True))) is None
 
 
-def test_a_space_before_a_text_is_forgiven_and_nothing_else() -> None:
+def test_only_a_leading_space_is_ignored_in_answers() -> None:
     assert satisfies("ab", " ab") and not satisfies("ab", "  ab") and not satisfies("ab", "ab\n")
 
 
-def test_the_report_tells_shares_and_what_was_said_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_shows_shares_and_wrong_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_truncation, "PLOT", tmp_path / "truncation.svg")
     by_times = [{"times": 1.0, "asked": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
     row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}

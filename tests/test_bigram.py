@@ -66,7 +66,7 @@ def test_counts_become_probabilities_that_sum_to_one() -> None:
     assert (model.log_probs[3].exp() > 0).all()  # never seen: the unigrams
 
 
-def test_a_stretch_fed_at_once_scores_as_one_token_after_another() -> None:
+def test_a_chunk_scores_like_its_single_tokens() -> None:
     random = np.random.default_rng(4)
     model = random_model(random, 9, (8,))
     session, first = model.prefill((3, 5))

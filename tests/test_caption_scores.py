@@ -36,11 +36,11 @@ def test_a_text_without_a_common_four_words_has_none() -> None:
     assert bleu_4(["A dog runs in the park."], [["A dog sleeps in the sun."]]) == 0.0
 
 
-def test_words_common_to_all_references_make_texts_no_more_alike() -> None:
+def test_words_common_to_all_references_score_zero() -> None:
     references = [["the dog barks loudly today"], ["the cat sleeps quietly now"]]
     assert cider(["the", "the"], references) == 0.0
     assert cider(["the dog barks loudly today", "the cat sleeps quietly now"], references) == pytest.approx(100.0)
 
 
-def test_marks_are_words_of_their_own() -> None:
+def test_punctuation_marks_are_separate_words() -> None:
     assert words("A dog's ball.") == ["A", "dog", "'", "s", "ball", "."]

@@ -39,7 +39,7 @@ def test_a_container_may_do_no_more_than_it_must(name: str) -> None:
     assert not service.get("privileged") and "network_mode" not in service
 
 
-def test_nothing_is_reachable_but_the_api_and_that_from_this_machine_alone() -> None:
+def test_only_the_api_is_reachable_and_only_locally() -> None:
     assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
         "api": ["127.0.0.1:8000:8000"]
     }
@@ -48,7 +48,7 @@ def test_nothing_is_reachable_but_the_api_and_that_from_this_machine_alone() -> 
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_container_that_is_stopped_has_time_to_finish_its_work(name: str) -> None:
+def test_the_stop_grace_period_exceeds_the_shutdown_grace(name: str) -> None:
     settings = read_settings({key: text for key, text in SERVICES[name]["environment"].items() if "FILE" not in key})
     assert seconds(SERVICES[name]["stop_grace_period"]) >= settings.shutdown_grace_s + 10
 
@@ -61,7 +61,7 @@ def test_every_variable_is_a_setting(name: str) -> None:
 
 @pytest.mark.parametrize("named", [None, "mine"])
 @pytest.mark.parametrize("name", OURS)
-def test_the_model_has_its_own_name_and_not_that_of_a_mount(name: str, named: str | None) -> None:
+def test_the_model_keeps_its_name_inside_the_container(name: str, named: str | None) -> None:
     given = {"ABS_MODEL_NAME": named} if named else {}
     service = dockerfile.compose(given)["services"][name]
     folder = service["environment"]["ABS_MODEL"]
@@ -76,14 +76,14 @@ def test_an_image_is_a_stage_of_the_dockerfile(name: str) -> None:
     assert (target == "light") == (name in ("api", "compile-worker"))
 
 
-def test_a_gpu_is_asked_for_only_on_demand() -> None:
+def test_the_gpu_service_is_opt_in() -> None:
     assert {name for name, service in SERVICES.items() if service.get("profiles")} == {"inference-worker-gpu"}
     gpu = SERVICES["inference-worker-gpu"]
     assert gpu["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
     assert gpu["command"] == SERVICES["inference-worker"]["command"]
 
 
-def test_each_service_is_given_the_secrets_it_needs_and_no_others() -> None:
+def test_each_service_gets_only_the_secrets_it_needs() -> None:
     given = {name: set(service.get("secrets", ())) for name, service in SERVICES.items()}
     assert given == {
         "api": {"signing", "api_url"}, "compile-worker": {"signing", "compile_url"},
@@ -153,7 +153,7 @@ def test_the_secrets_are_hidden_and_made_only_once(deployed: Deployed) -> None:
     assert again.returncode == 1 and "take it away" in again.stderr
 
 
-def test_the_secrets_can_be_read_inside_however_private_their_maker_s_files_are(tmp_path: Path) -> None:
+def test_secrets_are_readable_inside_under_a_strict_umask(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     maker = [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder)]
     subprocess.run(maker, capture_output=True, check=True, timeout=60, umask=0o077)
@@ -171,7 +171,7 @@ def test_the_services_answer_the_requests_of_the_readme(deployed: Deployed) -> N
             assert answer.json()["choices"][0]["text"] and answer.json()["model"] == "captions"
 
 
-def test_the_server_lets_nobody_in_without_a_name_and_nobody_do_what_he_need_not(deployed: Deployed) -> None:
+def test_the_redis_server_requires_credentials_and_denies_extra_commands(deployed: Deployed) -> None:
     port = int(deployed.services["redis"].ports["6379"])
     assert _asked(port, b"GET abs:a\r\n").startswith(b"-NOAUTH")
     password = (deployed.secrets / "api_url").read_text().split(":")[2].partition("@")[0]
@@ -180,7 +180,7 @@ def test_the_server_lets_nobody_in_without_a_name_and_nobody_do_what_he_need_not
         assert b"-NOPERM" in _asked(port, login + command), command
 
 
-def test_the_autoscaler_reads_how_much_waits_and_nothing_else(deployed: Deployed) -> None:
+def test_the_autoscaler_reads_only_queue_lengths(deployed: Deployed) -> None:
     port = int(deployed.services["redis"].ports["6379"])
     login = f"AUTH keda {(deployed.secrets / 'keda_password').read_text()}\r\n".encode()
     counted = COUNTED.encode()
@@ -198,7 +198,7 @@ def _asked(port: int, lines: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
-def test_each_service_ends_well_within_its_grace_when_it_is_stopped(deployed: Deployed) -> None:
+def test_each_service_stops_within_its_grace_period(deployed: Deployed) -> None:
     for name in reversed(STARTED):
         status, took_s = deployed.services[name].stop()
         assert status == 0, deployed.services[name].log()

@@ -22,24 +22,24 @@ ROOT = dockerfile.ROOT
 TARGETS = ("light", "cpu", "cuda")
 
 
-def test_the_linter_has_nothing_to_say() -> None:
+def test_the_dockerfile_passes_the_linter() -> None:
     linter = Path(sys.executable).with_name("hadolint")
     said = subprocess.run([linter, "--no-color", str(ROOT / "Dockerfile")], capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout) == (0, ""), said.stdout + said.stderr
 
 
-def test_the_linter_lints() -> None:
+def test_the_linter_rejects_a_bad_dockerfile() -> None:
     linter = Path(sys.executable).with_name("hadolint")
     said = subprocess.run([linter, "-"], input="FROM debian\nRUN cd /\n", capture_output=True, text=True, timeout=60)
     assert said.returncode != 0 and "DL3006" in said.stdout and "DL3003" in said.stdout
 
 
-def test_the_image_that_is_built_when_none_is_named_is_for_a_cpu() -> None:
+def test_the_default_image_is_for_a_cpu() -> None:
     assert list(dockerfile.stages())[-1] == "cpu"
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_image_runs_as_somebody_who_is_not_root_and_stops_by_sigterm(target: str) -> None:
+def test_an_image_runs_without_root_and_stops_on_sigterm(target: str) -> None:
     assert dockerfile.steps(target, "USER")[-1].isdigit() and dockerfile.steps(target, "USER")[-1] != "0"
     assert dockerfile.steps(target, "STOPSIGNAL") == ["SIGTERM"]
     assert dockerfile.steps(target, "HEALTHCHECK")
@@ -52,7 +52,7 @@ def test_only_those_images_have_pytorch_that_need_it() -> None:
         assert ("requirements.py inference" in asked) == (target != "light")
 
 
-def test_a_change_of_the_code_installs_no_dependency_anew() -> None:
+def test_a_code_change_reinstalls_no_dependency() -> None:
     for target in TARGETS:
         words = [(word, rest) for stage in dockerfile.lineage(f"{target}-installed") for word, rest in stage.steps]
         code = next(place for place, (word, rest) in enumerate(words) if word == "COPY" and "wheel" in rest)
@@ -62,7 +62,7 @@ def test_a_change_of_the_code_installs_no_dependency_anew() -> None:
         assert word != "COPY" or not {"app", "decoding", "compiler"} & set(rest.split())
 
 
-def test_what_is_copied_is_let_into_the_build() -> None:
+def test_copied_files_are_in_the_build_context() -> None:
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = {
         source for stage in dockerfile.stages().values() for word, rest in stage.steps

@@ -191,7 +191,7 @@ def test_sub_packages_import_only_what_they_may(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_packages_import_only_to_the_left(package: str) -> None:
+def test_packages_import_only_lower_packages(package: str) -> None:
     allowed = PACKAGES[: PACKAGES.index(package) + 1]
     for name, path in modules(package).items():
         for imported in imports(path):
@@ -204,7 +204,7 @@ def test_packages_import_only_to_the_left(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", LAYERED)
-def test_other_sub_packages_import_the_face(package: str) -> None:
+def test_packages_import_sub_packages_through_their_init(package: str) -> None:
     for name, path in OURS.items():
         for imported in imports(path):
             behind = below(imported, package) and imported.count(".") > 1 and not imported.startswith(FACELESS)
@@ -218,7 +218,7 @@ def test_every_folder_has_at_most_twenty_modules() -> None:
     assert {folder: count for folder, count in folders.items() if count > MODULES_MAX} == {}
 
 
-def test_every_face_says_in_a_few_sentences_what_it_is() -> None:
+def test_every_package_docstring_has_a_few_sentences() -> None:
     for name, path in OURS.items():
         if path.name == "__init__.py" and name.count(".") == 1:
             sentences = re.findall(r"\.(?:\s|$)", ast.get_docstring(tree(path)) or "")
@@ -228,7 +228,7 @@ def test_every_face_says_in_a_few_sentences_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("library", ONLY)
-def test_a_library_is_named_only_in_its_room(library: str) -> None:
+def test_a_library_is_imported_only_in_its_package(library: str) -> None:
     for name, path in OURS.items():
         if any(below(imported, library) for imported in imports(path)):
             assert any(below(name, roof) for roof in ONLY[library]), f"{name} imports {library}"
@@ -289,7 +289,7 @@ def test_every_import_is_declared_and_every_declaration_imported() -> None:
     assert foreign(("benchmarks",)) - used - BY_HAND - of_other_systems() <= declared("reference")
 
 
-def test_what_is_brought_first_is_what_generating_takes() -> None:
+def test_the_makefile_lists_the_packages_of_the_inference_extra() -> None:
     said = re.search(r"^GENERATING := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert said and set(said[1].split()) == declared("inference") - declared()
 
@@ -301,7 +301,7 @@ def of_other_systems() -> set[str]:
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "tests", "benchmarks"])
-def test_no_file_is_too_long_to_read(package: str) -> None:
+def test_no_file_exceeds_the_maximum_length(package: str) -> None:
     for name, path in modules(package).items():
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= LINES_MAX, f"{name} has {lines} lines"
@@ -320,6 +320,6 @@ def test_functions_are_short(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_module_says_what_it_owns(package: str) -> None:
+def test_every_module_has_a_docstring(package: str) -> None:
     for name, path in modules(package).items():
         assert ast.get_docstring(tree(path)), f"{name} has no docstring"

@@ -72,7 +72,7 @@ def test_everything_is_applied_but_the_template_of_the_secrets() -> None:
     assert {value for one in documents("secrets.yaml") for value in one["stringData"].values()} == {"FILL-IN"}
 
 
-def test_the_workers_grow_with_what_waits_for_them() -> None:
+def test_workers_scale_with_their_queue_length() -> None:
     for document, queue in zip(of_kind("ScaledObject"), QUEUES, strict=True):
         (trigger,) = document["spec"]["triggers"]
         told = trigger["metadata"]
@@ -82,7 +82,7 @@ def test_the_workers_grow_with_what_waits_for_them() -> None:
         assert document["spec"]["minReplicaCount"] >= 1
 
 
-def test_what_waits_is_where_the_autoscaler_looks() -> None:
+def test_the_autoscaler_reads_the_existing_queue_keys() -> None:
     async def submit(url: str) -> None:
         broker = RedisBroker.from_url(url, Settings(secret=b"s" * 16))
         for queue, count in zip(QUEUES, (2, 3), strict=True):
@@ -131,7 +131,7 @@ def test_every_variable_is_a_setting(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", OURS)
-def test_a_process_that_is_told_to_stop_has_the_time_it_takes(label: str) -> None:
+def test_the_termination_grace_period_exceeds_the_shutdown_grace(label: str) -> None:
     container = CONTAINERS[label]
     shutdown_grace_s = float(next(one["value"] for one in container["env"] if one["name"] == "ABS_SHUTDOWN_GRACE_S"))
     before_s = float(container["lifecycle"]["preStop"]["exec"]["command"][1]) if "lifecycle" in container else 0.0
@@ -162,20 +162,20 @@ def test_probes_and_services_name_ports_that_are_there() -> None:
     assert {name(one) for one in of_kind("Service")} == {"api", "redis"}
 
 
-def test_nothing_is_started_anew_because_the_server_is_away() -> None:
+def test_liveness_probes_do_not_depend_on_the_server() -> None:
     for label, path in (("api", "/health"), ("compile-worker", "/live"), ("inference-worker", "/live")):
         assert CONTAINERS[label]["livenessProbe"]["httpGet"]["path"] == path
         assert CONTAINERS[label]["startupProbe"]["httpGet"]["path"] == path
 
 
-def test_every_part_has_a_budget_of_disruptions_and_something_that_scales_it() -> None:
+def test_every_deployment_has_a_disruption_budget_and_an_autoscaler() -> None:
     assert {name(one) for one in of_kind("PodDisruptionBudget")} == set(OURS)
     scaled = {one["spec"]["scaleTargetRef"]["name"] for one in of_kind("HorizontalPodAutoscaler", "ScaledObject")}
     assert scaled == set(OURS)
     assert not any("replicas" in one["spec"] for one in of_kind("Deployment"))  # each apply would undo the scaling
 
 
-def test_the_network_is_closed_but_for_what_is_said() -> None:
+def test_the_network_denies_by_default_and_redis_admits_services() -> None:
     policies = {name(one): one["spec"] for one in of_kind("NetworkPolicy")}
     assert policies["nothing-else"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     assert policies["redis"]["ingress"][0]["from"][0]["podSelector"]["matchExpressions"][0]["values"] == list(OURS)
@@ -202,7 +202,7 @@ def test_alerts_speak_of_metrics_that_exist() -> None:
         assert rule["annotations"]["summary"] and rule["labels"]["severity"] in ("page", "ticket")
 
 
-def test_what_is_scraped_are_services_of_the_compose_file() -> None:
+def test_scrape_targets_are_services_of_the_compose_file() -> None:
     example = yaml.safe_load((dockerfile.ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
     services = dockerfile.compose()["services"]
     for job in example["scrape_configs"]:

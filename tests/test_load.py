@@ -40,11 +40,11 @@ def test_many_callers_of_one_cold_constraint_cost_one_compilation(measured: dict
     assert measured["crowd"]["compilations"] == 1
 
 
-def test_a_stored_constraint_is_answered_at_the_rate_that_is_asked(measured: dict[str, Any]) -> None:
+def test_cached_constraints_are_answered_at_the_requested_rate(measured: dict[str, Any]) -> None:
     assert measured["cached"]["statuses"] == {200: SHORT["rate"] * SHORT["cached_seconds"]}
 
 
-def test_the_report_says_which_goals_were_kept(measured: dict[str, Any]) -> None:
+def test_the_report_lists_the_goals_met(measured: dict[str, Any]) -> None:
     about = {"date": "d", "machine": "m", "command": "c"}
     good = copy.deepcopy(measured) | about
     for name in ("warm_mib", "end_mib", "ratio"):
@@ -61,13 +61,13 @@ def test_the_report_says_which_goals_were_kept(measured: dict[str, Any]) -> None
         assert f"{goal}" in text and f"{text.partition(goal)[2].splitlines()[0]}".endswith("missed")
 
 
-def test_growth_compares_what_came_after_the_warm_up_with_the_end() -> None:
+def test_growth_compares_memory_after_warm_up_and_end() -> None:
     samples = [(float(at), {"api": 100.0 if at < 50 else 110.0}) for at in range(100)]
     samples[0][1]["api"] = 7.0
     assert growth(samples, 100.0) == {"api": {"warm_mib": 100.0, "end_mib": 110.0, "ratio": pytest.approx(1.1)}}
 
 
-def test_the_judges_of_answers_can_say_no() -> None:
+def test_the_answer_checks_reject_wrong_answers() -> None:
     _, ordered = keywords(("dog", ("run", "runs")))
     assert ordered("The dog runs.") and not ordered("It runs, the dog.") and not ordered("a hotdog runs")
     _, whole = pattern(r"[a-z]+\.")

@@ -7,9 +7,9 @@ from tests.mutants import WAYS, confirm_all_are_read, run_case
 CASES = 1_500
 
 
-def test_values_that_nobody_changed_are_read() -> None:
+def test_unchanged_values_are_read() -> None:
     confirm_all_are_read()
 
 
-def test_no_changed_value_is_taken_for_one_of_ours() -> None:
+def test_no_changed_value_is_accepted() -> None:
     assert {run_case(seed) for seed in range(CASES)} == {way.__name__ for way in WAYS}

@@ -93,7 +93,7 @@ def test_small_models_of_the_other_tokenizer_families_satisfy(shared: Path, name
     check(load(shared / "models" / name, "One day"), spec, 12, 8)
 
 
-def test_without_a_constraint_on_words_the_built_in_model_writes_its_own_caption(captions: Loaded) -> None:
+def test_the_built_in_model_writes_a_caption_without_constraint(captions: Loaded) -> None:
     model, vocabulary, prompt = captions
     compiled = compile_spec(RegexSpec("(?s:.*)"), vocabulary)
     answer = generate(model, prompt, compiled.tokens, SearchOptions(24, 8, length_penalty=1.0))[0]

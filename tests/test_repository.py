@@ -67,7 +67,7 @@ def constraints() -> dict[str, str]:
     return {canonical(name): version for name, version in pairs}
 
 
-def test_the_top_level_holds_what_was_agreed() -> None:
+def test_the_top_level_has_only_listed_entries() -> None:
     skip = ignored()
     there = {path.name for path in ROOT.iterdir() if path.name not in skip and not path.name.endswith(".egg-info")}
     assert there == TOP_LEVEL
@@ -121,7 +121,7 @@ def test_nothing_is_tied_to_one_machine() -> None:
         assert "../shared" not in text or path == SHARED_DOOR, path
 
 
-def test_nothing_is_left_to_do_in_a_comment() -> None:
+def test_no_comment_is_a_todo() -> None:
     for path, text in texts():
         if path.endswith(".py"):
             assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", text), path

@@ -39,7 +39,7 @@ def test_the_gap_is_over_the_cases_of_both() -> None:
     assert gap(None, known) is None
 
 
-def test_the_gap_is_told_with_its_standard_error() -> None:
+def test_the_gap_has_a_standard_error() -> None:
     own, known = row("banked", 16, -12.0, -20.0, -33.0), row("banked", REFERENCE, -10.0, -20.0, -30.0)
     ratio = 65 / 60
     residuals = [12 - 10 * ratio, 20 - 20 * ratio, 33 - 30 * ratio]
@@ -48,12 +48,12 @@ def test_the_gap_is_told_with_its_standard_error() -> None:
     assert f"| {100 * (ratio - 1):.1f} ± {error:.1f} |" in section(own, known)
 
 
-def test_the_exact_optimum_counts_where_there_is_one() -> None:
+def test_the_gap_uses_the_exact_optimum_if_known() -> None:
     text = section(row("banked", 8, -12.0), row("banked", REFERENCE, -11.0), row("exact", 0, -10.0))
     assert "| m | f | 1 | -10.00 | 20.0 | 10.0 |" in text
 
 
-def test_ahead_is_the_share_of_cases_not_lost_to_algorithm_1() -> None:
+def test_ahead_is_the_share_not_lost_to_algorithm_1() -> None:
     text = section(
         row("banked", 8, -1.0, -2.0, -3.0, -4.0), row("abs", 128, -9.0, -2.0, -1.0, -9.0),
         row("banked", REFERENCE, -1.0),
@@ -62,7 +62,7 @@ def test_ahead_is_the_share_of_cases_not_lost_to_algorithm_1() -> None:
     assert "| m | f | 4 | abs |  | -5.2 |" in text
 
 
-def test_the_goals_are_by_the_widest_search_where_there_is_no_exact_optimum() -> None:
+def test_goals_use_the_widest_search_without_an_exact_optimum() -> None:
     text = section(
         row("banked", 8, -1.0), row("banked", 16, -10.3), row("banked", 64, -10.05), row("banked", REFERENCE, -10.0),
         row("abs", 128, -9.0),
@@ -104,7 +104,7 @@ def cases(*log_probs: float) -> list[Case]:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_row_is_carried_on_by_the_cases_that_it_lacks(again: bool, rows: Rows) -> None:
+def test_a_stored_row_is_extended_by_its_missing_cases(again: bool, rows: Rows) -> None:
     bench, setting = Answers(), Setting("stories260k", "ordered", "banked", 16)
     half = search_quality.measured(bench, setting, cases(-1.0, -2.0), {})
     rows.store(half, asdict(setting))
@@ -118,7 +118,7 @@ def test_a_row_is_carried_on_by_the_cases_that_it_lacks(again: bool, rows: Rows)
     assert search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0, -2.0), again=False) is None
 
 
-def test_a_row_whose_texts_are_judged_is_measured_whole(rows: Rows) -> None:
+def test_a_row_with_judged_texts_is_measured_again(rows: Rows) -> None:
     bench, setting = Answers(), Setting("captions", "ordered, concepts in the prompt", "banked", 16, 0.5)
     half = search_quality.measured(bench, setting, cases(-1.0), {})
     rows.store(half, asdict(setting))
@@ -127,7 +127,7 @@ def test_a_row_whose_texts_are_judged_is_measured_whole(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(("model", "concept_families"), [("captions", 4), ("bigram", 2)])
-def test_the_cases_of_a_model_are_as_many_as_asked_for(shared: Path, model: str, concept_families: int) -> None:
+def test_a_model_has_the_requested_number_of_cases(shared: Path, model: str, concept_families: int) -> None:
     found = families(model, shared / "data" / "commongen" / "dev.jsonl", 20)
     assert len(found) == concept_families + 1
     assert {len(cases) for family, cases in found.items() if family != PATTERNS} == {20}

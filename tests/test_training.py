@@ -55,7 +55,7 @@ def test_training_twice_with_one_seed_gives_the_same_losses() -> None:
     assert train(CAPTIONS, tokenizer, recipe)[1] == train(CAPTIONS, tokenizer, recipe)[1]
 
 
-def test_batches_hold_every_example_once_and_labels_leave_out_the_padding() -> None:
+def test_batches_cover_examples_once_and_labels_skip_padding() -> None:
     examples = [[EOS_ID, *range(1, length), EOS_ID] for length in range(1, 41)]
     seen = [example for batch in batches(examples, 7, random.Random(1)) for example in batch]
     assert sorted(seen) == sorted(examples)
@@ -92,7 +92,7 @@ def test_the_learning_rate_rises_and_then_falls_to_nothing() -> None:
     assert max(rates) == rates[recipe.warm_up_steps]
 
 
-def test_the_built_in_model_has_the_shape_that_the_script_builds(captions_dir: Path) -> None:
+def test_the_built_in_model_matches_the_training_scripts_shape(captions_dir: Path) -> None:
     built_in = AutoModelForCausalLM.from_pretrained(captions_dir, local_files_only=True)
     fresh = build_model()
     ours, theirs = fresh.config.to_dict(), built_in.config.to_dict()

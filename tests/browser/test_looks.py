@@ -19,7 +19,7 @@ IS_DONE = re.compile("is-done")
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
-def test_the_story(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
+def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
     with opened(browser, service.url, size, scheme) as watched:
         page = watched.page
         page.goto("/")
@@ -136,7 +136,7 @@ def _overflow(page: Page) -> int:
     return width
 
 
-def test_the_page_is_there_at_once_and_light(browser: Browser, service: ServiceProcess) -> None:
+def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProcess) -> None:
     paints = []
     for _ in range(3):  # each with an empty cache; a busy machine may spoil one
         with opened(browser, service.url, WIDE) as watched:
@@ -158,7 +158,7 @@ def test_the_policy_allows_no_inline_code_nor_style(page: Page) -> None:
     expect(page.locator("html")).to_have_attribute("data-ready", "yes")
 
 
-def test_the_page_prefers_what_its_reader_prefers(browser: Browser, service: ServiceProcess) -> None:
+def test_the_page_follows_the_preferred_colour_scheme(browser: Browser, service: ServiceProcess) -> None:
     """Dark by the system's choice or by the button, and no movement where none is wanted."""
     with opened(browser, service.url, WIDE, "dark", reduced_motion="reduce") as watched:
         page = watched.page
@@ -175,7 +175,7 @@ def test_the_page_prefers_what_its_reader_prefers(browser: Browser, service: Ser
         assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != dark
 
 
-def test_pictures_for_the_docs_are_small() -> None:
+def test_screenshots_for_the_docs_are_small() -> None:
     images = list((Path(__file__).parents[2] / "docs" / "images").glob("*.png"))
     assert images, "python -m tests.browser.screenshots makes them"
     for image in images:

@@ -16,7 +16,7 @@ from tests.browser.shell import FORMULA, compiles, fault, formula, generated, re
 from tests.browser.surroundings import PHONE, WIDE, Scheme, complaints, opened
 
 
-def test_a_formula_s_fault_is_shown_under_the_caret_until_it_is_mended(page: Page) -> None:
+def test_a_formula_error_is_marked_until_it_is_fixed(page: Page) -> None:
     visit(page)
     formula(page, "F(dog & X(F(ball))")
     sentence, column = fault(page)
@@ -35,7 +35,7 @@ def test_a_formula_s_fault_is_shown_under_the_caret_until_it_is_mended(page: Pag
     expect(page.locator(".samples")).to_contain_text("dog ball")
 
 
-def test_the_caret_counts_characters_as_people_do_and_lines(page: Page) -> None:
+def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
     visit(page)
     formula(page, 'F("😀 puppy") &\n  G("😀" & )')
     _, column = fault(page)
@@ -53,7 +53,7 @@ def test_the_caret_counts_characters_as_people_do_and_lines(page: Page) -> None:
         ("Raw", "Constraint as JSON", '{"all": [{"max_words": 9}, {"ltlf": "F(dog & "}]}', "expected", '"'),
     ],
 )
-def test_faults_of_other_forms_are_shown_where_they_are(
+def test_errors_of_other_forms_are_shown_at_their_position(
     name: str, label: str, text: str, wanted: str, marked: str, page: Page
 ) -> None:
     visit(page)
@@ -64,7 +64,7 @@ def test_faults_of_other_forms_are_shown_where_they_are(
     expect(page.locator(".code-back mark")).to_have_text(marked)
 
 
-def test_a_fault_in_a_part_of_a_combination_is_shown_in_that_part(page: Page) -> None:
+def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
     visit(page)
     tab(page, "Combine")
     parts = page.locator(".part")
@@ -103,7 +103,7 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-def test_links_bring_back_all_that_the_forms_say_and_are_never_sent(browser: Browser, service: ServiceProcess) -> None:
+def test_links_restore_the_forms_and_are_never_sent(browser: Browser, service: ServiceProcess) -> None:
     make = "async (said) => (await import('/static/permalink.js')).linkOf(said)"
     options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
     with opened(browser, service.url, WIDE) as watched:
@@ -124,7 +124,7 @@ def test_links_bring_back_all_that_the_forms_say_and_are_never_sent(browser: Bro
         assert not [one.url for one in watched.requests if "v1.z" in one.url.partition("#")[0]]
 
 
-def test_a_broken_link_gives_a_sentence_and_the_page_begins_with_an_example(page: Page) -> None:
+def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
     for link in ("#v1.z.broken", "#v2.z.AAAA", "#v1.z.", "#v1.j.bnVsbA", "#v1.j.eyJwIjoxLCJjIjp7fX0"):
         page.goto("about:blank")
         visit(page, link)
@@ -134,7 +134,7 @@ def test_a_broken_link_gives_a_sentence_and_the_page_begins_with_an_example(page
         expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_a_link_can_be_copied_and_leads_to_the_same_page(browser: Browser, service: ServiceProcess) -> None:
+def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: ServiceProcess) -> None:
     with opened(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as watched:
         page = visit(watched.page)
         formula(page, FORMULA)
@@ -200,7 +200,7 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         assert complaints(page) == []
 
 
-def test_the_colours_can_be_chosen_and_stay(page: Page) -> None:
+def test_a_chosen_colour_scheme_persists(page: Page) -> None:
     visit(page)
     colour = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(colour)
@@ -212,7 +212,7 @@ def test_the_colours_can_be_chosen_and_stay(page: Page) -> None:
     assert page.evaluate(colour) != light
 
 
-def test_every_example_compiles_and_the_first_picture_is_there_within_a_second(page: Page) -> None:
+def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> None:
     painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
     assert min(visit(page).evaluate(painted) for _ in range(3)) < 1000, "the best of three: the machine may be busy"
     choices = page.locator("#preset option")
@@ -223,7 +223,7 @@ def test_every_example_compiles_and_the_first_picture_is_there_within_a_second(p
         expect(page.locator("#problem")).to_be_hidden()
 
 
-def test_with_keys_the_page_asks_for_one_and_keeps_it_in_its_tab_alone(
+def test_an_entered_key_is_stored_in_its_tab_only(
     browser: Browser, service: ServiceProcess, tmp_path: Path
 ) -> None:
     text, key = new_key("anna", ["generate", "compile"])

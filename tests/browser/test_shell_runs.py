@@ -28,7 +28,7 @@ from tests.browser.surroundings import WIDE, opened
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_request_as_code_sends_it_from_a_shell_and_from_both_clients(page: Page) -> None:
+def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
     visit(page)
     tab(page, "Choice")
     page.get_by_label("Choices").fill("it's “\"$HOME\"” `x` \\n 😀\nyes")
@@ -43,7 +43,7 @@ def test_the_request_as_code_sends_it_from_a_shell_and_from_both_clients(page: P
         assert answer.strip() in ("it's “\"$HOME\"” `x` \\n 😀", "yes"), name
 
 
-def test_an_answer_is_generated_chosen_among_and_checked(page: Page) -> None:
+def test_answers_are_generated_selected_and_checked(page: Page) -> None:
     visit(page)
     formula(page, FORMULA)
     compiles(page)
@@ -60,7 +60,7 @@ def test_an_answer_is_generated_chosen_among_and_checked(page: Page) -> None:
     assert page.url.partition("#")[2].startswith("v1.z."), "what was generated can be linked to"
 
 
-def test_the_checker_marks_where_a_text_first_breaks_and_which_part_it_breaks(page: Page) -> None:
+def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
     visit(page)
     formula(page, FORMULA)
     compiles(page)
@@ -83,7 +83,7 @@ def test_the_checker_marks_where_a_text_first_breaks_and_which_part_it_breaks(pa
     expect(page.locator(".verdict")).to_contain_text("ends too early")
 
 
-def test_a_sample_of_the_explanation_goes_into_the_checker(page: Page) -> None:
+def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
     visit(page)
     formula(page, FORMULA)
     sample = page.locator(".sample").first
@@ -93,7 +93,7 @@ def test_a_sample_of_the_explanation_goes_into_the_checker(page: Page) -> None:
     expect(page.locator(".verdict")).to_contain_text("✓")
 
 
-def test_side_by_side_the_free_answer_is_judged_too(page: Page) -> None:
+def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
     visit(page)
     page.get_by_role("button", name="Compare").click()
     columns = page.locator(".compared")
@@ -105,7 +105,7 @@ def test_side_by_side_the_free_answer_is_judged_too(page: Page) -> None:
         expect(columns.nth(place)).to_contain_text(re.compile(r"log-prob −\d+\.\d+ · \d+ tokens · \d+\.\d+ s"))
 
 
-def test_a_budget_that_is_too_small_is_told_before_it_is_asked_for_and_mended_by_a_button(page: Page) -> None:
+def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
     visit(page)
     compiles(page)
     page.get_by_text("Options").click()
@@ -117,7 +117,7 @@ def test_a_budget_that_is_too_small_is_told_before_it_is_asked_for_and_mended_by
     generated(page)
 
 
-def test_only_options_of_the_algorithm_are_shown_and_a_sample_can_be_drawn_again(page: Page) -> None:
+def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> None:
     visit(page)
     page.get_by_text("Options").click()
     expect(page.get_by_label("length_penalty")).to_be_visible()
@@ -148,7 +148,7 @@ def test_a_generation_can_be_stopped(page: Page) -> None:
     expect(page.get_by_role("button", name="Generate")).to_be_enabled()
 
 
-def test_an_answer_to_a_constraint_that_was_changed_meanwhile_does_not_take_the_new_one_s_place(page: Page) -> None:
+def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     held: list[Route] = []
     visit(page)
     compiles(page)
@@ -163,7 +163,7 @@ def test_an_answer_to_a_constraint_that_was_changed_meanwhile_does_not_take_the_
     expect(page.locator(".node.on-path")).to_have_count(0)
 
 
-def test_a_service_that_cannot_compile_now_is_not_laid_to_the_constraint(
+def test_an_unready_service_is_not_shown_as_constraint_error(
     browser: Browser, service: ServiceProcess
 ) -> None:
     problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
@@ -180,7 +180,7 @@ def test_a_service_that_cannot_compile_now_is_not_laid_to_the_constraint(
         refusals_are_expected(watched)
 
 
-def test_a_stream_that_breaks_goes_on_where_it_was(page: Page) -> None:
+def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
     asked: list[str] = []
 
     def cut(route: Route) -> None:
@@ -197,7 +197,7 @@ def test_a_stream_that_breaks_goes_on_where_it_was(page: Page) -> None:
     expect(page.locator(".choices li")).to_have_count(3)
 
 
-def test_a_restart_voids_what_was_told_before(page: Page) -> None:
+def test_a_restart_discards_earlier_events(page: Page) -> None:
     def told_twice(route: Route) -> None:
         whole = route.fetch()
         events = whole.body().split(b"\n\n")
@@ -211,7 +211,7 @@ def test_a_restart_voids_what_was_told_before(page: Page) -> None:
     expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
 
 
-def test_a_refusal_of_any_path_is_a_sentence_that_says_what_to_change(
+def test_every_refusal_is_shown_as_a_helpful_sentence(
     browser: Browser, service: ServiceProcess
 ) -> None:
     cases = tomllib.loads((ROOT / "tests" / "cases" / "page_refusals.toml").read_text(encoding="utf-8"))["case"]
@@ -230,7 +230,7 @@ def test_a_refusal_of_any_path_is_a_sentence_that_says_what_to_change(
         refusals_are_expected(watched)
 
 
-def test_every_code_has_a_whole_sentence_with_and_without_its_figures(page: Page) -> None:
+def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
     told = visit(page).evaluate(
         """async () => {
           const { SENTENCES, sentence } = await import('/static/problems.js');
@@ -253,7 +253,7 @@ def test_every_code_has_a_whole_sentence_with_and_without_its_figures(page: Page
     assert {code: figure for code, figure in figures.items() if figure not in sentences[code]} == {}
 
 
-def test_a_service_that_is_gone_is_told_of(browser: Browser, service: ServiceProcess) -> None:
+def test_an_unreachable_service_is_reported(browser: Browser, service: ServiceProcess) -> None:
     with opened(browser, service.url, WIDE) as watched:
         page = visit(watched.page)
         compiles(page)

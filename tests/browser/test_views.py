@@ -53,7 +53,7 @@ def edge_texts(page: Page, source: int, target: int) -> str:
     return "".join(page.locator(f"#edge-{source}-{target} text").all_text_contents()).strip()
 
 
-def test_a_lattice_has_a_column_for_each_step_and_the_chosen_path_in_green(page: Page) -> None:
+def test_a_lattice_has_step_columns_and_a_green_path(page: Page) -> None:
     lattice(page, *GROWING, answer=ANSWER)
     expect(page.locator(".lattice-column")).to_have_count(4)
     assert page.locator(".lattice-head strong").all_text_contents() == ["t 1", "t 2", "t 3", "t 4"]
@@ -79,7 +79,7 @@ def test_a_node_shows_the_score_before_and_after_the_push(page: Page) -> None:
     expect(card).to_contain_text("refused next␣on (37 %, d 4 > 1)")
 
 
-def test_refused_tokens_are_red_and_say_why(page: Page) -> None:
+def test_rejected_tokens_are_red_with_a_reason(page: Page) -> None:
     lattice(page, *GROWING)
     far, broken = drawn(page, text="␣on"), drawn(page, text="␣toy")
     assert far.locator(".beam-why").text_content() == "d 4 > 1"
@@ -96,7 +96,7 @@ def test_refused_tokens_are_red_and_say_why(page: Page) -> None:
     assert page.evaluate("calls") == [["explain", " the", " toy"]]  # once, however often it is looked at
 
 
-def test_a_reader_who_missed_steps_sees_texts_under_what_they_begin_with(page: Page) -> None:
+def test_missed_steps_are_merged_into_one_lattice_column(page: Page) -> None:
     lattice(page, GROWING[0], GROWING[3], answer=ANSWER)
     assert page.locator(".lattice-head strong").all_text_contents() == ["t 1", "t 2–4"]
     assert page.locator(".beam.chosen .beam-token").all_text_contents() == ["␣a", "␣dog sat"]
@@ -116,7 +116,7 @@ def test_a_restart_begins_an_empty_lattice(page: Page) -> None:
     expect(page.locator(".lattice-column")).to_have_count(1)
 
 
-def test_the_slider_shows_a_step_by_keys_and_says_whose_state_it_is(page: Page) -> None:
+def test_the_slider_selects_a_step_by_keyboard(page: Page) -> None:
     lattice(page, *GROWING, answer=ANSWER)
     slider = page.get_by_label("Step", exact=True)
     slider.focus()
@@ -130,7 +130,7 @@ def test_the_slider_shows_a_step_by_keys_and_says_whose_state_it_is(page: Page) 
     expect(page.locator(".lattice-column.now .lattice-head")).to_contain_text("t 3")
 
 
-def test_the_lattice_is_one_stop_of_tab_and_arrows_go_along_the_tree(page: Page) -> None:
+def test_arrow_keys_follow_the_tree_of_the_lattice(page: Page) -> None:
     lattice(page, *GROWING, answer=ANSWER)
     expect(page.locator('.beam[tabindex="0"]')).to_have_count(1)
     page.locator('.beam[tabindex="0"]').focus()
@@ -148,7 +148,7 @@ def test_the_lattice_is_one_stop_of_tab_and_arrows_go_along_the_tree(page: Page)
     expect(page.locator('.beam[tabindex="0"]')).to_have_count(1)
 
 
-def test_64_beams_over_128_steps_are_drawn_quickly_and_nothing_twice(page: Page) -> None:
+def test_64_beams_over_128_steps_are_drawn_incrementally(page: Page) -> None:
     def text(beam: int, length: int) -> str:
         return " " + "".join(chr(97 + (beam * place) % 23) for place in range(1, length + 1))
 
@@ -173,7 +173,7 @@ def test_64_beams_over_128_steps_are_drawn_quickly_and_nothing_twice(page: Page)
     assert box and box["width"] <= 1440 and box["height"] <= 700, "it scrolls within itself"
 
 
-def test_rows_past_the_shown_ones_are_drawn_where_the_path_goes(page: Page) -> None:
+def test_hidden_rows_on_the_chosen_path_are_drawn(page: Page) -> None:
     many = [row(f" {name}") for name in "abcdefghijklmnop"]
     answer = {"choices": [choice((" p", 0, 1, -1.0))]}
     lattice(page, step(1, 1, *many), step(2, 0, row(" p", 15, finished=True, distance=0)), answer=answer)
@@ -224,7 +224,7 @@ def test_names_of_callers_are_only_ever_text(page: Page) -> None:
     expect(page.locator(".beam-token")).to_have_text("<img src=x onerror=calls.push(1)>")
 
 
-def test_many_letters_collapse_into_a_class_that_tells_them_all(page: Page) -> None:
+def test_many_letters_collapse_into_a_class_listing_them(page: Page) -> None:
     letters = [[f"'{sign}'"] for sign in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"]
     edges = [(0, 1, list(range(0, 30, 2))), (0, 0, list(range(1, 30, 2)))]
     show_automaton(page, automaton(letters, [2, 1], edges, "characters"))
@@ -253,7 +253,7 @@ def test_a_large_automaton_is_folded_to_the_path(page: Page, states: int) -> Non
     expect(page.get_by_label("all states")).to_be_visible(visible=states == 80)
 
 
-def test_a_folded_path_hangs_together_where_a_token_passes_several_states(page: Page) -> None:
+def test_a_folded_path_stays_connected_across_multi_state_tokens(page: Page) -> None:
     chain = [(place, place + 1, [0]) for place in range(99)] + [(place, place, [1]) for place in range(99)]
     distances = [100 - place for place in range(100)]
     show_automaton(page, automaton([["'a'"], ["(a leading space)"]], distances, chain, "characters"))
@@ -268,7 +268,7 @@ def test_a_folded_path_hangs_together_where_a_token_passes_several_states(page: 
     assert edge_texts(page, 30, 70) == "…"
 
 
-def test_the_automaton_that_was_asked_for_last_is_the_one_shown(page: Page) -> None:
+def test_the_latest_automaton_is_shown(page: Page) -> None:
     set_up(page, "automaton.js", "AutomatonView")
     other = automaton([["x"]], [2, 1], [(0, 1, [0])])
     page.evaluate("async both => { await Promise.all(both.map(one => view.show(one, ''))); }", [COFFEE, other])
@@ -276,7 +276,7 @@ def test_the_automaton_that_was_asked_for_last_is_the_one_shown(page: Page) -> N
     assert edge_texts(page, 0, 1) == "x"
 
 
-def test_of_pictures_asked_for_while_one_is_laid_out_the_last_alone_is(page: Page) -> None:
+def test_layout_requests_during_a_layout_are_merged(page: Page) -> None:
     show_automaton(page, COFFEE)
     page.evaluate(
         """() => {
@@ -297,7 +297,7 @@ def test_of_pictures_asked_for_while_one_is_laid_out_the_last_alone_is(page: Pag
     expect(page.locator(".node")).to_have_count(0)
 
 
-def test_the_picture_moves_by_keys_buttons_and_the_wheel_but_does_not_take_the_page_s_scrolling(page: Page) -> None:
+def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -> None:
     show_automaton(page, COFFEE)
     width = "document.querySelector('.automaton-picture').viewBox.baseVal.width"
     whole = page.evaluate(width)
@@ -317,7 +317,7 @@ def test_the_picture_moves_by_keys_buttons_and_the_wheel_but_does_not_take_the_p
     assert page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x") > left
 
 
-def test_tokens_are_coloured_by_their_chance_and_tell_their_figures(page: Page) -> None:
+def test_tokens_are_coloured_by_probability_and_show_figures(page: Page) -> None:
     set_up(page, "tokens.js", "TokensView")
     words = (("a", [], 0), ("dog", ["dog"], 2))
     shown = choice((" a", 0, 3, -0.1), (" d", 0, 2, -5.0), ("og", 0, 1, -12.0), ("", 2, 0, -1.0), words=words)

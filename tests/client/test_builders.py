@@ -124,19 +124,19 @@ SAME: list[tuple[Constraint, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("built", "by_hand"), SAME, ids=[repr(built)[:60] for built, _ in SAME])
-def test_what_is_built_is_what_one_would_write(built: Constraint, by_hand: dict[str, Any]) -> None:
+def test_a_built_constraint_equals_the_handwritten_json(built: Constraint, by_hand: dict[str, Any]) -> None:
     assert of_hash(built) == of_hash(by_hand)
     for copied in (eval(repr(built), dict(vars(abs_client))), copy.deepcopy(built), Raw(built.as_dict())):
         assert copied == built and hash(copied) == hash(built)
     assert built != F("something else") and built != built.as_dict()
 
 
-def test_the_issue_s_own_example_is_this_json() -> None:
+def test_the_combined_example_has_this_json() -> None:
     built = F("dog") & Keywords("ball", ordered=True) & Regex("a+")
     assert built.to_json() == '{"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"], "ordered": true}, {"regex": "a+"}]}'
 
 
-def test_a_model_that_takes_further_properties_stays_open_and_those_below_are_closed() -> None:
+def test_extra_properties_stay_open_and_nested_models_closed() -> None:
     schema = JsonSchema(Open).as_dict()["json_schema"]
     assert schema["additionalProperties"] is True
     assert schema["$defs"]["Pet"]["additionalProperties"] is False
@@ -148,7 +148,7 @@ def test_a_model_that_takes_further_properties_stays_open_and_those_below_are_cl
     lambda: F("a").over("a") & F("b"), lambda: abs_client.Labelled(F("a"), "ab"), lambda: bool(F("a")),
     lambda: F("a") and F("b"), lambda: setattr(Regex("a"), "pattern", "b"),
 ])  # fmt: skip
-def test_what_makes_no_sense_is_refused_at_once(wrong: Any) -> None:
+def test_an_invalid_builder_call_raises_at_once(wrong: Any) -> None:
     with pytest.raises((TypeError, ValueError, AttributeError)):
         wrong()
 
@@ -198,7 +198,7 @@ FORMULAS = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(FORMULAS)
-def test_any_formula_means_what_it_says_and_is_its_own_repr(pair: tuple[Any, Any]) -> None:
+def test_a_built_formula_keeps_its_meaning_and_repr(pair: tuple[Any, Any]) -> None:
     built, tree = pair
     declared: dict[str, Any] = {}
     written = by_hand(_undoubled(tree), declared)
@@ -275,7 +275,7 @@ def _negates_formulas(tree: Any) -> bool:
     return isinstance(inner, abs_client.Formula) or any(map(_negates_formulas, tree[1:]))
 
 
-def test_combinations_are_flat_and_double_negation_is_none() -> None:
+def test_combinations_are_flattened_and_double_negation_removed() -> None:
     a, b, c = Regex("a"), Regex("b"), Regex("c")
     assert (a & b & c) == AllOf(a, b, c) == (a & (b & c)) and (a | b | c) == AnyOf(a, b, c)
     assert ~~a == a and ~~F("a") == F("a") and (F("a") & F("b")).as_dict() == {"ltlf": "F(a) & F(b)"}

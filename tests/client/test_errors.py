@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 ROWS = [row for row in ERRORS.values() if row.code != "client_gone"]
 
 
-def test_every_code_of_the_service_is_known_and_no_other() -> None:
+def test_every_error_code_of_the_service_has_a_class() -> None:
     assert {row.code for row in ROWS} == set(CODES)
 
 
@@ -36,7 +36,7 @@ def test_every_code_of_the_page_is_known() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{name}" for name in ERRORS if name != "ClientGone"])
-def test_what_a_body_says_is_an_attribute(row: Row) -> None:
+def test_fields_of_an_error_body_are_attributes(row: Row) -> None:
     body = {"code": row.code, "detail": "why", "request_id": "r", **{name: f"<{name}>" for name in row.fields}}
     error = error_of(row.status, body)
     assert type(error) is CODES[row.code] and (error.status, error.code, error.detail) == (row.status, row.code, "why")
@@ -50,13 +50,13 @@ def test_what_a_body_says_is_an_attribute(row: Row) -> None:
 @pytest.mark.parametrize(
     ("status", "kind"), [(418, RequestError), (404, RequestError), (429, Busy), (503, Busy), (500, ServerError)]
 )
-def test_a_code_of_a_newer_service_is_known_by_its_status(status: int, kind: type[AbsError]) -> None:
+def test_an_unknown_error_code_is_classified_by_status(status: int, kind: type[AbsError]) -> None:
     error = error_of(status, {"code": "newer", "detail": "d", "more": [1]})
     assert isinstance(error, kind) and error.problem["more"] == [1]
     assert str(error_of(status, {})) == f"the service answered with status {status}"
 
 
-def test_each_class_has_one_room_in_the_tree_of_the_docstring() -> None:
+def test_the_docstring_tree_lists_every_error_class() -> None:
     classes = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, AbsError)}
     assert classes == set(re.findall(r"^(?:[| `]*-- )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)) - {"Everything"}
 
@@ -76,11 +76,11 @@ def test_errors_survive_being_copied() -> None:
         ("a\tb &", 5, ["  a b &", "       ^"]),
     ],
 )  # fmt: skip
-def test_the_place_of_a_fault_is_pointed_at(source: str, position: int | None, shown: list[str]) -> None:
+def test_a_caret_marks_the_position_of_an_error(source: str, position: int | None, shown: list[str]) -> None:
     assert pointed_at(source, position).splitlines()[1:] == shown
 
 
-def test_of_a_long_line_the_part_around_the_fault_is_shown() -> None:
+def test_a_long_line_is_shortened_around_the_error() -> None:
     _, line, caret = pointed_at("a & " * 300 + "!! " + "b & " * 100, 1200).split("\n")
     assert len(line) <= errors.LINE_CHARS_MAX + 2 and line[caret.index("^")] == "!"
 
@@ -89,7 +89,7 @@ def test_of_a_long_line_the_part_around_the_fault_is_shown() -> None:
     ("field", "source"),
     [("all.1.ltlf", "G("), ("all.0.propositions.p.regex", "(?=a)"), ("all.7.ltlf", ""), ("all", ""), ("x.y", "")],
 )
-def test_the_source_of_a_fault_is_found_in_what_was_sent(field: str, source: str) -> None:
+def test_the_source_of_an_error_is_found_in_the_request(field: str, source: str) -> None:
     sent = {"constraint": {"all": [{"ltlf": "p", "propositions": {"p": {"regex": "(?=a)"}}}, {"ltlf": "G("}]}}
     error = error_of(422, {"code": "constraint_syntax", "field": field, "position": 0}, sent=sent)
     assert isinstance(error, ConstraintSyntax) and error.source == source
@@ -97,7 +97,7 @@ def test_the_source_of_a_fault_is_found_in_what_was_sent(field: str, source: str
 
 
 @pytest.mark.parametrize("text", ["a \ud800", "\udfff"])
-def test_a_text_that_is_none_is_refused_before_it_is_sent(text: str) -> None:
+def test_an_invalid_text_is_refused_before_it_is_sent(text: str) -> None:
     with Client("http://127.0.0.1:9") as client:  # where nobody answers
         for ask in (lambda: client.generate(text, {"regex": "a"}), lambda: client.check({"regex": text}, "a")):
             with pytest.raises(InvalidRequest, match="surrogate"):

@@ -81,7 +81,7 @@ def failing() -> str:
 
 
 @pytest.mark.parametrize(("svg", "says"), [(None, ""), (failing, "not to be had"), (lambda: "x" * 2**22, "too large")])
-def test_without_a_picture_the_rest_is_shown(svg: Any, says: str) -> None:
+def test_results_are_shown_without_the_automaton_image(svg: Any, says: str) -> None:
     reader = harmless(evil_result(svg)._repr_html_())
     assert "img" not in reader.used and says in reader.text and "a" * 64 in reader.text
 
@@ -100,7 +100,7 @@ def test_a_real_result_shows_text_trace_and_automaton(url: str) -> None:
     assert "img" in harmless(shown._repr_html_()).used
 
 
-def test_the_picture_is_fetched_when_it_is_shown_and_once() -> None:
+def test_the_automaton_image_is_fetched_once_on_display() -> None:
     with scripted(answer(), answer(), answer()) as server, Client(server.url, api_key="k") as client:
         result = client.generate("p", F("dog"))
         assert len(server.asked) == 1
@@ -112,7 +112,7 @@ def test_the_picture_is_fetched_when_it_is_shown_and_once() -> None:
     assert "not to be had" in anew._repr_html_()
 
 
-def test_results_of_asyncio_have_it_too(url: str) -> None:
+def test_asynchronous_results_have_html(url: str) -> None:
     async def story() -> str:
         async with AsyncClient(url) as client:
             return (await client.generate("sentence:", F("dog"), max_tokens=12))._repr_html_()

@@ -30,7 +30,7 @@ def was_called_off() -> bool:
     return fake_handlers.stopped.wait(S_MAX)
 
 
-def test_a_reader_who_closes_his_stream_stops_what_is_written(url: str) -> None:
+def test_closing_a_stream_cancels_its_generation(url: str) -> None:
     with Client(url) as client, client.stream("p", F("dog")) as stream:
         assert isinstance(next(event for event in stream if isinstance(event, Step)), Step)
         assert not fake_handlers.stopped.is_set()
@@ -40,7 +40,7 @@ def test_a_reader_who_closes_his_stream_stops_what_is_written(url: str) -> None:
             stream.until_done()
 
 
-def test_a_reader_who_lets_go_of_his_stream_does_too(url: str) -> None:
+def test_dropping_a_stream_cancels_its_generation(url: str) -> None:
     with Client(url) as client:
         for event in client.stream("p", F("dog")):
             if isinstance(event, Step):
@@ -48,7 +48,7 @@ def test_a_reader_who_lets_go_of_his_stream_does_too(url: str) -> None:
         assert was_called_off()
 
 
-def test_a_reader_of_asyncio_who_leaves_the_block_does_too(url: str) -> None:
+def test_leaving_an_async_stream_cancels_its_generation(url: str) -> None:
     async def story() -> None:
         async with AsyncClient(url) as client, client.stream("p", F("dog")) as stream:
             async for event in stream:
@@ -59,7 +59,7 @@ def test_a_reader_of_asyncio_who_leaves_the_block_does_too(url: str) -> None:
     assert was_called_off()
 
 
-def test_a_task_that_is_cancelled_in_its_stream_does_too(url: str) -> None:
+def test_cancelling_a_streaming_task_cancels_its_generation(url: str) -> None:
     async def story() -> None:
         async with AsyncClient(url) as client:
             task = asyncio.create_task(client.stream("p", F("dog")).until_done())
@@ -73,7 +73,7 @@ def test_a_task_that_is_cancelled_in_its_stream_does_too(url: str) -> None:
     assert was_called_off()
 
 
-def test_a_task_that_is_cancelled_calls_its_request_off_though_it_has_a_key(url: str) -> None:
+def test_cancelling_a_task_cancels_its_keyed_request(url: str) -> None:
     async def story() -> None:
         async with AsyncClient(url) as client:
             with pytest.raises(TimeoutError):
@@ -84,7 +84,7 @@ def test_a_task_that_is_cancelled_calls_its_request_off_though_it_has_a_key(url:
     assert fake_handlers.steps_told > 0 and was_called_off()
 
 
-def test_one_who_is_interrupted_does_too(url: str) -> None:
+def test_an_interrupt_cancels_the_generation(url: str) -> None:
     def strike() -> None:
         until(lambda: fake_handlers.steps_told > 0)
         signal.pthread_kill(main, signal.SIGINT)
@@ -104,7 +104,7 @@ def test_one_who_is_interrupted_does_too(url: str) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_what_was_submitted_or_has_a_key_of_the_caller_s_goes_on(url: str) -> None:
+def test_submitted_and_keyed_jobs_survive_a_closed_stream(url: str) -> None:
     with Client(url) as client:
         job = client.submit("p", F("dog"))
         with job.events() as events:

@@ -44,7 +44,7 @@ def shown(events: list[Any]) -> list[Any]:
 
 
 @both
-def test_a_stream_goes_on_behind_the_last_event_that_was_read(kind: str) -> None:
+def test_a_stream_resumes_after_the_last_read_event(kind: str) -> None:
     waits: list[float] = []
     begins = told(b"retry: 1500\n\n", event("compiled", SIZES, "1"), step(2), step(3)[:20], cut=True)
     with scripted(begins, NOBODY, told(step(3), event("unknown", {}, "4"), DONE)) as server:
@@ -59,7 +59,7 @@ def test_a_stream_goes_on_behind_the_last_event_that_was_read(kind: str) -> None
 
 
 @both
-def test_a_process_that_stops_hands_over_and_a_restart_is_told(kind: str) -> None:
+def test_a_handover_reconnects_and_a_restart_is_reported(kind: str) -> None:
     waits: list[float] = []
     over = event("reconnect", {}, retry=500)
     with scripted(told(step(1), over), told(event("restarted", {"attempt": 2}, "7"), step(8), DONE)) as server:
@@ -69,7 +69,7 @@ def test_a_process_that_stops_hands_over_and_a_restart_is_told(kind: str) -> Non
 
 
 @both
-def test_what_breaks_before_the_job_is_known_is_begun_anew(kind: str) -> None:
+def test_a_failure_before_the_job_id_repeats_the_request(kind: str) -> None:
     waits: list[float] = []
     with scripted(NOBODY, problem(503, "not_ready", {"retry_after_s": 2}), told(DONE)) as server:
         assert shown(ask(kind, server.url, stream, waits, retry=EVENLY)) == [Done]
@@ -77,7 +77,7 @@ def test_what_breaks_before_the_job_is_known_is_begun_anew(kind: str) -> None:
 
 
 @both
-def test_an_event_that_is_an_error_is_raised_and_ends_it(kind: str) -> None:
+def test_an_error_event_raises_and_ends_the_stream(kind: str) -> None:
     failed = event("error", {"status": 500, "code": "worker_lost", "detail": "d", "attempts": 3}, "end")
     with scripted(told(step(1), failed), told(DONE)) as server, pytest.raises(ServerError) as caught:
         ask(kind, server.url, stream, [])
@@ -97,14 +97,14 @@ def test_an_event_that_is_an_error_is_raised_and_ends_it(kind: str) -> None:
         ([told(step(1)), *[told()] * 9], ConnectionFailed),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_on_is_said(kind: str, script: list[Reply], error: type[AbsError]) -> None:
+def test_a_stream_that_cannot_resume_raises(kind: str, script: list[Reply], error: type[AbsError]) -> None:
     with scripted(*script) as server, pytest.raises(error):
         ask(kind, server.url, stream, [], retry=Retry(tries=4))
     assert len(server.asked) <= 5
 
 
 @both
-def test_patience_begins_anew_with_every_event(kind: str) -> None:
+def test_every_event_resets_the_retry_count(kind: str) -> None:
     script = [told(step(number), cut=True) for number in range(1, 8)]
     with scripted(*script, told(DONE)) as server:
         assert shown(ask(kind, server.url, stream, [], retry=Retry(tries=2))) == [*range(1, 8), Done]
@@ -145,7 +145,7 @@ def line(url: str) -> Iterator[BreakingLine]:
 
 
 @both
-def test_over_a_line_that_breaks_nothing_is_told_twice(kind: str, line: BreakingLine, url: str) -> None:
+def test_a_flaky_connection_repeats_no_event(kind: str, line: BreakingLine, url: str) -> None:
     def told_by(where: str) -> list[Any]:
         retry = Retry(tries=40, backoff_s=0.01)
         constraint = F("dog") & F("ball")
@@ -163,7 +163,7 @@ def test_over_a_line_that_breaks_nothing_is_told_twice(kind: str, line: Breaking
 
 
 @both
-def test_a_plain_request_over_such_a_line_is_answered_once_it_gets_through(kind: str, line: BreakingLine) -> None:
+def test_a_plain_request_succeeds_over_a_flaky_connection(kind: str, line: BreakingLine) -> None:
     retry = Retry(tries=40, backoff_s=0.01)
     texts = {
         ask(kind, line.url, lambda c: c.generate("sentence:", F("dog"), max_tokens=12), retry=retry).text

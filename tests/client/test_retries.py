@@ -35,7 +35,7 @@ def generate(client: Any) -> Any:
 
 
 @both
-def test_a_busy_service_is_asked_again_when_it_says_so_under_the_same_key(kind: str) -> None:
+def test_a_busy_service_is_retried_with_the_same_key(kind: str) -> None:
     waits: list[float] = []
     busy = [problem(429, "rate_limited", {"retry_after_s": 7}), problem(503, "draining", retry_after="3")]
     with scripted(*busy, answer()) as server:
@@ -49,7 +49,7 @@ def test_a_busy_service_is_asked_again_when_it_says_so_under_the_same_key(kind: 
 
 
 @both
-def test_a_line_that_breaks_is_tried_again_with_patience_that_doubles(kind: str) -> None:
+def test_connection_failures_are_retried_with_doubling_backoff(kind: str) -> None:
     waits: list[float] = []
     half = Reply(200, b'{"id"', {"content-type": "application/json"}, cut=True)
     with scripted(NOBODY, half, Reply(502, b"<html>"), NOBODY, answer()) as server:
@@ -71,14 +71,14 @@ def test_a_line_that_breaks_is_tried_again_with_patience_that_doubles(kind: str)
         (Reply(404, b"<html>"), RequestError),
     ],
 )  # fmt: skip
-def test_what_would_fail_again_is_not_tried_again(kind: str, reply: Reply, error: type[Exception]) -> None:
+def test_permanent_errors_are_not_retried(kind: str, reply: Reply, error: type[Exception]) -> None:
     with scripted(reply, answer()) as server, pytest.raises(error):
         ask(kind, server.url, generate, [])
     assert len(server.asked) == 1
 
 
 @both
-def test_tries_and_time_are_bounded(kind: str) -> None:
+def test_attempts_and_time_are_bounded(kind: str) -> None:
     waits: list[float] = []
     loading = problem(503, "not_ready", {"reasons": ["loading"]})
     with scripted(*[loading] * 9) as server, pytest.raises(NotReady) as caught:
@@ -90,7 +90,7 @@ def test_tries_and_time_are_bounded(kind: str) -> None:
 
 
 @both
-def test_where_nobody_listens_the_error_says_where(kind: str) -> None:
+def test_a_connection_error_names_the_address(kind: str) -> None:
     waits: list[float] = []
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9") as caught:
         ask(kind, str(unreachable()), generate, waits, retry=Retry(tries=3))
@@ -101,14 +101,14 @@ def test_where_nobody_listens_the_error_says_where(kind: str) -> None:
 
 @both
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "127.0.0.1:8000"])
-def test_an_address_that_is_none_is_not_tried_again(kind: str, url: str) -> None:
+def test_an_invalid_address_is_not_retried(kind: str, url: str) -> None:
     waits: list[float] = []
     with pytest.raises(ConnectionFailed):
         ask(kind, url, generate, waits)
     assert not waits
 
 
-def test_a_date_says_when_too() -> None:
+def test_retry_after_may_be_a_date() -> None:
     waits: list[float] = []
     at = email.utils.formatdate(time.time() + 30, usegmt=True)
     with scripted(Reply(503, b"", {"retry-after": at}), answer()) as server:
@@ -116,14 +116,14 @@ def test_a_date_says_when_too() -> None:
     assert 25 < waits[0] <= 30
 
 
-def test_a_crowd_that_was_refused_together_comes_back_apart() -> None:
+def test_retry_delays_of_many_clients_are_spread() -> None:
     waits = [Tries(Retry()).wait_s(10.0) for _ in range(50)]
     assert all(wait is not None and 10 <= wait <= 11 for wait in waits) and len(set(waits)) == 50
     unasked = [Tries(Retry()).wait_s() for _ in range(50)]
     assert all(wait is not None and 0.25 <= wait <= 0.5 for wait in unasked) and len(set(unasked)) == 50
 
 
-def test_the_clock_counts_what_requests_took() -> None:
+def test_the_time_limit_includes_request_durations() -> None:
     now = [0.0]
     tries = Tries(Retry(total_s=10, clock=lambda: now[0], random=lambda: 0.0))
     assert tries.wait_s(3.0) == 3
@@ -134,7 +134,7 @@ def test_the_clock_counts_what_requests_took() -> None:
 
 
 @both
-def test_readiness_is_asked_once_and_waited_for(kind: str) -> None:
+def test_ready_asks_once_and_wait_until_ready_polls(kind: str) -> None:
     loading = problem(503, "not_ready", {"reasons": ["a worker: loading"]})
     with scripted(loading) as server:
         found = ask(kind, server.url, lambda client: client.ready(), [])
@@ -148,7 +148,7 @@ def test_readiness_is_asked_once_and_waited_for(kind: str) -> None:
 
 
 @both
-def test_a_job_is_polled_ever_more_seldom_and_given_up_in_time(kind: str) -> None:
+def test_job_polling_backs_off_and_times_out(kind: str) -> None:
     state = {"id": "2" * 32, "kind": "generate", "state": "running", "submitted": 1.0, "attempt": 1, "ahead": 0,
              "result": None, "error": None}  # fmt: skip
     failed = {**state, "state": "failed", "error": {"status": 429, "code": "rate_limited", "detail": "d"}}
@@ -188,7 +188,7 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
     assert sent == [None, "Bearer from-a-file", "Bearer from-a-variable", "Bearer given"]
 
 
-def test_space_around_a_key_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whitespace_around_a_key_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABS_API_KEY", " abs_secret\n")
     with scripted(answer()) as server, Client(server.url) as client:
         generate(client)
@@ -196,7 +196,7 @@ def test_space_around_a_key_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("key", ["abs_s\u00e9cret", "abs_se\ncret", "abs_se cret", "abs_se\x00cret"])
-def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(key: str) -> None:
+def test_a_key_invalid_in_headers_is_refused_without_quoting(key: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         Client("http://127.0.0.1:1", key)
     assert "API key" in str(refused.value) and "cret" not in str(refused.value)
@@ -209,7 +209,7 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(key: str) -> 
 
 
 @both
-def test_a_url_may_have_a_path_in_front(kind: str) -> None:
+def test_a_base_url_may_have_a_path(kind: str) -> None:
     with scripted(answer(), told(event("done", ANSWER, "end"))) as server:
         ask(kind, f"{server.url}/behind/a/proxy/", generate)
         ask(kind, f"{server.url}/behind", lambda client: client.stream("p", F("dog")))

@@ -69,7 +69,7 @@ def test_a_sample_names_its_seed_and_is_repeated_by_it(kind: str, url: str) -> N
 
 
 @both
-def test_generate_takes_a_compiled_constraint_in_its_place(kind: str, url: str) -> None:
+def test_generate_accepts_a_compiled_constraint(kind: str, url: str) -> None:
     compiled = ask(kind, url, lambda c: c.compile(F("dog")))
     assert compiled.min_tokens == 2 and compiled.explanation.samples
     for given in ((compiled,), (None,)):
@@ -86,7 +86,7 @@ def test_a_dict_is_as_good_as_a_constraint(kind: str, url: str) -> None:
 
 
 @both
-def test_a_stream_tells_every_step_and_ends_with_the_answer(kind: str, url: str) -> None:
+def test_a_stream_sends_every_step_and_then_the_answer(kind: str, url: str) -> None:
     told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
     assert isinstance(told[0], Compiled) and isinstance(told[-1], Done)
     steps = [event for event in told if isinstance(event, Step)]
@@ -97,7 +97,7 @@ def test_a_stream_tells_every_step_and_ends_with_the_answer(kind: str, url: str)
 
 
 @both
-def test_check_says_where_a_text_breaks(kind: str, url: str) -> None:
+def test_check_locates_the_violation(kind: str, url: str) -> None:
     good = ask(kind, url, lambda c: c.check(F("dog"), "a dog"))
     assert good and good.violated_at is None and good.words[1].propositions == ("dog",)
     bad = ask(kind, url, lambda c: c.check(Length(max_words=2), "a dog runs"))
@@ -107,7 +107,7 @@ def test_check_says_where_a_text_breaks(kind: str, url: str) -> None:
 
 
 @both
-def test_check_tells_which_of_the_parts_breaks(kind: str, url: str) -> None:
+def test_check_reports_the_violated_parts(kind: str, url: str) -> None:
     rule = F("dog") & Keywords("ball") & Length(max_words=3)
     checked = ask(kind, url, lambda c: c.check(rule, "a dog runs far", conjuncts=True))
     told = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.conjuncts}
@@ -118,7 +118,7 @@ def test_check_tells_which_of_the_parts_breaks(kind: str, url: str) -> None:
 
 
 @both
-def test_a_stream_tells_what_the_model_wanted_and_was_refused(kind: str, url: str) -> None:
+def test_a_stream_reports_rejected_tokens(kind: str, url: str) -> None:
     told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, rejected_top_k=5))
     steps = [event for event in told if isinstance(event, Step)]
     refused = [(before, step, one) for before, step in itertools.pairwise(steps) for one in step.rejected_tokens]
@@ -141,7 +141,7 @@ def test_decode_finds_the_best_labels(kind: str, url: str) -> None:
 
 
 @both
-def test_an_automaton_is_had_as_json_as_dot_and_as_a_picture(kind: str, url: str) -> None:
+def test_an_automaton_is_available_as_json_dot_and_svg(kind: str, url: str) -> None:
     compiled = ask(kind, url, lambda c: c.compile(F("dog")))
     shown = ask(kind, url, lambda c: c.automaton(compiled))
     assert shown.kind == "words" and {state.distance for state in shown.states} == {2, 1}
@@ -158,7 +158,7 @@ def test_models_version_and_readiness(kind: str, url: str) -> None:
     assert ask(kind, url, lambda c: c.ready()) and ask(kind, url, lambda c: c.wait_until_ready(1.0)) is None
 
 
-def test_a_job_is_waited_for_read_along_and_found_again(url: str) -> None:
+def test_a_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
     with Client(url) as client:
         job = client.submit(PROMPT, F("dog"), max_tokens=12)
         result = job.result(timeout_s=60)
@@ -169,7 +169,7 @@ def test_a_job_is_waited_for_read_along_and_found_again(url: str) -> None:
         assert client.submit_decode([[-1.0, -2.0]], F("b"), ["a", "b"]).result().labels == ("b",)
 
 
-def test_a_job_is_waited_for_read_along_and_found_again_by_asyncio(url: str) -> None:
+def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
     async def story() -> None:
         async with AsyncClient(url) as client:
             job = await client.submit(PROMPT, F("dog"), max_tokens=12)
@@ -210,7 +210,7 @@ REFUSED: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
 
 @both
 @pytest.mark.parametrize(("name", "what", "error", "says"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_what_is_refused_is_refused_by_a_typed_error(
+def test_a_refusal_raises_a_typed_error(
     kind: str, name: str, what: Any, error: type[Exception], says: dict[str, Any], url: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -219,7 +219,7 @@ def test_what_is_refused_is_refused_by_a_typed_error(
     assert not says.get("status", 422) or caught.value.request_id  # type: ignore[attr-defined]
 
 
-def test_a_key_of_the_caller_s_leads_to_the_same_answer(url: str) -> None:
+def test_an_idempotency_key_returns_the_same_answer(url: str) -> None:
     with Client(url) as client:
         key = "a-key-of-the-caller-s"  # the service is other tests' too, and so are its keys
         options: dict[str, Any] = {"algorithm": "sample", "max_tokens": 12, "idempotency_key": key}

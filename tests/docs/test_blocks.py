@@ -70,7 +70,7 @@ def compare(block: Block, said: str, ran: Block) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_the_blocks_of_a_page_run_and_say_what_is_shown(
+def test_the_blocks_of_a_page_print_the_shown_output(
     page: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABS_BASE_URL", url)
@@ -108,7 +108,7 @@ def run_page(page: Path, url: str, folder: Path, names: dict[str, Any]) -> None:
             ran = block
 
 
-def test_each_block_is_of_a_language_that_is_checked() -> None:
+def test_each_block_has_a_checked_language() -> None:
     for page in pages():
         for block in blocks(page):
             plain = block.language == "text" and block.title

@@ -41,7 +41,7 @@ def of_formula(formula: str) -> TextAutomaton:
 
 
 @pytest.mark.parametrize("block", CONSTRAINTS, ids=lambda block: block.name)
-def test_each_constraint_of_the_pages_can_be_met(block: Block) -> None:
+def test_each_constraint_of_the_pages_is_satisfiable(block: Block) -> None:
     assert compile_spec(spec_from_json(json.loads(block.code)), byte_vocabulary(), LIMITS).tokens.min_tokens > 0
 
 
@@ -56,7 +56,7 @@ def test_each_form_has_its_page() -> None:
 
 
 @pytest.mark.parametrize("table", OF_TEXTS, ids=lambda table: f"{table.page}:{table.line}")
-def test_each_text_of_a_table_is_judged_as_it_says(table: Table) -> None:
+def test_each_text_of_a_table_has_its_verdict(table: Table) -> None:
     assert table.above is not None and table.above in CONSTRAINTS
     for row in table.rows:
         check = check_text(automaton(table.above.code), code_of(row[0]))
@@ -66,7 +66,7 @@ def test_each_text_of_a_table_is_judged_as_it_says(table: Table) -> None:
 
 
 @pytest.mark.parametrize("table", OF_FORMULAS, ids=lambda table: f"{table.page}:{table.line}")
-def test_each_formula_of_a_table_judges_its_text_as_it_says(table: Table) -> None:
+def test_each_formula_of_a_table_gives_its_verdict(table: Table) -> None:
     for formula, text, satisfied, *_ in table.rows:
         if satisfied == "refused":
             with pytest.raises(SpecError):
@@ -77,7 +77,7 @@ def test_each_formula_of_a_table_judges_its_text_as_it_says(table: Table) -> Non
 
 
 @pytest.mark.parametrize(("regex", "formula"), IDIOMS, ids=[formula for _, formula in IDIOMS])
-def test_each_regex_idiom_says_what_its_formula_says(regex: str, formula: str) -> None:
+def test_each_regex_idiom_equals_its_formula(regex: str, formula: str) -> None:
     program, judge = compile(code_of(regex), "regex", "eval"), of_formula(code_of(formula))
     draw, verdicts = random.Random(20), set()
     for _ in range(TEXTS):
@@ -94,7 +94,7 @@ def test_the_pages_have_tables_of_each_kind() -> None:
     assert len(OF_TEXTS) >= 15 and len(OF_FORMULAS) >= 2 and len(IDIOMS) >= 20
 
 
-def test_the_drawings_are_what_the_compiler_draws_now() -> None:
+def test_the_drawings_are_up_to_date() -> None:
     wanted = drawings()
     assert len(wanted) >= 10
     for path, picture in wanted.items():

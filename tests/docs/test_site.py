@@ -65,7 +65,7 @@ def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
             assert f'href="{place}/"' in front, f"{place} is not in the navigation"
 
 
-def test_bars_in_the_tables_of_the_pages_come_without_their_backslashes(site: Path) -> None:
+def test_table_cells_show_bars_without_backslashes(site: Path) -> None:
     for page in site.rglob("*.html"):
         cells = re.findall(r"<td>.*?</td>", page.read_text(encoding="utf-8"))
         assert not [cell for cell in cells if r"\|" in cell], page
@@ -85,7 +85,7 @@ def test_no_page_asks_another_host_for_anything(site: Path) -> None:
             assert not re.match(r"[\"']?(https?:)?//", "".join(url)), f"{sheet.name}: {url}"
 
 
-def test_the_reference_has_every_path_and_every_field_of_a_request(site: Path) -> None:
+def test_the_reference_has_every_path_and_request_field(site: Path) -> None:
     document = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
     text = reference(document)
     for path, operations in document["paths"].items():
@@ -98,14 +98,14 @@ def test_the_reference_has_every_path_and_every_field_of_a_request(site: Path) -
     assert 'id="post-generate"' in built and 'href="../errors/#budget_too_small"' in built
 
 
-def test_each_error_has_its_section_with_what_the_table_says(site: Path) -> None:
+def test_each_error_has_a_section_matching_the_table(site: Path) -> None:
     built = (site / "errors" / "index.html").read_text(encoding="utf-8")
     for code in CODES:
         assert f'id="{code}"' in built
     assert re.search(r'id="budget_too_small".*?<strong>422</strong>.*?<code>min_tokens</code>', built, re.DOTALL)
 
 
-def test_what_the_pages_name_exists() -> None:
+def test_names_in_the_pages_exist() -> None:
     of_ours = r"`((?:abs_client|app|compiler|decoding|tests|docs|deploy|benchmarks)/[\w./-]*)`"
     for page in pages():
         for path in re.findall(of_ours, page.read_text(encoding="utf-8")):

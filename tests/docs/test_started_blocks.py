@@ -94,7 +94,7 @@ ENDING: dict[str, Callable[[Checkout], None]] = {
 
 
 @pytest.mark.parametrize("line", ENDING)
-def test_a_command_that_ends_does_what_the_page_says(checkout: Checkout, line: str) -> None:
+def test_a_command_has_the_documented_effect(checkout: Checkout, line: str) -> None:
     ENDING[line](checkout)
 
 
