@@ -1,8 +1,9 @@
-"""What may only become less: class names that are defined twice, and private names of other packages that are used."""
+"""Rules for names: class names defined twice, private names of other packages, names of tests."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,11 @@ TWICE = frozenset(
     ]
 )
 """Class names that are defined more than once; a name may go, none may come."""
+TEST_NAME_WORDS_MAX = 10
+BANNED = re.compile(  # words that hide the term of the field; a name between underscores
+    r"_(?:told|asked|nobody|whoever|anew|begun|he|his|so_many|of_itself|by_and_by|how_manieth|crowd|desk|rooms?|doors?"
+    r"|mother|nursery|tickets?|lessons?|story|stories|walls?|eyes?|ears?)(?=_|$)"
+)
 
 
 def sources(*packages: str) -> Iterator[Path]:
@@ -139,3 +145,12 @@ def test_no_more_class_names_are_defined_twice() -> None:
         node.name for path in sources(*PACKAGES) for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)
     )
     assert {name for name, count in names.items() if count > 1} == TWICE
+
+
+def test_test_names_are_short_and_use_common_terms() -> None:
+    for path in sources("tests"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                where = f"{path.relative_to(ROOT)}: {node.name}"
+                assert node.name.count("_") <= TEST_NAME_WORDS_MAX, f"{where} has over {TEST_NAME_WORDS_MAX} words"
+                assert not BANNED.search(node.name), f"{where} has a banned word"
