@@ -1,69 +1,57 @@
 """The service's errors outside the compiler and the decoder, split by cause.
 
     AppError
-    |-- RequestError            the caller's request
-    |   |-- InvalidJson           the body is not JSON, or JSON that two readers could read differently
-    |   |-- InvalidRequest        a field is missing, unknown, of the wrong type or out of its range
-    |   |-- RequestOverLimit      a field is over a limit of ours; names the limit and its cap
-    |   |-- BodyTooLarge          more bytes than we read
-    |   |-- RequestTimeout        the header or the body did not arrive in time
-    |   |-- UnsupportedMediaType  the body is not declared as JSON, or is compressed
-    |   |-- MalformedRequest      the request is not valid HTTP
-    |   |-- HeadersTooLarge       more, or longer, header fields than we read
-    |   |-- HostRefused           addressed to a name that is not ours
-    |   |-- OriginRefused         sent by a page of another origin
-    |   |-- Unauthorized          no key, or an unknown one
-    |   |-- Forbidden             the key lacks a scope, which the error names
-    |   |-- UnknownAutomaton      no stored constraint has this hash
-    |   |-- UnknownModel          another model is served here
-    |   |-- BudgetTooSmall        the constraint needs more tokens than max_tokens; carries the number
-    |   |-- AnswerTooLarge        the answer would be longer than we keep; names the limit
-    |   |-- PromptViolates        no continuation of the prompt satisfies the constraint; carries the position
-    |   |-- KeyReused             an Idempotency-Key of an earlier, different request
-    |   |-- UnknownJob            no job of the caller's has this id
-    |   |-- RouteNotFound         no such path
-    |   |-- MethodNotAllowed      no such method on this path
-    |   `-- ClientGone            the caller closed the connection
-    |-- Busy                    the service, for the moment; carries `retry_after_s`
-    |   |-- QueueFull             the limit on waiting requests or on compilations is reached; names the limit
-    |   |-- DeadlineUnreachable     the queue is too long for the request's deadline; carries the expected time
-    |   |-- RateLimited           the key has reached a rate limit; names the limit
-    |   |-- TooManyConnections    the limit on open connections is reached
-    |   |-- StorageDown           the server that holds jobs and automata cannot be reached
-    |   |-- Draining              this process is about to stop, and takes nothing new
-    |   `-- NotReady              a worker is missing or still loading; carries the reasons
-    |-- DeadlineExceeded        the request's time ran out
-    |-- JobFailed               a worker's error, carried by name across a process boundary
-    |-- JobCancelled            the job was cancelled
-    |-- JobUnknown              the job was never submitted, or its record has expired
-    |-- WorkerLost              every worker that took the job died
-    |-- AutomatonMissing        the store dropped an automaton between two steps of one request
-    |-- MessageInvalid          bytes that are not a message of this version
-    |-- ModelChanged            the model's files are not the expected ones; names those that differ
-    |-- InternalError           a bug of ours; the log has the rest
-    `-- SettingsInvalid         the operator's environment; names the variable
+    |-- CallerError    the caller's request: InvalidJson, InvalidRequest, RequestOverLimit, BodyTooLarge,
+    |                  RequestTimeout, UnsupportedMediaType, MalformedRequest, HeadersTooLarge, HostRefused,
+    |                  OriginRefused, Unauthorized, Forbidden, UnknownAutomaton, UnknownModel, AnswerTooLarge,
+    |                  PromptViolates, KeyReused, UnknownJob, RouteNotFound, MethodNotAllowed, ClientGone
+    |-- Busy           the service, for the moment; carries `retry_after_s`: QueueFull, DeadlineUnreachable,
+    |                  RateLimited, TooManyConnections, StorageDown, Draining, NotReady
+    |-- DeadlineExceeded, JobFailed, JobCancelled, JobUnknown, WorkerLost, AutomatonMissing
+    |                  of jobs
+    |-- MessageInvalid, ModelChanged, InternalError
+    |                  data or code that is not what it should be
+    `-- SettingsInvalid
+                       the operator's environment
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
+
+from compiler.errors import CANCELLED, INTERNAL, ErrorFacts
+
+INVALID = ErrorFacts(422, "invalid_request", "The request is not what this path takes", ("errors",), outcome="refused")
+NO_AUTOMATON = ErrorFacts(
+    404, "unknown_automaton", "No stored constraint has this hash", outcome="refused", explanation_optional=True
+)
+STORAGE_DOWN = ErrorFacts(
+    503, "storage_down", "Jobs and automata cannot be reached", ("retry_after_s",), retry_after_s=5
+)
 
 
 class AppError(Exception):
     """Root of this package's errors. The message is meant to be read."""
 
+    facts = INTERNAL
 
-class RequestError(AppError):
+
+class CallerError(AppError):
     """The caller's request is at fault."""
 
 
-class InvalidJson(RequestError):
+class InvalidJson(CallerError):
     """The body cannot be read as JSON in exactly one way."""
 
+    facts = ErrorFacts(400, "invalid_json", "The body is not JSON")
 
-class InvalidRequest(RequestError):
+
+class InvalidRequest(CallerError):
     """The JSON is not what this path takes. `errors` holds a path and a message for each fault."""
+
+    facts = INVALID
 
     def __init__(self, errors: tuple[tuple[str, str], ...]) -> None:
         path, message = errors[0]
@@ -71,8 +59,10 @@ class InvalidRequest(RequestError):
         self.errors = tuple({"path": path, "message": message} for path, message in errors)
 
 
-class RequestOverLimit(RequestError):
+class RequestOverLimit(CallerError):
     """A field is over a limit. `limit` is the name of the setting, `cap` its value, `path` the field."""
+
+    facts = replace(INVALID, title="A field is over a limit", fields=("path", "limit", "cap"))
 
     def __init__(self, path: str, limit: str, cap: float) -> None:
         super().__init__(f"{path} is over the limit {limit} = {cap:g}")
@@ -81,8 +71,10 @@ class RequestOverLimit(RequestError):
         self.cap = cap
 
 
-class BodyTooLarge(RequestError):
+class BodyTooLarge(CallerError):
     """The body is longer than `cap` bytes."""
+
+    facts = ErrorFacts(413, "body_too_large", "The body is too large", ("limit", "cap"))
 
     def __init__(self, cap: int) -> None:
         super().__init__(f"the body is over the limit body_bytes_max = {cap}")
@@ -90,24 +82,32 @@ class BodyTooLarge(RequestError):
         self.cap = cap
 
 
-class RequestTimeout(RequestError):
+class RequestTimeout(CallerError):
     """A part of the request, usually its body, did not arrive whole within `timeout_s` seconds."""
+
+    facts = ErrorFacts(408, "request_timeout", "The request did not arrive in time", ("timeout_s",))
 
     def __init__(self, timeout_s: float, part: str = "the body") -> None:
         super().__init__(f"{part} did not arrive within {timeout_s:g} s")
         self.timeout_s = timeout_s
 
 
-class UnsupportedMediaType(RequestError):
+class UnsupportedMediaType(CallerError):
     """The body is declared as something other than JSON."""
 
+    facts = ErrorFacts(415, "unsupported_media_type", "The body is not declared as plain JSON")
 
-class MalformedRequest(RequestError):
+
+class MalformedRequest(CallerError):
     """The bytes are not an HTTP request, or one that two readers could read differently."""
 
+    facts = ErrorFacts(400, "malformed_request", "This is not an HTTP request")
 
-class HeadersTooLarge(RequestError):
+
+class HeadersTooLarge(CallerError):
     """The header fields are over a limit. `limit` is the name of the setting, `cap` its value."""
+
+    facts = ErrorFacts(431, "headers_too_large", "The header is too large", ("limit", "cap"))
 
     def __init__(self, limit: str, cap: int) -> None:
         super().__init__(f"the header is over the limit {limit} = {cap}")
@@ -115,49 +115,57 @@ class HeadersTooLarge(RequestError):
         self.cap = cap
 
 
-class HostRefused(RequestError):
+class HostRefused(CallerError):
     """The Host header names another host than this one."""
 
+    facts = ErrorFacts(421, "host_refused", "The request is addressed to another host")
 
-class OriginRefused(RequestError):
+
+class OriginRefused(CallerError):
     """A page of another origin sent the request."""
 
+    facts = ErrorFacts(403, "origin_refused", "Pages of other origins may not send requests")
 
-class Unauthorized(RequestError):
+
+class Unauthorized(CallerError):
     """No key came with the request, or one that opens nothing."""
 
+    facts = ErrorFacts(401, "unauthorized", "Authentication required")
 
-class Forbidden(RequestError):
+
+class Forbidden(CallerError):
     """The key does not open this path. `scope` is what it lacks."""
+
+    facts = ErrorFacts(403, "forbidden", "The key does not open this path", ("scope",))
 
     def __init__(self, scope: str) -> None:
         super().__init__(f"the key lacks the scope {scope}")
         self.scope = scope
 
 
-class UnknownAutomaton(RequestError):
+class UnknownAutomaton(CallerError):
     """No constraint with this hash is stored: it was never compiled here, or its time ran out."""
 
+    facts = NO_AUTOMATON
 
-class UnknownModel(RequestError):
+
+class UnknownModel(CallerError):
     """The request names a model that is not served here. `served` is the one that is."""
+
+    facts = ErrorFacts(404, "unknown_model", "The model is not served here", ("served",))
 
     def __init__(self, served: str) -> None:
         super().__init__(f"this service serves the model {served!r}; leave `model` out, or name that one")
         self.served = served
 
 
-class BudgetTooSmall(RequestError):
-    """The constraint needs more tokens than the request grants, as its compilation already says."""
-
-    def __init__(self, min_tokens: int, max_tokens: int) -> None:
-        super().__init__(f"the constraint needs at least {min_tokens} tokens, max_tokens is {max_tokens}")
-        self.min_tokens = min_tokens
-        self.max_tokens = max_tokens
-
-
-class AnswerTooLarge(RequestError):
+class AnswerTooLarge(CallerError):
     """The answer is longer than we keep. `limit` is the name of the setting, `cap` its value in bytes."""
+
+    facts = ErrorFacts(
+        422, "answer_too_large", "The answer would be too large", ("limit", "cap"),
+        explanation_optional=True,
+    )
 
     def __init__(self, cap: int) -> None:
         super().__init__(
@@ -168,8 +176,13 @@ class AnswerTooLarge(RequestError):
         self.cap = cap
 
 
-class PromptViolates(RequestError):
+class PromptViolates(CallerError):
     """Whatever follows the prompt, the whole text does not satisfy. `position` is the first character too many."""
+
+    facts = ErrorFacts(
+        422, "prompt_violates", "No continuation of the prompt satisfies the constraint", ("position",),
+        outcome="infeasible",
+    )
 
     def __init__(self, position: int) -> None:
         super().__init__(
@@ -179,28 +192,38 @@ class PromptViolates(RequestError):
         self.position = position
 
 
-class KeyReused(RequestError):
+class KeyReused(CallerError):
     """The Idempotency-Key belongs to an earlier request that was not the same."""
 
+    facts = ErrorFacts(422, "idempotency_mismatch", "The Idempotency-Key came with another request before")
 
-class UnknownJob(RequestError):
+
+class UnknownJob(CallerError):
     """No job of this caller's has the id: there never was one, it is someone else's, or it is long over."""
 
+    facts = ErrorFacts(404, "unknown_job", "No job has this id")
 
-class RouteNotFound(RequestError):
+
+class RouteNotFound(CallerError):
     """The path does not exist."""
 
+    facts = ErrorFacts(404, "not_found", "No such path")
 
-class MethodNotAllowed(RequestError):
+
+class MethodNotAllowed(CallerError):
     """The path exists, but not for this method. `allow` lists those that it takes."""
+
+    facts = ErrorFacts(405, "method_not_allowed", "No such method on this path")
 
     def __init__(self, message: str, allow: str) -> None:
         super().__init__(message)
         self.allow = allow
 
 
-class ClientGone(RequestError):
+class ClientGone(CallerError):
     """The caller closed the connection before the answer was ready."""
+
+    facts = ErrorFacts(499, "client_gone", "The client closed the connection")
 
 
 class Busy(AppError):
@@ -214,6 +237,8 @@ class Busy(AppError):
 class QueueFull(Busy):
     """The queue, or a pool of jobs that are limited together, holds as many as it may."""
 
+    facts = ErrorFacts(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s"))
+
     def __init__(self, cap: int, limit: str = "queue_jobs_max", retry_after_s: int = 2) -> None:
         full = "the queue is full" if limit.startswith("queue") else "too many constraints are yet to be compiled"
         super().__init__(f"{full}: {limit} = {cap}", retry_after_s)
@@ -223,6 +248,11 @@ class QueueFull(Busy):
 
 class DeadlineUnreachable(Busy):
     """The queue is too long: the job would be done in about `wait_s`, too late for its `timeout_s`."""
+
+    facts = ErrorFacts(
+        429, "deadline_unreachable", "The queue is too long for the request's deadline",
+        ("wait_s", "timeout_s", "retry_after_s"),
+    )
 
     def __init__(self, wait_s: float, timeout_s: float, retry_after_s: int) -> None:
         self.wait_s, self.timeout_s = round(wait_s, 1), round(timeout_s, 1)
@@ -236,6 +266,8 @@ class DeadlineUnreachable(Busy):
 class RateLimited(Busy):
     """A key has used up what it may. `limit` names the limit, `cap` is its value."""
 
+    facts = ErrorFacts(429, "rate_limited", "Rate limit exceeded", ("limit", "cap", "retry_after_s"))
+
     def __init__(self, limit: str, cap: int, retry_after_s: int) -> None:
         super().__init__(f"this key is over its limit {limit} = {cap}", retry_after_s)
         self.limit = limit
@@ -244,6 +276,10 @@ class RateLimited(Busy):
 
 class TooManyConnections(Busy):
     """As many connections are open as may be."""
+
+    facts = ErrorFacts(
+        503, "too_many_connections", "Too many connections are open", ("limit", "cap", "retry_after_s"), retry_after_s=1
+    )
 
     def __init__(self, cap: int) -> None:
         super().__init__(f"as many connections are open as may be: connections_max = {cap}", retry_after_s=1)
@@ -254,6 +290,8 @@ class TooManyConnections(Busy):
 class StorageDown(Busy):
     """The server that holds jobs and automata does not do its part. `reason` says why."""
 
+    facts = STORAGE_DOWN
+
     def __init__(self, reason: str = "cannot be reached") -> None:
         super().__init__(f"the storage of jobs and automata {reason}", retry_after_s=5)
         self.reason = reason
@@ -262,12 +300,16 @@ class StorageDown(Busy):
 class Draining(Busy):
     """This process is about to stop. Another one, or the one that comes after it, takes the request."""
 
+    facts = ErrorFacts(503, "draining", "The service is about to stop", ("retry_after_s",), retry_after_s=1)
+
     def __init__(self) -> None:
         super().__init__("the service is about to stop and takes no new requests", retry_after_s=1)
 
 
 class NotReady(Busy):
     """A part of the service is missing or still loading. `reasons` says which."""
+
+    facts = ErrorFacts(503, "not_ready", "The service is not ready", ("reasons", "retry_after_s"))
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         super().__init__("not ready: " + "; ".join(reasons), retry_after_s=1)
@@ -277,30 +319,39 @@ class NotReady(Busy):
 class DeadlineExceeded(AppError):
     """The request was not done when its time, in seconds where known, ran out."""
 
+    facts = ErrorFacts(504, "deadline", "The request's time ran out", ("timeout_s",), outcome="timeout")
+
     def __init__(self, timeout_s: float | None = None) -> None:
         super().__init__("the request was not done in time" + (f" ({timeout_s:g} s)" if timeout_s else ""))
         self.timeout_s = timeout_s
 
 
 class JobFailed(AppError):
-    """A worker answered with an error. `error` is its class name, `fields` what the class carries."""
+    """A worker answered with an error: its class name, attributes, and the facts of its class."""
 
-    def __init__(self, error: str, detail: str, fields: Mapping[str, object]) -> None:
+    def __init__(self, error: str, detail: str, fields: Mapping[str, object], facts: ErrorFacts = INTERNAL) -> None:
         super().__init__(detail)
         self.error = error
         self.fields = dict(fields)
+        self.facts = facts
 
 
 class JobCancelled(AppError):
     """The job was called off before it was done."""
 
+    facts = CANCELLED
+
 
 class JobUnknown(AppError):
     """No job has this id."""
 
+    facts = STORAGE_DOWN
+
 
 class WorkerLost(AppError):
     """As many workers as may try took the job, and none lived to answer. `attempts` says how many."""
+
+    facts = ErrorFacts(500, "worker_lost", "Every worker that took the job was lost", ("attempts",))
 
     def __init__(self, attempts: int) -> None:
         super().__init__(f"the job was tried {attempts} times, and each time the worker was lost")
@@ -309,6 +360,8 @@ class WorkerLost(AppError):
 
 class AutomatonMissing(AppError):
     """A job names an automaton that the store no longer holds."""
+
+    facts = NO_AUTOMATON
 
 
 class MessageInvalid(AppError):

@@ -7,6 +7,8 @@ CompileError
 |   |-- SpecUnsatisfiable     no text at all satisfies it
 |   `-- SpecUnspellable       some text does, but this vocabulary has no tokens to spell it
 |-- LimitExceeded           a budget of ours; names the limit and its cap
+|-- BudgetTooSmall        the constraint needs more tokens than the budget; says how many
+|-- CompileCancelled      the compilation was cancelled from outside
 |-- EngineFailure           an outside program (MONA) is missing, failed or ran out of time
 |-- VocabularyError         the tokenizer's file is not one we can read
 `-- ArtefactInvalid         stored bytes are not a compiled constraint of this version
@@ -16,10 +18,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFacts:
+    """How a service reports the errors of a class. A class has its own facts, or those of its base.
+
+    status         HTTP status
+    code           stable identifier of the error
+    title          the error in a few words, without its particulars
+    fields         attributes of the error that the answer carries
+    outcome        how a job that ends in it is counted: unsat, limit, infeasible, timeout, cancelled, refused or error
+    private        the message may name the operator's files: it goes to the log, not to the caller
+    retry_after_s  seconds after which to try again, if the error itself does not say
+    cache_s        for how many seconds a failed compilation is not tried again; None for not at all
+    explanation_optional
+                   an answer is sent without its explanation if this error prevents the explanation
+    """
+
+    status: int
+    code: str
+    title: str
+    fields: tuple[str, ...] = ()
+    outcome: str = "error"
+    private: bool = False
+    retry_after_s: int | None = None
+    cache_s: float | None = None
+    explanation_optional: bool = False
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later; False if its own content is at fault."""
+        return self.status not in (400, 405, 413, 415, 422, 431)
+
+
+INTERNAL = ErrorFacts(500, "internal", "Internal error", private=True)
+CANCELLED = ErrorFacts(
+    503, "cancelled", "The request was cancelled", ("retry_after_s",), outcome="cancelled", retry_after_s=1
+)
+UNSATISFIABLE = ErrorFacts(
+    422, "constraint_unsatisfiable", "The constraint cannot be met", outcome="unsat", cache_s=86_400.0
+)
 
 
 class CompileError(Exception):
     """Root of this package's errors. The message is meant for the caller to read."""
+
+    facts = INTERNAL
 
 
 class SpecError(CompileError):
@@ -33,6 +79,11 @@ class SpecSyntaxError(SpecError):
     expected  what would have been accepted there, in words
     field     the path of the faulty field within the constraint ("ltlf", "propositions.dog.regex")
     """
+
+    facts = ErrorFacts(
+        422, "constraint_syntax", "The constraint does not parse",
+        ("position", "line", "column", "expected", "field"), outcome="refused",
+    )
 
     def __init__(
         self, message: str, *, source: str = "", position: int | None = None, expected: str = "", field: str = ""
@@ -50,6 +101,11 @@ class SpecSyntaxError(SpecError):
 class SpecUnsupported(SpecError):
     """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is."""
 
+    facts = ErrorFacts(
+        422, "unsupported", "A construct that is not supported", ("construct", "position", "field"),
+        outcome="refused",
+    )
+
     def __init__(self, message: str, *, construct: str, position: int | None = None, field: str = "") -> None:
         super().__init__(message)
         self.construct = construct
@@ -63,6 +119,8 @@ class SpecUnsatisfiable(SpecError):
     conflict  conjuncts that contradict each other, each by its field and in a few words; empty where that is not known
     """
 
+    facts = replace(UNSATISFIABLE, fields=("conflict",))
+
     def __init__(self, message: str, *, conflict: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.conflict = conflict
@@ -70,6 +128,8 @@ class SpecUnsatisfiable(SpecError):
 
 class SpecUnspellable(SpecError):
     """Texts satisfy the constraint, but the vocabulary cannot spell one. `characters` names what is missing."""
+
+    facts = replace(UNSATISFIABLE, fields=("characters",))
 
     def __init__(self, message: str, *, characters: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -82,6 +142,11 @@ class LimitExceeded(CompileError):
     value  what it had grown to when it was stopped, which may be far from what it needs
     """
 
+    facts = ErrorFacts(
+        422, "constraint_too_large", "The constraint is over a limit", ("limit", "cap"), outcome="limit",
+        cache_s=600.0, explanation_optional=True,
+    )
+
     def __init__(self, limit: str, cap: float, value: float) -> None:
         super().__init__(f"the constraint needs more than the limit {limit} = {cap:g}")
         self.limit = limit
@@ -89,8 +154,25 @@ class LimitExceeded(CompileError):
         self.value = value
 
 
+class BudgetTooSmall(CompileError):
+    """The constraint needs more tokens than the budget grants; `min_tokens` is None if no budget is enough."""
+
+    facts = ErrorFacts(
+        422, "budget_too_small", "The constraint needs more tokens than max_tokens", ("min_tokens", "max_tokens"),
+        outcome="infeasible",
+    )
+
+    def __init__(self, min_tokens: int | None, max_tokens: int) -> None:
+        needs = "cannot be met in any number of tokens" if min_tokens is None else f"needs at least {min_tokens} tokens"
+        super().__init__(f"the constraint {needs}, max_tokens is {max_tokens}")
+        self.min_tokens = min_tokens
+        self.max_tokens = max_tokens
+
+
 class CompileCancelled(CompileError):
-    """The compilation was called off from outside."""
+    """The compilation was cancelled from outside."""
+
+    facts = CANCELLED
 
 
 class EngineFailure(CompileError):

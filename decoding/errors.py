@@ -1,11 +1,10 @@
 """Every way a generation can fail, split by blame.
 
     DecodeError
-    |-- RequestError            the caller's request
+    |-- GenerationInvalid       the caller's request
     |   |-- OptionsInvalid        an option is out of its range; names the field
     |   |-- PromptEmpty           nothing to continue, and the model names no token to begin with
     |   |-- PromptTooLong         prompt and budget together pass the model's context
-    |   |-- BudgetTooSmall        no text this short satisfies the constraint; says how long it must be
     |   |-- LengthImpossible      no sequence of the requested length satisfies the constraint; lists lengths that do
     |   |-- RequestTooLarge       a request could need more memory than all requests together are given
     |   `-- Cancelled             the caller no longer waits
@@ -16,36 +15,53 @@
     |   |-- ModelUnavailable      the path or name holds no causal language model that can be loaded
     |   |-- ModelOutputInvalid    the model answers with NaN, or with no finite log-prob
     |   `-- VocabularyMismatch    the automaton was compiled for a vocabulary of another size
-    `-- InternalError           us; none of it may ever become an answer
+    `-- BrokenInvariant         us; none of it may ever become an answer
         |-- SearchExhausted       every row died: the automaton's distances promise what no token does
         `-- ReplayRejected        the finished tokens do not replay as the search says
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from compiler.errors import CANCELLED, INTERNAL, UNSATISFIABLE, ErrorFacts
+
+_INVALID = ErrorFacts(422, "invalid_request", "The request is invalid", outcome="refused")
+
 
 class DecodeError(Exception):
     """Root of this package's errors."""
 
+    facts = INTERNAL
 
-class RequestError(DecodeError):
+
+class GenerationInvalid(DecodeError):
     """The caller's request is at fault. The message is meant for the caller to read."""
 
 
-class OptionsInvalid(RequestError):
+class OptionsInvalid(GenerationInvalid):
     """A search option is out of its range. `field` names it ("beams")."""
+
+    facts = replace(_INVALID, title="An option is out of its range", fields=("field",))
 
     def __init__(self, field: str, expected: str) -> None:
         super().__init__(f"{field} must be {expected}")
         self.field = field
 
 
-class PromptEmpty(RequestError):
+class PromptEmpty(GenerationInvalid):
     """The prompt holds no token, and the model names none that begins a text."""
 
+    facts = replace(_INVALID, title="The prompt is empty")
 
-class PromptTooLong(RequestError):
+
+class PromptTooLong(GenerationInvalid):
     """Prompt and budget do not fit in the model's context; all three are counted in tokens."""
+
+    facts = ErrorFacts(
+        422, "prompt_too_long", "The prompt and max_tokens do not fit the model",
+        ("prompt_tokens", "max_tokens", "context_length"), outcome="refused",
+    )
 
     def __init__(self, prompt_tokens: int, max_tokens: int, context_length: int) -> None:
         super().__init__(
@@ -57,18 +73,10 @@ class PromptTooLong(RequestError):
         self.context_length = context_length
 
 
-class BudgetTooSmall(RequestError):
-    """The constraint needs more tokens than the budget grants; `min_tokens` is None where no budget is enough."""
-
-    def __init__(self, min_tokens: int | None, max_tokens: int) -> None:
-        needs = "cannot be met in any number of tokens" if min_tokens is None else f"needs at least {min_tokens} tokens"
-        super().__init__(f"the constraint {needs}, max_tokens is {max_tokens}")
-        self.min_tokens = min_tokens
-        self.max_tokens = max_tokens
-
-
-class LengthImpossible(RequestError):
+class LengthImpossible(GenerationInvalid):
     """The constraint accepts no sequence of exactly `rows` labels. `lengths`: the nearest it accepts, at most two."""
+
+    facts = replace(UNSATISFIABLE, fields=("rows", "lengths"), outcome="infeasible", cache_s=None)
 
     def __init__(self, rows: int, lengths: tuple[int, ...]) -> None:
         which = " and ".join(map(str, lengths))
@@ -78,8 +86,13 @@ class LengthImpossible(RequestError):
         self.lengths = lengths
 
 
-class RequestTooLarge(RequestError):
+class RequestTooLarge(GenerationInvalid):
     """Prompt, rows and budget may come to hold more than the engine has for all requests together; in bytes."""
+
+    facts = ErrorFacts(
+        422, "request_too_large", "The request may need more memory than there is", ("needed_bytes", "memory_bytes"),
+        outcome="refused",
+    )
 
     def __init__(self, needed_bytes: int, memory_bytes: int) -> None:
         super().__init__(
@@ -90,8 +103,10 @@ class RequestTooLarge(RequestError):
         self.memory_bytes = memory_bytes
 
 
-class Cancelled(RequestError):
+class Cancelled(GenerationInvalid):
     """The caller went away before the answer was found."""
+
+    facts = CANCELLED
 
 
 class MemoryShort(DecodeError):
@@ -103,6 +118,10 @@ class OutOfMemory(MemoryShort):
 
     Its caller can ask for less, and the operator can see to it that there is more, or that it is refused at once.
     """
+
+    facts = ErrorFacts(
+        507, "out_of_memory", "The model's device has too little memory for this request", ("needed_bytes",)
+    )
 
     def __init__(self, needed_bytes: int) -> None:
         super().__init__(
@@ -116,6 +135,10 @@ class OutOfMemory(MemoryShort):
 class MemoryTaken(MemoryShort):
     """The device has no memory left for what a request needs before it begins, or for its check: others hold it."""
 
+    facts = ErrorFacts(
+        503, "memory_taken", "Other requests hold the memory of the model's device", ("retry_after_s",), retry_after_s=5
+    )
+
     def __init__(self) -> None:
         super().__init__("the memory of the model's device is taken by other requests; try again when some have ended")
         self.retry_after_s = 5
@@ -127,6 +150,11 @@ class ModelError(DecodeError):
 
 class ModelUnavailable(ModelError):
     """The model's path or name is wrong, or what it names is not a causal language model."""
+
+    facts = ErrorFacts(
+        503, "model_unavailable", "The model cannot be used; the log says why", ("retry_after_s",), private=True,
+        retry_after_s=30,
+    )
 
 
 class ModelOutputInvalid(ModelError):
@@ -142,13 +170,15 @@ class VocabularyMismatch(ModelError):
         self.model_size = model_size
 
 
-class InternalError(DecodeError):
+class BrokenInvariant(DecodeError):
     """A bug of ours."""
 
 
-class SearchExhausted(InternalError):
+class SearchExhausted(BrokenInvariant):
     """No row found a token although acceptance was within reach, by the automaton's distances."""
 
 
-class ReplayRejected(InternalError):
+class ReplayRejected(BrokenInvariant):
     """An answer failed its independent check: it must never reach a caller."""
+
+    facts = ErrorFacts(500, "replay_rejected", "An answer failed its final check and was withheld")

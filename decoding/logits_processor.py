@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
+from compiler.errors import BudgetTooSmall
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding.errors import BudgetTooSmall, ModelOutputInvalid, VocabularyMismatch
+from decoding.errors import ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
 from decoding.tensors import LOG_PROB_FLOOR, Tables
 

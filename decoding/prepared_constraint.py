@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compiler.errors import BudgetTooSmall
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding.errors import BudgetTooSmall, PromptTooLong, VocabularyMismatch
+from decoding.errors import PromptTooLong, VocabularyMismatch
 from decoding.forced_tokens import ForcedTokens, TokenBytes
 from decoding.heuristic import Endings, cost_to_go
 from decoding.model import LanguageModel

@@ -22,14 +22,13 @@ import warnings
 import torch
 
 from compiler.artifact import Compiled
-from compiler.errors import LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.errors import BudgetTooSmall, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec, Spec, leaves
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
-from decoding.errors import BudgetTooSmall
 from decoding.options import SearchOptions
 from decoding.search import generate
 from tests.fakes import HashModel

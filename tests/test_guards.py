@@ -32,7 +32,6 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
 TWICE = frozenset(
     [
         "Answer",
-        "BudgetTooSmall",
         "Busy",
         "Cancelled",
         "Case",
@@ -51,7 +50,6 @@ TWICE = frozenset(
         "Formula",
         "GenerateOptions",
         "GenerateResult",
-        "InternalError",
         "InvalidRequest",
         "Job",
         "JobState",
@@ -71,7 +69,6 @@ TWICE = frozenset(
         "RejectedToken",
         "Reply",
         "Request",
-        "RequestError",
         "Restart",
         "Row",
         "Service",

@@ -83,7 +83,7 @@ FACELESS = (  # imported late, for what they load, or by module, for its state: 
 )  # fmt: skip
 MODULES_MAX = 20
 DOORS = {  # what a package may see of another; a missing pair means all of it
-    ("decoding", "compiler"): {"compiler.lifting"},
+    ("decoding", "compiler"): {"compiler.errors", "compiler.lifting"},
     ("abs_client", "compiler"): set(),  # it is for programs of others: none of ours comes along
     ("abs_client", "decoding"): set(),
 }

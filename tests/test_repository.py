@@ -10,10 +10,10 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.api.errors import ERRORS
 from app.cli.demo import REQUESTS
 from app.settings import Settings
 from compiler.limits import Limits
+from docs.tools.reference import ERRORS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {

@@ -18,7 +18,7 @@ from app.api.refusals import refusal
 from app.api.schemas import CompileResponse, ProblemBody, Strict, compile_response
 from app.api.sse import LAST_ID, JobEvents, Source
 from app.broker import JobState
-from app.errors import InternalError, JobFailed, UnknownJob
+from app.errors import InternalError, UnknownJob
 from app.messages import DecodeResult, DescribeResult, Failure, GenerateResult, Result
 from app.service import Service
 
@@ -76,7 +76,7 @@ def job_response(
     failed = isinstance(result, Failure)
     error = None
     if isinstance(result, Failure):
-        problem = refusal(JobFailed(result.error, result.detail, result.fields), request_id)
+        problem = refusal(result.as_error(), request_id)
         error = ProblemBody(**json.loads(problem.body))
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,

@@ -9,9 +9,9 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from app.api.errors import FAULTS_MAX, Problem, is_private, problem, shown_path
+from app.api.errors import FAULTS_MAX, Problem, problem, shown_path
 from app.errors import InternalError, InvalidRequest, JobFailed, ModelChanged, NotReady, RouteNotFound, without_message
-from app.messages import DRAINING, LOADING, STUCK, is_own
+from app.messages import DRAINING, LOADING, STUCK, is_expected_error
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def refusal(error: Exception, request_id: str) -> Problem:
     own = _own_error(error)
     if isinstance(own, InternalError):
         log.error("request %s failed: %s", request_id, without_message(error))
-    elif isinstance(own, JobFailed) and is_private(own):
+    elif isinstance(own, JobFailed) and own.facts.private:
         log.error("request %s failed: %s: %s", request_id, own.error, own)
     return problem(own, request_id, headers)
 
@@ -38,7 +38,7 @@ def _own_error(error: Exception) -> Exception:
         case NotReady():  # what a worker says is for the operator
             return NotReady(tuple(_public(reason) for reason in error.reasons))
         case _:
-            return error if is_own(error) else InternalError("an internal error")
+            return error if is_expected_error(error) else InternalError("an internal error")
 
 
 def _path(location: tuple[Any, ...]) -> str:

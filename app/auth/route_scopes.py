@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.auth.keys import SCOPES, Key, KeyRing
-from app.errors import Forbidden, MethodNotAllowed, RequestError, RouteNotFound, Unauthorized
+from app.errors import CallerError, Forbidden, MethodNotAllowed, RouteNotFound, Unauthorized
 from app.settings import Settings
 
 _COMPILE, _EITHER, _ANY = ("compile",), ("generate", "compile"), SCOPES
@@ -130,7 +130,7 @@ def opener(settings: Settings) -> Callable[[str, str], bool]:
             return True
         try:
             require_scope(ring.find(bearer(authorization)), door_to("GET", path))
-        except RequestError:
+        except CallerError:
             return False
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Final, Literal
 
@@ -15,10 +16,10 @@ from app.messages.parts import CONFIG, CheckedConjunct, Choice, GenerateOptions,
 from app.messages.signing import unseal
 from app.observability import logs, tracing
 from compiler.diagnostics import Explanation
+from compiler.errors import INTERNAL, ErrorFacts
 from compiler.spec import Spec, spec_to_json
 
 VERSION: Final = 1
-OWN_ERRORS = ("app.errors", "compiler.errors", "decoding.errors")  # modules whose errors are raised on purpose
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
@@ -274,13 +275,22 @@ class DecodeResult:
 
 @dataclass(frozen=True, config=CONFIG)
 class Failure:
-    """An error by its class name, so that a reader needs none of the packages that raise it."""
+    """An error with the facts of its class, so that a reader needs none of the packages that raise it.
+
+    error   name of the class
+    fields  attributes of the error
+    """
 
     error: str
     detail: str
     fields: dict[str, JsonValue] = field(default_factory=dict)
+    facts: ErrorFacts = INTERNAL
     kind: Literal["failure"] = "failure"
     version: Literal[1] = VERSION
+
+    def as_error(self) -> JobFailed:
+        """The error, to be raised again in another process."""
+        return JobFailed(self.error, self.detail, self.fields, self.facts)
 
 
 Job = CompileJob | ExplainJob | DescribeJob | CheckJob | GenerateJob | DecodeJob
@@ -314,24 +324,29 @@ def read_sealed(secret: bytes, key: str, stored: bytes) -> Job | Result | News |
         return None
 
 
-def is_own(error: BaseException) -> bool:
+def is_expected_error(error: BaseException) -> bool:
     """True for the errors that our packages raise on purpose; all others are bugs."""
-    return type(error).__module__ in OWN_ERRORS
+    return isinstance(getattr(error, "facts", None), ErrorFacts)
 
 
 def failure_of(error: Exception) -> Failure:
     """The message that carries an error; of a bug nothing but that it happened."""
     if isinstance(error, JobFailed):
-        return Failure(error.error, str(error), {name: _json(value) for name, value in error.fields.items()})
-    if not is_own(error):
+        return Failure(error.error, str(error), _json_object(error.fields), error.facts)
+    facts = getattr(error, "facts", None)
+    if not isinstance(facts, ErrorFacts):
         return Failure("InternalError", "an internal error; the service's log has more")
-    fields = {name: _json(value) for name, value in vars(error).items() if not name.startswith("_")}
-    return Failure(type(error).__name__, str(error), fields)
+    fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    return Failure(type(error).__name__, str(error), _json_object(fields), facts)
 
 
 def spec_json(spec: Spec) -> dict[str, JsonValue]:
     """A constraint as a job carries it."""
-    return {name: _json(value) for name, value in spec_to_json(spec).items()}
+    return _json_object(spec_to_json(spec))
+
+
+def _json_object(values: Mapping[str, object]) -> dict[str, JsonValue]:
+    return {name: _json(value) for name, value in values.items()}
 
 
 def _json(value: object) -> JsonValue:

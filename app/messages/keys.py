@@ -12,18 +12,12 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Final
 
 from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.spec import Spec, spec_hash
 
 FORMAT = 3  # raise it whenever stored automata of older versions must not be used
 HASH = re.compile(r"[0-9a-f]{64}")
-UNMET_TTL_S: Final[Mapping[str, float]] = {  # for how long which failure of a compilation is remembered
-    "SpecUnsatisfiable": 86_400.0,
-    "SpecUnspellable": 86_400.0,
-    "LimitExceeded": 600.0,  # of time and memory too, which another try may keep within
-}
 
 
 def automaton_hash(spec: Spec, fingerprint: str, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -50,7 +44,7 @@ def probe_key(process: str) -> str:
 
 
 def unmet_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> str:
-    """Store: the sealed Failure of a compilation under these limits. Lives for its `UNMET_TTL_S`.
+    """Store: the sealed Failure of a compilation under these limits. Lives for its `ErrorFacts.cache_s`.
 
     spec  the constraint as written. The failure quotes it, so it does not fit the same constraint in other words
     """

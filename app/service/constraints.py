@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from app.automaton_cache import ByteBoundedLru, summary
 from app.errors import (
-    AnswerTooLarge,
-    AutomatonMissing,
     Busy,
     DeadlineExceeded,
     Draining,
@@ -37,12 +35,11 @@ from app.settings import Settings
 from app.store import Store
 from compiler.artifact import Compiled
 from compiler.diagnostics import Explanation, told_as
-from compiler.errors import LimitExceeded, SpecUnsupported
+from compiler.errors import SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
 LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
 _LATELY_BYTES_MAX, _READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
-_NO_EXPLANATION = {error.__name__ for error in (LimitExceeded, AutomatonMissing, AnswerTooLarge)}  # why there is none
 Names = dict[str, tuple[str, ...]]
 
 
@@ -100,7 +97,7 @@ class Constraints:
             except (Busy, DeadlineExceeded):
                 return None
             except JobFailed as failed:
-                if failed.error not in _NO_EXPLANATION:
+                if not failed.facts.explanation_optional:
                     raise
                 return None
         names = await asyncio.to_thread(caller_names, spec, self._settings.limits)
@@ -135,7 +132,7 @@ class Constraints:
             return found
         failure = await self._catalogue.unmet(automaton, spec_json(spec))
         if failure is not None:
-            raise JobFailed(failure.error, failure.detail, failure.fields)
+            raise failure.as_error()
         return None
 
     async def known(self, spec: Spec) -> ResolvedConstraint:

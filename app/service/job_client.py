@@ -192,7 +192,7 @@ class JobClient:
         except JobUnknown:
             raise StorageDown("has lost the job") from None
         if isinstance(result, Failure):
-            raise JobFailed(result.error, result.detail, result.fields)
+            raise result.as_error()
         return result
 
     async def outcome(self, job_id: str) -> Result:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 from app.broker import Broker, Event, JobState, SubmitOptions
-from app.errors import BudgetTooSmall, JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
+from app.errors import JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
 from app.matrix import DecodeParams, check_order, check_paths
 from app.messages import (
     CheckJob,
@@ -36,7 +36,7 @@ from app.service.constraints import Constraints, ResolvedConstraint, require_tex
 from app.service.job_client import JobClient, Observer, SubmissionContext, until
 from app.settings import QUEUES, Settings
 from app.store import Store
-from compiler.errors import SpecSyntaxError
+from compiler.errors import BudgetTooSmall, SpecSyntaxError
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
 WAITED = SubmissionContext()  # for, by someone who goes when he goes

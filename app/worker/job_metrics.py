@@ -9,21 +9,9 @@ from collections.abc import Iterator
 
 from app.messages import CompileJob, CompileResult, DecodeJob, Failure, GenerateJob, GenerateResult, Job, Result
 from app.observability import logs, metrics, tracing
+from compiler.errors import ErrorFacts
 
 KINDS = ("labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "dfa", "all", "any", "not")
-VIOLATION = "ReplayRejected"
-_CALLED_OFF = {"JobCancelled": "cancelled", "Cancelled": "cancelled", "CompileCancelled": "cancelled"}
-_OUTCOMES = {
-    **_CALLED_OFF,
-    "DeadlineExceeded": "timeout",
-    # of compilations
-    "SpecUnsatisfiable": "unsat", "SpecUnspellable": "unsat", "LimitExceeded": "limit",
-    "SpecSyntaxError": "refused", "SpecUnsupported": "refused",
-    # of generations
-    "BudgetTooSmall": "infeasible", "PromptViolates": "infeasible", "LengthImpossible": "infeasible",
-    "OptionsInvalid": "refused", "PromptEmpty": "refused", "PromptTooLong": "refused", "RequestTooLarge": "refused",
-    "AutomatonMissing": "refused",
-}  # fmt: skip
 log = logging.getLogger("app.worker.loop")
 
 
@@ -66,10 +54,10 @@ def outcome_of(result: Result | None) -> str:
     match result:
         case None:
             return "cancelled"
-        case Failure(error="LimitExceeded", fields={"limit": "compile_s_max"}):
+        case Failure(fields={"limit": "compile_s_max"}):
             return "timeout"
         case Failure():
-            return _OUTCOMES.get(result.error, "error")
+            return result.facts.outcome
         case _:
             return "ok"
 
@@ -96,7 +84,7 @@ def _count(job: Job, result: Result | None, outcome: str, whole_s: float) -> Non
         case GenerateResult():
             metrics.PROMPT_TOKENS.inc(result.prompt_tokens)
             metrics.GENERATED_TOKENS.inc(sum(choice.tokens for choice in result.choices))
-        case Failure(error="ReplayRejected"):
+        case Failure(facts=ErrorFacts(code="replay_rejected")):
             metrics.VIOLATIONS.inc()
 
 

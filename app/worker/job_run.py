@@ -40,7 +40,7 @@ from app.messages import (
     compile_job_key,
     dump,
     failure_of,
-    is_own,
+    is_expected_error,
     load,
 )
 from app.store import Store
@@ -51,11 +51,6 @@ PROGRESS_S = 0.1
 STEPS_ON_THE_WAY_MAX = 16  # to an event loop that is busy
 STORAGE_POLL_S = 0.5
 SAVE_S_MAX = 10.0  # how long a result waits for a store that takes nothing
-CALLERS_OWN = frozenset({  # failures of requests that fail again whenever they are sent; all others may pass
-    "SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable", "SpecUnspellable", "LimitExceeded", "BudgetTooSmall",
-    "PromptViolates", "PromptEmpty", "PromptTooLong", "OptionsInvalid", "LengthImpossible", "RequestTooLarge",
-    "InvalidRequest", "RequestOverLimit", "AnswerTooLarge",
-})
 T = TypeVar("T")
 log = logging.getLogger("app.worker.loop")
 
@@ -150,8 +145,8 @@ def _kept(result: Result, bytes_max: int) -> Result:
 
 
 def _lasts(result: Result) -> bool:
-    """Whether the same request would end so again: with an answer, or a failure that is the caller's own."""
-    return not isinstance(result, Failure) or result.error in CALLERS_OWN
+    """Whether the same request would end in this result again."""
+    return not isinstance(result, Failure) or not result.facts.retryable
 
 
 def _job(body: bytes) -> Job:
@@ -184,7 +179,7 @@ def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
 
 
 def _lacks_automaton(result: Result) -> bool:
-    return isinstance(result, Failure) and result.error == AutomatonMissing.__name__
+    return isinstance(result, Failure) and result.facts == AutomatonMissing.facts
 
 
 def _called(handler: Handler, job: Job, context: JobContext) -> Result:
@@ -196,7 +191,7 @@ def _called(handler: Handler, job: Job, context: JobContext) -> Result:
     except Exception as error:
         if context.late():
             return failure_of(DeadlineExceeded(context.timeout_s))
-        if not is_own(error):
+        if not is_expected_error(error):
             log.error("a %s job failed: %s", job.kind, without_message(error))
         return failure_of(error)
 

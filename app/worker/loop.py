@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from app.broker import PRESENCE_TTL_S, Broker, Delivery, WorkerStatus
-from app.messages import DRAINING, LOADING, is_own
+from app.messages import DRAINING, LOADING, is_expected_error
 from app.observability import metrics
 from app.settings import Settings
 from app.store import Store
@@ -127,7 +127,7 @@ async def _opened(queue: str, opening: HandlerLoader, beat: _Beat, stop: asyncio
         return await opening.handler(stop)
     except Exception as error:
         log.exception("the %s worker cannot start", queue)
-        await beat.fail(str(error) if is_own(error) else f"cannot start ({type(error).__name__})")
+        await beat.fail(str(error) if is_expected_error(error) else f"cannot start ({type(error).__name__})")
         return None
 
 

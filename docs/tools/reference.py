@@ -8,11 +8,25 @@ from typing import Any
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from app.api.errors import ERRORS
+import app.errors
+import compiler.errors
+import decoding.errors
 from app.observability import metrics
+from compiler.errors import ErrorFacts
 
 Schema = Mapping[str, Any]
-CODES = sorted({row.code for row in ERRORS.values()} - {"client_gone"})  # nobody is there to read that one
+
+
+def _error_classes() -> Iterator[type[Exception]]:
+    """The error classes of the packages that have no subclass."""
+    for module in (app.errors, compiler.errors, decoding.errors):
+        for item in vars(module).values():
+            if isinstance(item, type) and issubclass(item, Exception) and not item.__subclasses__():
+                yield item
+
+
+ERRORS: dict[str, ErrorFacts] = {kind.__name__: kind.facts for kind in _error_classes()}  # type: ignore[attr-defined]
+CODES = sorted({facts.code for facts in ERRORS.values()} - {"client_gone"})  # no caller reads it
 _OF_FIELDS = re.compile(r"^(?P<names>[a-z_]+(?:, [a-z_]+)*) {2,}(?P<text>\S.*)$")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 _BEYOND = 2**53  # bounds that only say how an integer is kept

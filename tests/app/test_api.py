@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from app.errors import JobFailed
 from app.main import create_app
 from app.settings import Settings
+from decoding.errors import ModelUnavailable
 
 ORDERED = {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}
 CLOCK = {"regex": r"[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\."}
@@ -326,7 +327,7 @@ def test_details_of_a_model_failure_are_only_logged(caplog: pytest.LogCaptureFix
     app = create_app(Settings(embedded_workers=()))
 
     def unavailable() -> None:
-        raise JobFailed("ModelUnavailable", "no weights in /srv/models", {})
+        raise JobFailed("ModelUnavailable", "no weights in /srv/models", {}, ModelUnavailable.facts)
 
     app.get("/unavailable")(unavailable)
     with TestClient(app) as client:

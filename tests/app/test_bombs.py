@@ -72,7 +72,7 @@ def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> Compile
     try:
         return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), Context())  # type: ignore[arg-type]
     except LimitExceeded as killed:  # by who watches it: it had no time to see for itself that it was late
-        raise JobFailed("LimitExceeded", str(killed), vars(killed)) from killed
+        raise JobFailed("LimitExceeded", str(killed), vars(killed), killed.facts) from killed
 
 
 def held(compiler: CompileHandler) -> tuple[int, int]:

@@ -7,24 +7,19 @@ import asyncio
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.errors import ERRORS
 from app.broker import SubmitOptions
 from app.broker.memory import MemoryBroker
-from app.errors import BudgetTooSmall, DeadlineExceeded, JobUnknown, StorageDown
+from app.errors import DeadlineExceeded, JobUnknown, StorageDown
 from app.messages import Job, Result, dump
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker.handlers.base import Context, Handler
-from app.worker.job_run import CALLERS_OWN
 from app.worker.loop import serve
+from compiler.errors import BudgetTooSmall
 from decoding.errors import Cancelled, ModelUnavailable
 from tests.app.test_worker import S_MAX, job
 
 REMEMBERED = SubmitOptions(remember_s=60)
-
-
-def test_only_failures_with_status_422_are_cacheable() -> None:
-    assert {name for name, row in ERRORS.items() if row.status == 422} - {"KeyReused"} == CALLERS_OWN
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,11 @@ from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.generate import Generator
 from compiler.codec import encode
+from compiler.errors import BudgetTooSmall
 from compiler.pipeline import compile_spec
 from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
 from decoding.engine import Engine
-from decoding.errors import BudgetTooSmall, Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
+from decoding.errors import Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
 from decoding.generation import StepEvent
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint

@@ -13,7 +13,7 @@ import pytest
 
 import app.worker.handlers.compile as compile_handler
 from app.broker import Broker, WorkerStatus
-from app.errors import AutomatonMissing, BudgetTooSmall, JobFailed, UnknownJob
+from app.errors import AutomatonMissing, JobFailed, UnknownJob
 from app.messages import (
     DescribeResult,
     Failure,
@@ -32,6 +32,7 @@ from app.store import Store
 from app.wiring import open_broker, open_store
 from app.worker.handlers.base import Context, Handler, OpenHandler
 from app.worker.loop import serve
+from compiler.errors import BudgetTooSmall
 from compiler.spec import AllSpec, KeywordsSpec, RegexSpec, Spec
 from tests.app import fake_handlers
 from tests.app.redis_server import RedisServer

@@ -15,16 +15,17 @@ import pytest
 from app.broker import PLAIN, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobFailed, StorageDown
-from app.messages import CheckJob, CheckResult, Failure, dump
+from app.messages import CheckJob, CheckResult, Failure, dump, failure_of
 from app.models import open_model_files
 from app.service import Service, SubmissionContext, SubmittedJob
 from app.service.job_client import JobClient
 from app.settings import Settings
 from app.store.memory import MemoryStore
+from compiler.errors import LimitExceeded
 
 S_MAX = 90.0
 JOB = dump(CheckJob({"regex": "a"}, "a", 4e9))
-FAILURE = Failure("LimitExceeded", "too large", {"limit": "dfa_states_max"})
+FAILURE = failure_of(LimitExceeded("dfa_states_max", 20, 21))
 
 
 class Dying(MemoryBroker):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import JobFailed, MessageInvalid, NotReady
+from app.errors import MessageInvalid, NotReady
 from app.messages import (
     CheckJob,
     CheckResult,
@@ -92,8 +92,8 @@ def test_an_error_is_carried_by_name_with_its_fields() -> None:
 
 
 def test_a_remote_error_is_passed_on_unchanged() -> None:
-    failure = Failure("BudgetTooSmall", "too small", {"min_tokens": 4})
-    assert failure_of(JobFailed(failure.error, failure.detail, failure.fields)) == failure
+    failure = failure_of(LimitExceeded("letters_max", 4, 5))
+    assert failure_of(failure.as_error()) == failure
 
 
 def test_a_signed_message_verifies_under_its_key_only() -> None:

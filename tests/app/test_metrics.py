@@ -15,13 +15,14 @@ import torch
 from starlette.testclient import TestClient
 
 from app import wiring
-from app.errors import SettingsInvalid
+from app.errors import DeadlineExceeded, SettingsInvalid
 from app.main import create_app
-from app.messages import CompileJob, Failure
+from app.messages import CompileJob, Failure, failure_of
 from app.observability import metrics
 from app.settings import Settings
 from app.worker import job_metrics as tally
 from app.worker.handlers.generate import Generator
+from compiler.errors import CompileCancelled, LimitExceeded, SpecUnspellable
 from decoding.errors import ReplayRejected
 from decoding.memory import gpu_bytes
 from decoding.options import SearchOptions
@@ -244,12 +245,12 @@ def test_every_live_worker_has_a_heartbeat_metric(patient: TestClient) -> None:
 @pytest.mark.parametrize(
     ("failure", "outcome"),
     [
-        (Failure("LimitExceeded", "", {"limit": "compile_s_max"}), "timeout"),
-        (Failure("LimitExceeded", "", {"limit": "dfa_states_max"}), "limit"),
-        (Failure("SpecUnspellable", ""), "unsat"),
-        (Failure("DeadlineExceeded", ""), "timeout"),
-        (Failure("CompileCancelled", ""), "cancelled"),
-        (Failure("ZeroDivisionError", ""), "error"),
+        (failure_of(LimitExceeded("compile_s_max", 1, 2)), "timeout"),
+        (failure_of(LimitExceeded("dfa_states_max", 1, 2)), "limit"),
+        (failure_of(SpecUnspellable("")), "unsat"),
+        (failure_of(DeadlineExceeded()), "timeout"),
+        (failure_of(CompileCancelled("")), "cancelled"),
+        (failure_of(ZeroDivisionError("")), "error"),
         (None, "cancelled"),
     ],
 )
@@ -262,7 +263,7 @@ def test_a_second_attempt_is_a_redelivery() -> None:
     job = CompileJob("0" * 64, {"min_words": 1}, time.time() + 9)
     for attempt in (1, 2):
         with tally.trying(job, "j", "compile", "w", 0.5, attempt) as tried:
-            tried.result = Failure("LimitExceeded", "", {"limit": "dfa_states_max"})
+            tried.result = failure_of(LimitExceeded("dfa_states_max", 1, 2))
     after = Samples(metrics.exposition().decode())
     assert moved(before, after, "abs_job_attempts_total", job_kind="compile") == 2
     assert moved(before, after, "abs_job_redelivered_total", job_kind="compile") == 1

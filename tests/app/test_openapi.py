@@ -4,9 +4,9 @@ import json
 import tomllib
 from pathlib import Path
 
-from app.api.errors import ERRORS
 from app.main import create_app
 from app.settings import Settings
+from docs.tools.reference import ERRORS
 
 COMMITTED = Path(__file__).parents[2] / "openapi.json"
 BAD_REQUESTS = Path(__file__).parents[1] / "cases" / "bad_requests.toml"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.errors import ERRORS
 from app.auth import add_key, new_key
 from app.main import create_app
 from app.playground import FOLDER, page_files
 from app.settings import Settings
+from docs.tools.reference import ERRORS
 
 ERRORS_PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 PAGE_BYTES_MAX = 2_000_000

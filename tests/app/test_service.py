@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import app.worker.handlers.compile as compile_handler
-from app import errors
 from app.broker.memory import MemoryBroker
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
 from app.messages import (
@@ -31,9 +30,8 @@ from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker.handlers.base import Context, Handler, OpenHandler
 from app.worker.loop import serve
-from compiler.errors import LimitExceeded
+from compiler.errors import BudgetTooSmall, LimitExceeded
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
-from decoding.errors import BudgetTooSmall
 from tests.app import fake_handlers
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
@@ -271,7 +269,7 @@ def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> N
         async with running(captions_dir, workers) as (service, _):
             running_one = asyncio.create_task(generate(service, order()))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
-            with pytest.raises(errors.BudgetTooSmall) as refused:
+            with pytest.raises(BudgetTooSmall) as refused:
                 await asyncio.wait_for(generate(service, dataclasses.replace(order(), options=GenerateOptions(2))), 10)
             running_one.cancel()
             by_the_search = failure_of(BudgetTooSmall(3, 2))

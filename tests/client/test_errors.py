@@ -20,7 +20,8 @@ from abs_client.errors import (
     error_of,
     pointed_at,
 )
-from app.api.errors import ERRORS, Row
+from compiler.errors import ErrorFacts
+from docs.tools.reference import ERRORS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 ROWS = [row for row in ERRORS.values() if row.code != "client_gone"]
@@ -36,7 +37,7 @@ def test_every_code_of_the_page_is_known() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{name}" for name in ERRORS if name != "ClientGone"])
-def test_fields_of_an_error_body_are_attributes(row: Row) -> None:
+def test_fields_of_an_error_body_are_attributes(row: ErrorFacts) -> None:
     body = {"code": row.code, "detail": "why", "request_id": "r", **{name: f"<{name}>" for name in row.fields}}
     error = error_of(row.status, body)
     assert type(error) is CODES[row.code] and (error.status, error.code, error.detail) == (row.status, row.code, "why")

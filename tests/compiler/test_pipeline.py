@@ -14,6 +14,7 @@ import pytest
 
 from compiler.artifact import Compiled
 from compiler.errors import (
+    BudgetTooSmall,
     CompileCancelled,
     LimitExceeded,
     SpecSyntaxError,
@@ -27,7 +28,6 @@ from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
-from decoding.errors import BudgetTooSmall
 from decoding.search import generate
 from decoding.search.driver import SearchOptions
 from tests.fakes import HashModel

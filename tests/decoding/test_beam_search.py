@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from compiler.errors import BudgetTooSmall
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.errors import (
-    BudgetTooSmall,
     Cancelled,
     ModelOutputInvalid,
     OptionsInvalid,

@@ -13,12 +13,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from compiler.errors import BudgetTooSmall
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
-from decoding.errors import BudgetTooSmall, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
+from decoding.errors import ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.logits_processor import ConstraintLogitsProcessor
 from tests.decoding.random_automata import random_factored
 from tests.reference_text import satisfies

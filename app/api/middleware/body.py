@@ -11,10 +11,10 @@ from app.api.middleware.asgi import App, Message, Receive, Send, header, id_of_r
 from app.api.middleware.strict_json import read_json
 from app.errors import (
     BodyTooLarge,
+    CallerError,
     ClientGone,
     InternalError,
     JobCancelled,
-    RequestError,
     RequestTimeout,
     UnsupportedMediaType,
     without_message,
@@ -42,7 +42,7 @@ class StrictBody:
             body = await self._read(scope, receive)
         except ClientGone:
             return
-        except RequestError as error:
+        except CallerError as error:
             await send_problem(send, problem(error, name, {"connection": "close"}))
             return
         await self._run(scope, _replay(body, receive), send, name)

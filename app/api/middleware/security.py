@@ -16,7 +16,7 @@ from app.api.errors import problem
 from app.api.middleware.asgi import App, Message, Receive, Send, headers_named, id_of_request, send_problem
 from app.api.middleware.origins import Origins
 from app.auth import Key, KeyRing, RateLimitStatus, bearer, door_to, is_public, require_scope
-from app.errors import Busy, ClientGone, HeadersTooLarge, MalformedRequest, RateLimited, RequestError, Unauthorized
+from app.errors import Busy, CallerError, ClientGone, HeadersTooLarge, MalformedRequest, RateLimited, Unauthorized
 from app.service import SubmittedJob
 from app.settings import Settings
 
@@ -83,7 +83,7 @@ class SecurityMiddleware:
             self._origins.require(scope)
             async with self._let_in(scope, guarded):
                 await self._app(scope, receive, guarded)
-        except (RequestError, Busy) as error:
+        except (CallerError, Busy) as error:
             if guarded.started:
                 raise
             headers = {"connection": "close"} if isinstance(error, HeadersTooLarge | MalformedRequest) else {}

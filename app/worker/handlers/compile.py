@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from app.automaton_cache import automaton_secret, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.messages import (
-    UNMET_TTL_S,
     CheckedConjunct,
     CheckJob,
     CheckResult,
@@ -131,10 +130,8 @@ class CompileHandler:
             found = stored if isinstance(stored, ExplainResult) else self.explain(
                 ExplainJob(job.automaton, job.deadline, owner=job.owner), context
             )
-        except AutomatonMissing:
-            return None
-        except JobFailed as failed:
-            if failed.error != LimitExceeded.__name__:
+        except (AutomatonMissing, JobFailed) as error:
+            if not error.facts.explanation_optional:
                 raise
             return None
         return told_as(found.explanation, spec_from_json(job.spec), job.names)
@@ -146,14 +143,14 @@ class CompileHandler:
             return
         failure = read_sealed(self._settings.secret, key, data)
         if isinstance(failure, Failure):
-            raise JobFailed(failure.error, failure.detail, failure.fields)
+            raise failure.as_error()
         context.discard(key, data)
 
     def _keep_unmet(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
         """Remember a failure that the next compilation would end in too."""
-        ttl_s = UNMET_TTL_S.get(failed.error)
-        if ttl_s is not None:
-            context.save(key, seal(self._settings.secret, key, dump(failure_of(failed))), ttl_s, owner)
+        if failed.facts.cache_s is not None:
+            sealed = seal(self._settings.secret, key, dump(failure_of(failed)))
+            context.save(key, sealed, failed.facts.cache_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckResult:
         """Check a text or labels, and each conjunct of the constraint if that is wanted."""
@@ -178,7 +175,7 @@ class CompileHandler:
             try:
                 check = self._check(part.spec, text, context)
             except JobFailed as failed:
-                if failed.error != LimitExceeded.__name__:
+                if failed.facts != LimitExceeded.facts:
                     raise
                 continue
             yield CheckedConjunct(part.path, part.title, spec_json(part.spec), check.satisfied, check.violated_at)
@@ -191,7 +188,7 @@ class CompileHandler:
         if isinstance(result, Failure):
             if data:
                 log.error("a job in the sandbox failed: %s", data.decode())
-            raise JobFailed(result.error, result.detail, result.fields)
+            raise result.as_error()
         return result, data
 
     def _stored(self, automaton: str, context: Context) -> Compiled | None:

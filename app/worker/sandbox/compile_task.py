@@ -24,7 +24,7 @@ import numpy as np
 
 from app.automaton_cache import automaton_secret, summary
 from app.errors import without_message
-from app.messages import CompileResult, ExplainResult, Failure, dump, failure_of, is_own, load
+from app.messages import CompileResult, ExplainResult, Failure, dump, failure_of, is_expected_error, load
 from app.settings import Settings
 from compiler.codec import decode, encode
 from compiler.diagnostics import explain
@@ -135,7 +135,7 @@ class _Compiler:
         except MemoryError:
             raise
         except Exception as error:
-            evidence = "" if is_own(error) else without_message(error)
+            evidence = "" if is_expected_error(error) else without_message(error)
             return _join(dump(failure_of(error)), evidence.encode())
 
     def _compile(self, request: Request) -> tuple[bytes, bytes]:
