@@ -32,6 +32,7 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
 TWICE = frozenset(
     [
         "Answer",
+        "BudgetTooSmall",
         "Busy",
         "Cancelled",
         "Case",
