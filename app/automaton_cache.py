@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-from app.messages import CompileResult
+from app.messages import CompileJobResult
 from app.settings import Settings
 from compiler.artifact import Compiled
 from compiler.codec import decode
@@ -114,10 +114,10 @@ def _decoder(secret: bytes, fingerprint: str, bytes_max: int) -> Decoder:
     return Decoder(secret, fingerprint, bytes_max)
 
 
-def summary(automaton: str, compiled: Compiled, cached: bool, compile_ms: float) -> CompileResult:
+def summary(automaton: str, compiled: Compiled, cached: bool, compile_ms: float) -> CompileJobResult:
     """The sizes of a compiled constraint."""
     dfa, tokens = compiled.text.dfa, compiled.tokens
-    return CompileResult(
+    return CompileJobResult(
         automaton=automaton, states=dfa.states, letters=dfa.symbols, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,
     )

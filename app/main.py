@@ -12,12 +12,12 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from app import __version__
 from app.api.documented_security import document_walls
 from app.api.errors import PROBLEM_TYPE
-from app.api.generate_schemas import CompiledEvent, RestartEvent, StepEvent
 from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
 from app.api.middleware.security import SecurityMiddleware
@@ -29,7 +29,7 @@ from app.api.routes import router
 from app.api.schemas import ProblemBody
 from app.auth import KeyRing, not_taken
 from app.errors import AppError
-from app.messages import FORMAT
+from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
 from app.models import open_model_files
 from app.observability import metrics, tracing
 from app.openai.errors import OpenAIErrors, document_errors
@@ -114,8 +114,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
         schemas["Problem"] = ProblemBody.model_json_schema()
-        for event in (CompiledEvent, StepEvent, RestartEvent):
-            schema = event.model_json_schema(ref_template="#/components/schemas/{model}")
+        for event in (CompiledEventBody, StepEventBody, RestartEventBody):
+            schema = TypeAdapter(event).json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {}) | {event.__name__: schema}
         for path in document["paths"].values():
             for operation in path.values():  # the framework's own 422 is never sent

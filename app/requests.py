@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
 from dataclasses import dataclass
 
 from app.errors import RequestOverLimit
-from app.messages import GenerateOptions, Priority
+from app.messages import GenerationOptions, Priority
 from app.models import ModelFiles
 from app.settings import Settings
 from compiler.spec import Spec
@@ -15,30 +14,26 @@ from compiler.spec import Spec
 _SEEDS = 2**53  # whole numbers below it survive every reader of JSON
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateParams:
     """The parameters of a generation. Exactly one of `spec` and `automaton` is given.
 
-    stream    whether the events of each step are streamed
-    rejected_top_k
-              how many of the model's most probable tokens after a row are reported if the constraint forbids them
-    templated whether the prompt comes from a chat template
-    fits      whether the budget shrinks to the room that the model's context leaves; for a budget that the caller did
-              not set
+    stream              whether the events of each step are streamed
+    from_chat_template  whether the prompt comes from a chat template
+    clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
+                        caller did not set
     """
 
     prompt: str
     spec: Spec | None
     automaton: str | None
     model: str | None
-    options: GenerateOptions
-    trace: bool
+    options: GenerationOptions
     timeout_s: float | None
     priority: Priority = "interactive"
     stream: bool = False
-    rejected_top_k: int = 0
-    templated: bool = False
-    fits: bool = False
+    from_chat_template: bool = False
+    clamp_to_context: bool = False
 
     @property
     def weight(self) -> int:
@@ -53,11 +48,11 @@ def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | Non
     return max(1, min(max_tokens, context_tokens - prompt_tokens + 1))  # the last token is written, never read
 
 
-def seeded(options: GenerateOptions) -> GenerateOptions:
+def seeded(options: GenerationOptions) -> GenerationOptions:
     """The options with a seed, where one is used and none was given."""
     if options.algorithm != "sample" or options.seed is not None:
         return options
-    return dataclasses.replace(options, seed=secrets.randbelow(_SEEDS))
+    return options.model_copy(update={"seed": secrets.randbelow(_SEEDS)})
 
 
 def check_order_limits(order: GenerateParams, settings: Settings, files: ModelFiles) -> None:

@@ -20,7 +20,18 @@ from app import wiring
 from app.broker.redis.records import Records
 from app.cli.worker_process import run_worker
 from app.errors import JobCancelled
-from app.messages import Choice, CompileResult, GenerateJob, GenerateResult, Job, Result, Step, StepRow
+from app.messages import (
+    ChoiceBody,
+    CompileJobResult,
+    GenerateJob,
+    GenerateJobResult,
+    Job,
+    Result,
+    StepMessage,
+    StepRow,
+    TimingsBody,
+    UsageBody,
+)
 from app.settings import Settings, read_settings
 from app.worker.handlers.base import Context, Handler
 
@@ -42,11 +53,12 @@ def _handle(job: Job, context: Context) -> Result:
         for number in range(1, count + 1):
             if context.cancelled():
                 raise JobCancelled("called off")
-            context.tell(Step(number, count - number, (StepRow("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
+            context.tell(StepMessage(number, count - number, (StepRow("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
             time.sleep(pause)
-    choice = Choice("dog", "eos", -1.0, -1.0, True, (), 2, None)
-    compiled = CompileResult(job.automaton, 1, 1, 1, 1, 1, True, 0.0)
-    return GenerateResult((choice,), 1, compiled, None, 1, context.waited_s * 1000, 0.0, 0.0)
+    choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
+    compiled = CompileJobResult(job.automaton, 1, 1, 1, 1, 1, True, 0.0)
+    timings = TimingsBody(0.0, context.waited_s * 1000, 0.0, 0.0, cached=True)
+    return GenerateJobResult(compiled.automaton, (choice,), None, UsageBody(1, 2, 1), timings, (2,))
 
 
 async def _misread(*_: object) -> None:

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from app.api.schemas import Body, Constraint, Strict, Strings, Timings, timings
+from app.api.schemas import Body, Constraint, Strings
 from app.errors import InvalidRequest
 from app.matrix import DecodeParams
-from app.messages import DecodeResult, LabelStep, Priority
+from app.messages import Priority
 from compiler.spec import LabelsSpec, spec_from_json
 
 ALPHA_MIN, GAMMA = 0.5, 1.0
@@ -57,7 +57,7 @@ class DecodeRequest(Body):
             raise ValueError("alpha_min and gamma belong to a search by beams")
         return self
 
-    def order(self) -> DecodeParams:
+    def to_params(self) -> DecodeParams:
         """The request as the service takes it. Raises SpecSyntaxError, InvalidRequest."""
         labels = {} if self.labels is None else {"labels": self.labels}
         spec = spec_from_json({**self.constraint, **labels})
@@ -73,34 +73,6 @@ class DecodeRequest(Body):
             self.timeout_s,
             self.priority,
         )
-
-
-class DecodeResponse(Strict):
-    """The sequence that was decoded. `score` is its pushed sum where it was found by beams, else `log_prob`.
-
-    A log-prob below -10000 counts as -10000: a label that is ruled out is taken where there is no other way.
-    """
-
-    labels: tuple[str, ...]
-    log_prob: float
-    score: float
-    satisfied: bool
-    trace: tuple[LabelStep, ...]
-    automaton: str
-    timings: Timings
-
-
-def decode_response(result: DecodeResult) -> DecodeResponse:
-    """The result of a job in the shape that the API sends."""
-    return DecodeResponse(
-        labels=result.labels,
-        log_prob=result.log_prob,
-        score=result.score,
-        satisfied=result.satisfied,
-        trace=result.trace,
-        automaton=result.compiled.automaton,
-        timings=timings(result.compiled, result.queue_ms, result.decode_ms, result.total_ms),
-    )
 
 
 def _require_row(number: int, row: list[float | None], labels: int) -> None:

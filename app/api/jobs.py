@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal, cast
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import Field
 
-from app.api.decode import DecodeResponse, decode_response
 from app.api.dependencies import RESPOND_ASYNC, owner_of
 from app.api.disconnect import service_of
 from app.api.generate_schemas import GenerateResponse, generate_response
 from app.api.openapi import EVENT_STREAM, errors
 from app.api.refusals import refusal
-from app.api.schemas import CompileResponse, ProblemBody, Strict, compile_response
+from app.api.schemas import ProblemBody, to_json
 from app.api.sse import LAST_ID, JobEvents, Source
 from app.broker import JobState
 from app.errors import InternalError, UnknownJob
-from app.messages import DecodeResult, DescribeResult, Failure, GenerateResult, Result
+from app.messages import CompileResponse, DecodeResponse, Failure, GenerateJobResult, Result, Strict
 from app.service import Service
 
 ID = re.compile(r"[0-9a-f]{32}")
@@ -54,19 +53,17 @@ class JobResponse(Strict):
 def answer_of(job_id: str, result: Result, model: str) -> Answer:
     """The JSON that the result of a caller's own job is answered by."""
     match result:
-        case GenerateResult():
+        case GenerateJobResult():
             return generate_response(job_id, result, model)
-        case DecodeResult():
-            return decode_response(result)
-        case DescribeResult():
-            return compile_response(result.compiled, result.explanation)
+        case DecodeResponse() | CompileResponse():
+            return result
         case _:
             raise InternalError(f"a job of a caller's own was answered by a {result.kind} message")
 
 
 def source_of(service: Service, job_id: str) -> Source:
     """What the events of a job are made of."""
-    return Source(service, job_id, lambda result: answer_of(job_id, result, service.settings.model_id))
+    return Source(service, job_id, lambda result: to_json(Answer, answer_of(job_id, result, service.settings.model_id)))
 
 
 def job_response(
@@ -90,7 +87,7 @@ async def accepted(request: Request, service: Service, job_id: str) -> Response:
     state, result = await service.state(job_id, owner_of(request))
     shown = job_response(service, job_id, state, result, request.state.request_id)
     headers = {"location": f"/jobs/{job_id}", "preference-applied": RESPOND_ASYNC, "x-job-id": job_id}
-    return Response(shown.model_dump_json(by_alias=True), 202, headers=headers, media_type="application/json")
+    return Response(to_json(JobResponse, shown), 202, headers=headers, media_type="application/json")
 
 
 def _named(job_id: str) -> str:

@@ -22,8 +22,8 @@ _EVENT = {  # one of the stream
 }
 EVENT_STREAM: Responses = {
     200: {
-        "description": "The events `compiled` (as CompiledEvent), `step` (as StepEvent), "
-        "`restarted` (as RestartEvent), `reconnect`, and `done` (the answer) or `error` (as Problem)",
+        "description": "The events `compiled` (as CompiledEventBody), `step` (as StepEventBody), "
+        "`restarted` (as RestartEventBody), `reconnect`, and `done` (the answer) or `error` (as Problem)",
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
 }

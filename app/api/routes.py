@@ -7,26 +7,24 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
-from app.api.decode import DecodeRequest, DecodeResponse
+from app.api.decode import DecodeRequest
 from app.api.dependencies import IdempotencyKey, Prefer, owner_of, read_asking
 from app.api.disconnect import service_of, until_gone
 from app.api.generate_schemas import GenerateRequest, GenerateResponse
-from app.api.jobs import JobResponse, accepted, answer_of, source_of
+from app.api.jobs import Answer, JobResponse, accepted, answer_of, source_of
 from app.api.middleware.security import charged
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
     AutomatonResponse,
     CheckRequest,
-    CheckResponse,
     CompileRequest,
-    CompileResponse,
     ModelCard,
     ModelList,
-    compile_response,
+    to_json,
 )
 from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
-from app.messages import HASH
+from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse
 from app.service import Service, SubmittedJob
 from compiler.artifact import Compiled
 
@@ -55,7 +53,7 @@ async def _compiled(service: Service, body: CompileRequest, owner: str) -> Compi
     compiled = await service.constraints.compile(spec, body.model, owner)
     if body.explain:
         explanation = await service.constraints.explanation(compiled.automaton, spec, owner)
-    return compile_response(compiled, explanation)
+    return CompileResponse.of(compiled, explanation)
 
 
 async def _answered(request: Request, service: Service, submitted: SubmittedJob) -> Response:
@@ -65,7 +63,7 @@ async def _answered(request: Request, service: Service, submitted: SubmittedJob)
     result = await until_gone(request, service.answer(submitted))
     shown = answer_of(submitted.job_id, result, service.settings.model_id)
     headers = {"x-job-id": submitted.job_id}
-    return Response(shown.model_dump_json(by_alias=True), media_type="application/json", headers=headers)
+    return Response(to_json(Answer, shown), media_type="application/json", headers=headers)
 
 
 @router.post(
@@ -76,7 +74,7 @@ async def generate(
     request: Request, body: GenerateRequest, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
-    order = body.order()
+    order = body.to_params()
     submitted = await charged(request, order.weight, lambda: service.begin_generate(order, asking))
     if asking.alone or not body.stream:
         return await _answered(request, service, submitted)
@@ -94,17 +92,14 @@ async def decode(
     request: Request, body: DecodeRequest, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
 ) -> Response:
     service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
-    order = body.order()
+    order = body.to_params()
     submitted = await charged(request, order.weight, lambda: service.begin_decode(order, asking))
     return await _answered(request, service, submitted)
 
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
 async def check(request: Request, body: CheckRequest) -> CheckResponse:
-    result = await until_gone(request, service_of(request).check(body.spec(), body.subject(), body.conjuncts))
-    return CheckResponse(
-        satisfied=result.satisfied, words=result.words, violated_at=result.violated_at, conjuncts=result.conjuncts
-    )
+    return await until_gone(request, service_of(request).check(body.spec(), body.subject(), body.conjuncts))
 
 
 async def _automaton(request: Request, response: Response, automaton: str) -> Compiled:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, model_validator
 
 from app.api.errors import FAULTS_MAX
-from app.messages import CheckedConjunct, CompileResult, Word
+from app.messages import Strict
 from compiler.diagnostics import Explanation
 from compiler.spec import JSON_DEPTH, Spec, spec_from_json
 
@@ -87,10 +88,14 @@ Strings = Annotated[list[str], Field(fail_fast=True)]  # a fault for each of a m
 AutomatonHash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Strict(BaseModel):
-    """Nothing is coerced, nothing unknown is passed over."""
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+def to_json(kind: Any, value: object) -> bytes:
+    """A value as the JSON of a kind of body; of a message, which adds fields to a body, only those of the body."""
+    return _adapter(kind).dump_json(value, by_alias=True)
 
 
 class Body(Strict):
@@ -118,47 +123,6 @@ class CompileRequest(Body):
         return spec_from_json(self.constraint)
 
 
-class CompileResponse(Strict):
-    """The name of a compiled constraint, its sizes, and the least max_tokens that can meet it.
-
-    `explanation` is null where none was asked for, or none can be given within the limits.
-    """
-
-    automaton: str
-    states: int
-    letters: int
-    token_states: int
-    token_classes: int
-    min_tokens: int
-    cached: bool
-    compile_ms: float
-    explanation: Explanation | None
-
-
-def compile_response(compiled: CompileResult, explanation: Explanation | None) -> CompileResponse:
-    """A compiled constraint in the shape that the API sends."""
-    fields = {name: getattr(compiled, name) for name in CompileResponse.model_fields if name != "explanation"}
-    return CompileResponse(**fields, explanation=explanation)
-
-
-class Timings(Strict):
-    """Where the time went. `cached`: the constraint was compiled already."""
-
-    compile_ms: float
-    queue_ms: float
-    decode_ms: float
-    total_ms: float
-    cached: bool
-
-
-def timings(compiled: CompileResult, queue_ms: float, decode_ms: float, total_ms: float) -> Timings:
-    """Where the time of a job went, and of the compilation that it waited for."""
-    return Timings(
-        compile_ms=compiled.compile_ms, queue_ms=queue_ms, decode_ms=decode_ms, total_ms=total_ms,
-        cached=compiled.cached,
-    )
-
-
 class CheckRequest(Body):
     """A text to check, or for a constraint over labels a list of labels."""
 
@@ -180,16 +144,6 @@ class CheckRequest(Body):
     def spec(self) -> Spec:
         """The constraint, checked. Raises SpecSyntaxError."""
         return spec_from_json(self.constraint)
-
-
-class CheckResponse(Strict):
-    """`violated_at` is null where satisfied; else the offset of the first character (or label) after which nothing can
-    satisfy any more, or the text's length where it only ends too early."""
-
-    satisfied: bool
-    words: tuple[Word, ...]
-    violated_at: int | None
-    conjuncts: tuple[CheckedConjunct, ...] | None
 
 
 class State(Strict):

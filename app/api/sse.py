@@ -14,13 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
-from pydantic import BaseModel
 
-from app.api.generate_schemas import RestartEvent, StepEvent, compiled_event
 from app.api.refusals import refusal
+from app.api.schemas import to_json
 from app.broker import Event
 from app.errors import JobCancelled, StorageDown
-from app.messages import CompileResult, Restart, Result, Step, load
+from app.messages import (
+    CompiledEventBody,
+    CompileJobResult,
+    RestartEventBody,
+    RestartMessage,
+    Result,
+    StepEventBody,
+    StepMessage,
+    load,
+)
 from app.service import EventSubscription, Service
 
 HEARTBEAT_S = 15.0
@@ -37,7 +45,7 @@ class Source:
 
     service: Service
     job_id: str
-    shape: Callable[[Result], BaseModel]
+    shape: Callable[[Result], bytes]
 
 
 class JobEvents(EventSourceResponse):
@@ -135,15 +143,12 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 def _chunk(event: Event) -> bytes:
     """An event as it is sent; nothing for what is not for readers."""
     match load(event.data):
-        case Step() as step:
-            told = StepEvent(
-                step=step.step, budget_after=step.budget_after, rows=step.rows, rejected_tokens=step.rejected_tokens
-            )
-            return _event("step", told, event.id)
-        case CompileResult() as compiled:
-            return _event("compiled", compiled_event(compiled), event.id)
-        case Restart() as restart:
-            return _event("restarted", RestartEvent(attempt=restart.attempt), event.id)
+        case StepMessage() as step:
+            return _event("step", to_json(StepEventBody, step), event.id)
+        case CompileJobResult() as compiled:
+            return _event("compiled", to_json(CompiledEventBody, compiled), event.id)
+        case RestartMessage() as restart:
+            return _event("restarted", to_json(RestartEventBody, restart), event.id)
         case _:
             return b""
 
@@ -157,5 +162,5 @@ def _error_event(error: Exception, request_id: str) -> bytes:
     return format_sse_event(data_str=refusal(error, request_id).body.decode(), event="error", id=LAST_ID)
 
 
-def _event(name: str, data: BaseModel, event_id: str) -> bytes:
-    return format_sse_event(data_str=data.model_dump_json(), event=name, id=event_id)
+def _event(name: str, data: bytes, event_id: str) -> bytes:
+    return format_sse_event(data_str=data.decode(), event=name, id=event_id)

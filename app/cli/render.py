@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 import abs_client
-from app.messages import Progress, Step
+from app.messages import Progress, StepMessage
 
 ProgressEvent: TypeAlias = (
-    Progress | Step | abs_client.Event[abs_client.GenerateResult]
+    Progress | StepMessage | abs_client.Event[abs_client.GenerateResult]
 )  # of this process, of another one
 
 COLUMN_CHARS_MAX = 40
@@ -74,7 +74,7 @@ def progress_line(event: ProgressEvent) -> RenderableType:
     match event:
         case Progress():
             return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
-        case Step() | abs_client.Step():
+        case StepMessage() | abs_client.Step():
             best = event.rows[0].text.replace("\n", "⏎") if event.rows else ""
             return Text(f"token {event.step}, {event.budget_after} left: ").append(best[-LINE_CHARS_MAX:], style="bold")
         case abs_client.Restart():

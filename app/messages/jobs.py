@@ -1,4 +1,7 @@
-"""What crosses a process boundary: jobs, news, results, failures, as versioned JSON. Nothing is ever unpickled."""
+"""Jobs, their results, events and failures, as versioned JSON. Nothing is ever unpickled.
+
+A result or event adds its kind and version to the body that the API sends.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,16 @@ from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, Validati
 from pydantic.dataclasses import dataclass
 
 from app.errors import JobFailed, MessageInvalid
-from app.messages.parts import CONFIG, CheckedConjunct, Choice, GenerateOptions, LabelStep, RejectedToken, StepRow, Word
+from app.messages.bodies import (
+    CheckResponse,
+    CompiledEventBody,
+    CompileResponse,
+    DecodeResponse,
+    GeneratedBody,
+    RestartEventBody,
+    StepEventBody,
+)
+from app.messages.parts import CONFIG, GenerationOptions
 from app.messages.signing import unseal
 from app.observability import logs, tracing
 from compiler.diagnostics import Explanation
@@ -103,24 +115,19 @@ class CheckJob(JobHeader):
 class GenerateJob(OwnedJob):
     """Continue `prompt` with a text that the stored automaton accepts.
 
-    trace     whether the answers carry their traces
-    tell      the events to publish: none, the progress, or every step's beams
-    rejected_top_k
-              how many of the model's most probable tokens after a row are reported if the constraint forbids them
-    templated whether the prompt comes from a chat template, which writes the tokens that begin a text itself
-    fits      whether the budget shrinks to the room that the model's context leaves beside the prompt
+    progress            the events to publish: none, the progress, or every step's beams
+    from_chat_template  whether the prompt comes from a chat template, which writes the tokens that begin a text itself
+    clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     """
 
     id: str
     automaton: str
     prompt: str
-    options: GenerateOptions
-    trace: bool
+    options: GenerationOptions
     deadline: float
-    tell: Literal["nothing", "progress", "steps"] = "nothing"
-    rejected_top_k: int = 0
-    templated: bool = False
-    fits: bool = False
+    progress: Literal["nothing", "progress", "steps"] = "nothing"
+    from_chat_template: bool = False
+    clamp_to_context: bool = False
     kind: Literal["generate"] = "generate"
     version: Literal[1] = VERSION
 
@@ -156,47 +163,31 @@ class Progress:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class Step:
-    """The rows after step `step`, from 1, with `budget_after` tokens left.
+class StepMessage(StepEventBody):
+    """The event of a decode step, to the subscribers of its job."""
 
-    Best first; of "banked" the finished ones come before the others.
-    """
-
-    step: int
-    budget_after: int
-    rows: tuple[StepRow, ...]
-    rejected_tokens: tuple[RejectedToken, ...] = ()
     kind: Literal["step"] = "step"
     version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class Restart:
-    """The job restarts with attempt number `attempt`. All earlier events are void."""
+class RestartMessage(RestartEventBody):
+    """The restart of a job, to its subscribers."""
 
-    attempt: int
     kind: Literal["restarted"] = "restarted"
     version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CompileResult:
-    """The sizes of a compiled constraint. `compile_ms` is 0 where it was stored already."""
+class CompileJobResult(CompiledEventBody):
+    """The result of a compilation: the sizes of the constraint."""
 
-    automaton: str
-    states: int
-    letters: int
-    token_states: int
-    token_classes: int
-    min_tokens: int
-    cached: bool
-    compile_ms: float
     kind: Literal["compiled"] = "compiled"
     version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class ExplainResult:
+class ExplainJobResult:
     """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
 
     automaton: str
@@ -206,69 +197,37 @@ class ExplainResult:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class DescribeResult:
-    """A compiled constraint as its caller receives it.
+class DescribeJobResult(CompileResponse):
+    """A compiled constraint as its caller receives it."""
 
-    explanation  None if it was not requested or is not available
-    """
-
-    compiled: CompileResult
-    explanation: Explanation | None
     kind: Literal["described"] = "described"
     version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CheckResult:
-    """Whether a text satisfies, its word trace, and the character from which on no continuation can.
+class CheckJobResult(CheckResponse):
+    """The check of a text."""
 
-    conjuncts  the result for each conjunct; None if the request did not ask for them
-    """
-
-    satisfied: bool
-    words: tuple[Word, ...]
-    violated_at: int | None
-    conjuncts: tuple[CheckedConjunct, ...] | None = None
     kind: Literal["checked"] = "checked"
     version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class GenerateResult:
-    """The answers, best first, in the caller's names.
+class GenerateJobResult(GeneratedBody):
+    """The answers of a generation, best first, in the caller's names.
 
-    compiled             the constraint that they satisfy
-    seed                 that they were sampled by
-    rows                 texts that were written side by side
-    queue_ms             what the job waited in its queue
-    decode_ms, total_ms  what the generation took, and all since the request came
+    token_counts  how many tokens each choice has, with its end
     """
 
-    choices: tuple[Choice, ...]
-    prompt_tokens: int
-    compiled: CompileResult
-    seed: int | None
-    rows: int
-    queue_ms: float
-    decode_ms: float
-    total_ms: float
+    token_counts: tuple[int, ...]
     kind: Literal["generated"] = "generated"
     version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class DecodeResult:
-    """A decoded sequence, checked once more. `score` is the pushed sum of a search by beams. Times as elsewhere."""
+class DecodeJobResult(DecodeResponse):
+    """A decoded sequence, checked once more."""
 
-    labels: tuple[str, ...]
-    log_prob: float
-    score: float
-    satisfied: bool
-    trace: tuple[LabelStep, ...]
-    compiled: CompileResult
-    queue_ms: float
-    decode_ms: float
-    total_ms: float
     kind: Literal["decoded"] = "decoded"
     version: Literal[1] = VERSION
 
@@ -294,8 +253,16 @@ class Failure:
 
 
 Job = CompileJob | ExplainJob | DescribeJob | CheckJob | GenerateJob | DecodeJob
-Result = CompileResult | ExplainResult | DescribeResult | CheckResult | GenerateResult | DecodeResult | Failure
-News = Progress | Step | Restart
+Result = (
+    CompileJobResult
+    | ExplainJobResult
+    | DescribeJobResult
+    | CheckJobResult
+    | GenerateJobResult
+    | DecodeJobResult
+    | Failure
+)
+News = Progress | StepMessage | RestartMessage
 Message = Annotated[Job | Result | News, Discriminator("kind")]
 _MESSAGE: TypeAdapter[Job | Result | News] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 

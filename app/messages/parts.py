@@ -1,50 +1,75 @@
-"""What jobs, news and results are made of, as JSON too. Nothing is coerced, nothing unknown passed over."""
+"""The values that requests, jobs, results and events are made of.
+
+Each is defined once, and is a part of the API's bodies and of the messages between processes. Nothing is coerced,
+and unknown fields are errors.
+"""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.dataclasses import dataclass
 
 Priority = Literal["interactive", "batch"]
 Algorithm = Literal["abs", "banked", "sample"]
-Reason = Literal["violates", "over_budget", "incomplete", "no_bytes"]  # why a row may not write a token
+Reason = Literal["violates", "over_budget", "incomplete", "no_bytes"]  # why the constraint rejects a token after a row
 ALGORITHM_DEFAULT: Final = "banked"
+SEED_MAX = 2**63 - 1
+REJECTED_TOP_K_MAX = 16
 CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
-@dataclass(frozen=True, config=CONFIG)
-class GenerateOptions:
-    """How to generate.
+class Strict(BaseModel):
+    """A body whose values are not coerced and whose unknown fields are errors."""
 
-    max_tokens                                        the budget, in tokens with the end of the text
-    n                                                 how many answers, at most
-    scope                                             what satisfies: the "answer" alone, or the "full" text, from the
-                                                      prompt's first character on
-    beams                                             of the algorithms with beams
-    alpha_min, gamma, rank_by                         of "abs"
-    length_penalty                                    of "banked"
-    temperature, top_p, seed                          of the algorithm "sample"; the seed is None for the others
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class GenerationOptions(Strict):
+    """How to generate: the options of a request, from its body to the worker.
+
+    A new option is a field here; `USED_BY` names the algorithms that use it, if not all do.
     """
 
-    max_tokens: int
-    n: int = 1
-    algorithm: Algorithm = ALGORITHM_DEFAULT
-    scope: Literal["answer", "full"] = "answer"
-    beams: int = 16
-    alpha_min: float = 0.5
-    gamma: float = 1.0
-    rank_by: Literal["score", "log_prob"] = "log_prob"
-    length_penalty: float = 0.5
-    temperature: float = 1.0
-    top_p: float = 1.0
-    seed: int | None = None
+    max_tokens: int = Field(64, ge=1, description="The budget in tokens, the end of the text among them")
+    n: int = Field(1, ge=1, description="How many answers: distinct ones, at most; with `sample` independent ones")
+    scope: Literal["answer", "full"] = Field("answer", description="What satisfies: the answer, or prompt and answer")
+    algorithm: Algorithm = Field(ALGORITHM_DEFAULT, description="Two searches with beams, and sampling")
+    beams: int = Field(16, ge=1, description="Width of a search; `banked` reads three times as many rows")
+    alpha_min: float = Field(0.5, ge=0, le=1, description="Of `abs`: the least push-up")
+    gamma: float = Field(1.0, gt=0, le=100, description="Of `abs`: how sharply the push-up grows")
+    rank_by: Literal["score", "log_prob"] = Field("log_prob", description="Of `abs`: the last choice")
+    length_penalty: float = Field(
+        0.5, ge=0, le=2, description="Of `banked`: the last choice divides by the length to this power"
+    )
+    temperature: float = Field(1.0, ge=0, le=100, description="Of `sample`; 0 takes the most probable token")
+    top_p: float = Field(1.0, gt=0, le=1, description="Of `sample`: the nucleus")
+    seed: int | None = Field(None, ge=0, le=SEED_MAX, description="Of `sample`: drawn, and answered, where absent")
+    trace: bool = Field(False, description="Whether the answers carry their traces")
+    rejected_top_k: int = Field(
+        0, ge=0, le=REJECTED_TOP_K_MAX, description="With `stream`: how many of the most probable tokens to compare "
+        "with the constraint after each of the best 16 rows; each step lists the rejected ones",
+    )
 
     @property
     def rows(self) -> int:
-        """The texts that are written side by side, at most."""
+        """The texts that are generated side by side, at most."""
         return self.n if self.algorithm == "sample" else self.beams
+
+
+_SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
+USED_BY: Final[dict[str, tuple[Algorithm, ...]]] = {
+    "beams": _SEARCHES,
+    "alpha_min": ("abs",),
+    "gamma": ("abs",),
+    "rank_by": ("abs",),
+    "length_penalty": ("banked",),
+    "temperature": ("sample",),
+    "top_p": ("sample",),
+    "seed": ("sample",),
+}
+"""The algorithms that use an option; all use those that are not named here."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -69,7 +94,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class RejectedToken:
+class RejectedTokenBody:
     """A token among the most probable after a row that the constraint rejects.
 
     parent    the row, in the step before; of the first step 0, the start
@@ -88,7 +113,7 @@ class RejectedToken:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class Word:
+class WordBody:
     """One step of the word trace: a unit of the text, the propositions that hold there, the state after it."""
 
     text: str
@@ -114,7 +139,7 @@ class CheckedConjunct:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class TokenStep:
+class TokenStepBody:
     """One token of an answer.
 
     state     of the constraint's automaton after the token, as GET /automata shows it
@@ -134,22 +159,29 @@ class TokenStep:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class Choice:
-    """One answer, re-checked on its text. `proven_gap` as in `api.generation.Choice`."""
+class ChoiceBody:
+    """One answer, checked again on its finished text. `trace` is null unless requested.
+
+    `score` is the pushed sum of `abs`; of a sample the log-prob under the distribution that it was drawn from, to
+    which the scores in its trace, the model's own log-probs, do not add up.
+
+    `proven_gap` bounds how much better the best satisfying text can be than this one, in `log_prob` divided by tokens
+    to the power `length_penalty`: 0 where this answer is proven the best. Of text that the constraint dictates, only
+    the tokenizer's own spelling counts. Null for `abs` and `sample`, which keep no bound.
+    """
 
     text: str
     finish_reason: str
     log_prob: float
     score: float
     satisfied: bool
-    words: tuple[Word, ...]
-    tokens: int
-    trace: tuple[TokenStep, ...] | None
+    words: tuple[WordBody, ...]
+    trace: tuple[TokenStepBody, ...] | None
     proven_gap: float | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)
-class LabelStep:
+class LabelStepBody:
     """One label of a decoded sequence.
 
     state     of the constraint's automaton after the label, as GET /automata shows it
@@ -163,3 +195,23 @@ class LabelStep:
     distance: int
     propositions: tuple[str, ...]
     log_prob: float
+
+
+@dataclass(frozen=True, config=CONFIG)
+class UsageBody:
+    """Tokens read, tokens written over all choices (each with its end), and the texts generated side by side."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    sequences: int
+
+
+@dataclass(frozen=True, config=CONFIG)
+class TimingsBody:
+    """Where the time went, in ms. `cached`: the constraint was compiled already."""
+
+    compile_ms: float
+    queue_ms: float
+    decode_ms: float
+    total_ms: float
+    cached: bool

@@ -9,7 +9,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from app.errors import InternalError
-from app.messages import Choice, GenerateResult, Result
+from app.messages import ChoiceBody, GenerateJobResult, Result
 from app.models import ModelFiles
 from app.openai.responses import (
     ChatChoice,
@@ -48,22 +48,22 @@ class Answer:
     tokens: tuple[Token, ...] | None
 
 
-def generated(result: Result) -> GenerateResult:
+def generated(result: Result) -> GenerateJobResult:
     """The result of a generation."""
-    if not isinstance(result, GenerateResult):
+    if not isinstance(result, GenerateJobResult):
         raise InternalError(f"a generation was answered by a {result.kind} message")
     return result
 
 
-def answers(result: GenerateResult, order: TranslatedRequest, files: ModelFiles) -> tuple[Answer, ...]:
+def answers(result: GenerateJobResult, order: TranslatedRequest, files: ModelFiles) -> tuple[Answer, ...]:
     """The answers, in their order: distinct ones of a search; of samples that were drawn to choose from the best."""
-    choices = list(result.choices)
+    choices = list(zip(result.choices, result.token_counts, strict=True))
     if order.best_by_token:
-        choices = sorted(choices, key=lambda choice: -choice.log_prob / choice.tokens)[: order.n]
+        choices = sorted(choices, key=lambda counted: -counted[0].log_prob / counted[1])[: order.n]
     budget = order.order.options.max_tokens
-    if order.order.fits:
-        budget = budget_beside(budget, result.prompt_tokens, files.context_tokens)
-    found = tuple(_answer(choice, order, files, budget) for choice in choices)
+    if order.order.clamp_to_context:
+        budget = budget_beside(budget, result.usage.prompt_tokens, files.context_tokens)
+    found = tuple(_answer(choice, order, files, cut=tokens == budget) for choice, tokens in choices)
     if order.order.options.algorithm == "sample":
         return found
     distinct: dict[str, Answer] = {}
@@ -72,36 +72,35 @@ def answers(result: GenerateResult, order: TranslatedRequest, files: ModelFiles)
     return tuple(distinct.values())
 
 
-def usage(result: GenerateResult) -> TokenUsage:
+def usage(result: GenerateJobResult) -> TokenUsage:
     """The tokens of a request; samples that were drawn and not chosen count."""
-    written = sum(choice.tokens for choice in result.choices)
-    return TokenUsage(
-        prompt_tokens=result.prompt_tokens, completion_tokens=written, total_tokens=result.prompt_tokens + written
-    )
+    prompt, written = result.usage.prompt_tokens, result.usage.completion_tokens
+    return TokenUsage(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written)
 
 
-def _answer(choice: Choice, order: TranslatedRequest, files: ModelFiles, budget: int) -> Answer:
+def _answer(choice: ChoiceBody, order: TranslatedRequest, files: ModelFiles, cut: bool) -> Answer:
+    """`cut`: the answer has as many tokens as the budget."""
     text = without_stop(choice.text, order.stops)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
-    cut = order.free and text == choice.text and choice.tokens == budget
+    cut = cut and order.free and text == choice.text
     if order.before:
         text = order.before + _space(choice, files) + text
     return Answer(text, "length" if cut else "stop", tokens if order.logprobs else None)
 
 
-def _written(choice: Choice, files: ModelFiles) -> list[tuple[bytes, float]]:
+def _written(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
     """All that the model wrote, token by token, its end aside."""
     assert choice.trace is not None
     return [(files.vocabulary.tokens[step.token] or b"", step.log_prob) for step in choice.trace[:-1]]
 
 
-def _space(choice: Choice, files: ModelFiles) -> str:
+def _space(choice: ChoiceBody, files: ModelFiles) -> str:
     """The space before an answer that is no part of it."""
     raw = b"".join(piece for piece, _ in _written(choice, files))
     return raw[: len(raw) - len(choice.text.encode())].decode()
 
 
-def _tokens(choice: Choice, text: str, files: ModelFiles) -> tuple[Token, ...]:
+def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[Token, ...]:
     """The tokens whose bytes are the text: without the space before it, and what was taken off its end."""
     skipped, left = len(_space(choice, files)), len(text.encode())
     tokens = []
@@ -116,7 +115,7 @@ def _tokens(choice: Choice, text: str, files: ModelFiles) -> tuple[Token, ...]:
 class Writer(Protocol):
     """Writes one request's answer."""
 
-    def whole(self, result: GenerateResult, found: tuple[Answer, ...]) -> BaseModel:
+    def whole(self, result: GenerateJobResult, found: tuple[Answer, ...]) -> BaseModel:
         """The answer in one piece."""
 
     def opening(self, index: int) -> BaseModel | None:
@@ -125,7 +124,7 @@ class Writer(Protocol):
     def chunk(self, index: int, text: str, answer: Answer | None = None) -> BaseModel:
         """A chunk with more text; with the last one the answer that it completes."""
 
-    def closing(self, result: GenerateResult) -> BaseModel:
+    def closing(self, result: GenerateJobResult) -> BaseModel:
         """The chunk that tells the tokens."""
 
 
@@ -138,11 +137,11 @@ class CompletionWriter:
     order: TranslatedRequest
     created: int
 
-    def whole(self, result: GenerateResult, found: tuple[Answer, ...]) -> BaseModel:
+    def whole(self, result: GenerateJobResult, found: tuple[Answer, ...]) -> BaseModel:
         choices = tuple(self._choice(index, answer.text, answer) for index, answer in enumerate(found))
         return Completion(
             id=self._id, created=self.created, model=self.model, choices=choices, usage=usage(result),
-            automaton=result.compiled.automaton, seed=result.seed,
+            automaton=result.automaton, seed=result.seed,
         )
 
     def opening(self, index: int) -> BaseModel | None:
@@ -151,7 +150,7 @@ class CompletionWriter:
     def chunk(self, index: int, text: str, answer: Answer | None = None) -> BaseModel:
         return self._chunk((self._choice(index, text, answer),))
 
-    def closing(self, result: GenerateResult) -> BaseModel:
+    def closing(self, result: GenerateJobResult) -> BaseModel:
         return self._chunk((), usage(result))
 
     @property
@@ -178,7 +177,7 @@ class ChatWriter:
     order: TranslatedRequest
     created: int
 
-    def whole(self, result: GenerateResult, found: tuple[Answer, ...]) -> BaseModel:
+    def whole(self, result: GenerateJobResult, found: tuple[Answer, ...]) -> BaseModel:
         choices = tuple(
             ChatChoice(
                 index=index, message=ChatMessage(content=answer.text), finish_reason=answer.finish_reason,
@@ -188,7 +187,7 @@ class ChatWriter:
         )
         return ChatCompletion(
             id=self._id, created=self.created, model=self.model, choices=choices, usage=usage(result),
-            automaton=result.compiled.automaton, seed=result.seed,
+            automaton=result.automaton, seed=result.seed,
         )
 
     def opening(self, index: int) -> BaseModel | None:
@@ -201,7 +200,7 @@ class ChatWriter:
         delta = Delta(content=text)
         return self._chunk((DeltaChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason),))
 
-    def closing(self, result: GenerateResult) -> BaseModel:
+    def closing(self, result: GenerateJobResult) -> BaseModel:
         return self._chunk((), usage(result))
 
     @property

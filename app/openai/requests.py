@@ -18,9 +18,8 @@ from pydantic import (
     field_validator,
 )
 
-from app.api.generate_schemas import SEED_MAX
 from app.api.schemas import AutomatonHash, Body, Constraint, Strings
-from app.messages import Algorithm, Priority
+from app.messages import SEED_MAX, Algorithm, Priority
 from app.openai.responses import Deferred
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from app.api.schemas import Strict
+from app.messages import Strict
 
 FinishReason = Literal["stop", "length"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from app.messages import GenerateOptions, Step, StepRow
+from app.messages import GenerationOptions, StepMessage, StepRow
 from app.openai.stops import without_beginning
 from compiler.artifact import Compiled
 from compiler.lifting import UNREACHABLE
@@ -58,14 +58,14 @@ class StablePrefixTracker:
     said  of a text that may go on; what is certain of it must stay so whatever comes
     """
 
-    def __init__(self, options: GenerateOptions, said: Said) -> None:
+    def __init__(self, options: GenerationOptions, said: Said) -> None:
         self._options, self._said = options, said
         self._beaten = _Finished(options)
         self._step = 0
         self._sure = [""] * options.rows
         self._blind = False
 
-    def take(self, step: Step) -> None:
+    def take(self, step: StepMessage) -> None:
         """What a step more makes certain."""
         if self._options.algorithm == "sample":
             self._sure = [self._certain(row) for row in step.rows]
@@ -94,11 +94,11 @@ class _Finished:
     space count as one, because they may be one answer.
     """
 
-    def __init__(self, options: GenerateOptions) -> None:
+    def __init__(self, options: GenerationOptions) -> None:
         self._options = options
         self._best: dict[str, dict[str, float]] = {}
 
-    def add(self, step: Step) -> None:
+    def add(self, step: StepMessage) -> None:
         """Adds the rows that this step has finished."""
         for row in step.rows:
             if row.finished:

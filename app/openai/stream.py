@@ -20,7 +20,7 @@ from app.api.refusals import refusal
 from app.api.sse import STORAGE_RETRY_MS, STREAM_HEADERS, paced
 from app.broker import Event
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
-from app.messages import CompileResult, GenerateResult, Restart, Step, load
+from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
 from app.openai.errors import error_body
 from app.openai.render import Answer, Writer, answers, generated
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
@@ -87,12 +87,12 @@ async def _answer(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
         match None if event is None else load(event.data):
             case None:
                 yield KEEPALIVE_COMMENT
-            case CompileResult() as compiled:
+            case CompileJobResult() as compiled:
                 with contextlib.suppress(UnknownAutomaton, StorageDown):  # then the end says all
                     said.compiled = await service.constraints.automaton(compiled.automaton)
-            case Restart():
+            case RestartMessage():
                 settled = None
-            case Step() as step:
+            case StepMessage() as step:
                 settled = settled or StablePrefixTracker(order.order.options, said)
                 settled.take(step)
                 for index, before in sent.items():
@@ -119,7 +119,7 @@ def _foreseen(order: TranslatedRequest) -> int:
 
 
 def _rest(
-    streamed: StreamedAnswer, result: GenerateResult, found: tuple[Answer, ...], sent: dict[int, str]
+    streamed: StreamedAnswer, result: GenerateJobResult, found: tuple[Answer, ...], sent: dict[int, str]
 ) -> list[BaseModel]:
     """What of the answers was not certain before."""
     writer, chunks = streamed.writer, list[BaseModel]()

@@ -119,7 +119,7 @@ def _order(
     best_by_token = order.options.algorithm == "sample" and order.options.n > n
     if best_by_token and asked.stream:
         raise InvalidRequest((("best_of", "the best of several samples is known at the end: do not stream them"),))
-    order = dataclasses.replace(order, templated=templated, fits=budget.given is None)
+    order = dataclasses.replace(order, from_chat_template=templated, clamp_to_context=budget.given is None)
     fields = _fields(asked, order, templated)
     return TranslatedRequest(order, n, stops, logprobs, before, best_by_token, free, spelled, fields)
 
@@ -194,7 +194,7 @@ def _checked(fields: dict[str, Any], spelled: ParsedConstraint | None) -> Genera
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
     with named(spelled):
-        return asked.order()
+        return asked.to_params()
 
 
 @contextmanager

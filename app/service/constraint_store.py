@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from app.automaton_cache import open_decoder
-from app.messages import ExplainResult, Failure, automaton_key, explanation_key, read_sealed, unmet_key
+from app.messages import ExplainJobResult, Failure, automaton_key, explanation_key, read_sealed, unmet_key
 from app.observability import metrics
 from app.settings import Settings
 from app.store import Store
@@ -62,7 +62,7 @@ class ConstraintStore:
         if data is None:
             return None
         result = read_sealed(self._settings.secret, key, data)
-        if isinstance(result, ExplainResult):
+        if isinstance(result, ExplainJobResult):
             return result.explanation
         await self._store.delete(key, data)
         return None

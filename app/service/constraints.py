@@ -19,9 +19,9 @@ from app.errors import (
 )
 from app.messages import (
     CompileJob,
-    CompileResult,
+    CompileJobResult,
     ExplainJob,
-    ExplainResult,
+    ExplainJobResult,
     automaton_hash,
     compile_job_key,
     explain_job_key,
@@ -49,7 +49,7 @@ class ResolvedConstraint:
 
     automaton: str
     names: Names
-    compiled: CompileResult | None
+    compiled: CompileJobResult | None
 
 
 class Constraints:
@@ -61,9 +61,9 @@ class Constraints:
         self._fingerprint = files.vocabulary.fingerprint
         self._catalogue = ConstraintStore(settings, store, self._fingerprint)
         self._read_before: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_READ_BYTES_MAX)
-        self._lately: ByteBoundedLru[str, tuple[CompileResult, float]] = ByteBoundedLru(_LATELY_BYTES_MAX)
+        self._lately: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_LATELY_BYTES_MAX)
 
-    async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileResult:
+    async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
         """Compile a constraint for the owner of a key, or find it stored."""
         if self._desk.stopping.is_set():
             raise Draining
@@ -78,7 +78,7 @@ class Constraints:
             with metrics.single_flight():
                 job = self._compile_job(automaton, spec, owner)
                 terms = self._desk.compilation(owner, within_s=timeout_s)
-                return await self._desk.run("compile", compile_job_key(automaton), job, CompileResult, terms)
+                return await self._desk.run("compile", compile_job_key(automaton), job, CompileJobResult, terms)
 
     async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
         """The explanation of a stored constraint, with the names of `spec`.
@@ -92,7 +92,7 @@ class Constraints:
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
                 async with until(self._settings.timeout_s_default):
-                    result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainResult)
+                    result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainJobResult)
                     found = result.explanation
             except (Busy, DeadlineExceeded):
                 return None
@@ -119,7 +119,7 @@ class Constraints:
             raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
         return compiled
 
-    async def _stored(self, automaton: str, spec: Spec) -> CompileResult | None:
+    async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:
         """A constraint's sizes, if it is stored. Raises JobFailed where it is known that it cannot be compiled."""
         found, ends = self._lately.get(automaton) or (None, 0.0)
         if found is not None and time.monotonic() < ends:

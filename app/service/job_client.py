@@ -21,15 +21,15 @@ from app.errors import (
     UnknownJob,
 )
 from app.messages import (
-    CheckResult,
-    CompileResult,
-    ExplainResult,
+    CheckJobResult,
+    CompileJobResult,
+    ExplainJobResult,
     Failure,
     Job,
     Priority,
     Progress,
     Result,
-    Step,
+    StepMessage,
     dump,
     idempotent_job_key,
     load,
@@ -37,10 +37,10 @@ from app.messages import (
 )
 from app.settings import QUEUES, Settings
 
-R = TypeVar("R", CompileResult, ExplainResult, CheckResult)
+R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult)
 READY_S = 0.25  # for so long a queue that had a worker is not asked for one again: workers speak every few seconds
 _NO_JOB = "no job has this id; answers are kept for a time only"
-Observer = Callable[[Progress | Step], None]
+Observer = Callable[[Progress | StepMessage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class JobClient:
     async def _observe(self, job_id: str, observer: Observer) -> None:
         async for event in self._broker.events(job_id):
             news = load(event.data)
-            if isinstance(news, Progress | Step):
+            if isinstance(news, Progress | StepMessage):
                 observer(news)
 
     def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:

@@ -19,8 +19,8 @@ from app.errors import JobCancelled, JobFailed, JobUnknown, RequestOverLimit, St
 from app.matrix import DecodeParams, check_order, check_paths
 from app.messages import (
     CheckJob,
-    CheckResult,
-    CompileResult,
+    CheckJobResult,
+    CompileJobResult,
     DecodeJob,
     DescribeJob,
     GenerateJob,
@@ -133,17 +133,15 @@ class Service:
             known.automaton,
             order.prompt,
             seeded(options),
-            order.trace,
             arrived + timeout_s,
-            tell="steps" if order.stream else "progress" if self.observer else "nothing",
+            progress="steps" if order.stream else "progress" if self.observer else "nothing",
             arrived=arrived,
             names=known.names,
             compile_job=compile_job,
             spec=None if order.spec is None else spec_json(order.spec),
             owner=asking.owner,
-            rejected_top_k=order.rejected_top_k,
-            templated=order.templated,
-            fits=order.fits,
+            from_chat_template=order.from_chat_template,
+            clamp_to_context=order.clamp_to_context,
         )
         async with self._or_leave(compile_job, asking):
             job_id = await self.desk.submit_asked(
@@ -211,7 +209,7 @@ class Service:
         with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job then finds out itself
             async with self.desk.observed(submitted.compile_job):
                 compiled = await self.desk.result(submitted.compile_job)
-            if isinstance(compiled, CompileResult):
+            if isinstance(compiled, CompileJobResult):
                 _require_budget(compiled, submitted.max_tokens)
 
     def until_deadline(self, submitted: SubmittedJob) -> contextlib.AbstractAsyncContextManager[None]:
@@ -270,7 +268,7 @@ class Service:
         await self.desk.cancel(job_id)
         return True
 
-    async def check(self, spec: Spec, subject: str | tuple[str, ...], conjuncts: bool = False) -> CheckResult:
+    async def check(self, spec: Spec, subject: str | tuple[str, ...], conjuncts: bool = False) -> CheckJobResult:
         """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
         wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
         if wanted != ("text" if isinstance(subject, str) else "labels"):
@@ -280,7 +278,9 @@ class Service:
         timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, conjuncts)
-            result = await self.desk.run("compile", request_id(), job, CheckResult, SubmitOptions(within_s=timeout_s))
+            result = await self.desk.run(
+                "compile", request_id(), job, CheckJobResult, SubmitOptions(within_s=timeout_s)
+            )
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 
@@ -337,7 +337,7 @@ class EventSubscription:
         return self.service.until_deadline(self.job)
 
 
-def _require_budget(compiled: CompileResult | None, max_tokens: int | None) -> None:
+def _require_budget(compiled: CompileJobResult | None, max_tokens: int | None) -> None:
     """Raise BudgetTooSmall where a constraint that is compiled needs more than it may have."""
     if compiled is not None and max_tokens is not None and compiled.min_tokens > max_tokens:
         raise BudgetTooSmall(compiled.min_tokens, max_tokens)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 
-from app.messages import CompileJob, CompileResult, DecodeJob, Failure, GenerateJob, GenerateResult, Job, Result
+from app.messages import CompileJob, CompileJobResult, DecodeJob, Failure, GenerateJob, GenerateJobResult, Job, Result
 from app.observability import logs, metrics, tracing
 from compiler.errors import ErrorFacts
 
@@ -71,19 +71,19 @@ def _count(job: Job, result: Result | None, outcome: str, whole_s: float) -> Non
     """Add a job to the metrics of its kind. A compilation that was found stored is none."""
     match job:
         case CompileJob():
-            if not (isinstance(result, CompileResult) and result.cached):
+            if not (isinstance(result, CompileJobResult) and result.cached):
                 metrics.COMPILED.labels(kind_of(job), outcome).inc()
         case GenerateJob() | DecodeJob():
             metrics.GENERATED.labels(outcome).inc()
             metrics.E2E_SECONDS.labels(outcome).observe(whole_s)
     match result:
-        case CompileResult(cached=False):
+        case CompileJobResult(cached=False):
             assert isinstance(job, CompileJob)
             metrics.COMPILE_SECONDS.labels(kind_of(job)).observe(result.compile_ms / 1000)
             metrics.STATES.observe(result.token_states)
-        case GenerateResult():
-            metrics.PROMPT_TOKENS.inc(result.prompt_tokens)
-            metrics.GENERATED_TOKENS.inc(sum(choice.tokens for choice in result.choices))
+        case GenerateJobResult():
+            metrics.PROMPT_TOKENS.inc(result.usage.prompt_tokens)
+            metrics.GENERATED_TOKENS.inc(result.usage.completion_tokens)
         case Failure(facts=ErrorFacts(code="replay_rejected")):
             metrics.VIOLATIONS.inc()
 
@@ -91,11 +91,11 @@ def _count(job: Job, result: Result | None, outcome: str, whole_s: float) -> Non
 def _sizes(result: Result | None) -> dict[str, object]:
     """The log's fields for a result: numbers, or the name of a failure."""
     match result:
-        case CompileResult():
+        case CompileJobResult():
             return {"token_states": result.token_states, "cached": result.cached}
-        case GenerateResult():
-            tokens = sum(choice.tokens for choice in result.choices)
-            return {"prompt_tokens": result.prompt_tokens, "tokens": tokens, "decode_ms": result.decode_ms}
+        case GenerateJobResult():
+            usage, decode_ms = result.usage, result.timings.decode_ms
+            return {"prompt_tokens": usage.prompt_tokens, "tokens": usage.completion_tokens, "decode_ms": decode_ms}
         case Failure():
             return {"error": result.error}
         case _:

@@ -27,16 +27,16 @@ from app.errors import (
 )
 from app.messages import (
     CompileJob,
-    CompileResult,
+    CompileJobResult,
     DecodeJob,
     Failure,
     GenerateJob,
     Job,
     OwnedJob,
     Progress,
-    Restart,
+    RestartMessage,
     Result,
-    Step,
+    StepMessage,
     compile_job_key,
     dump,
     failure_of,
@@ -93,7 +93,7 @@ class JobRun:
         watcher = asyncio.create_task(self._watch(context))
         try:
             if self._delivery.attempt > 1:
-                await self._broker.publish(job_id, dump(Restart(self._delivery.attempt)))
+                await self._broker.publish(job_id, dump(RestartMessage(self._delivery.attempt)))
             loop = asyncio.get_running_loop()
             result = await loop.run_in_executor(self._bench.threads, self._handle, job, context)
             await context.sent()
@@ -122,7 +122,7 @@ class JobRun:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._bench.give_back_s):
                 if context.told:
-                    await self._broker.publish(self._delivery.job_id, dump(Restart(self._delivery.attempt)))
+                    await self._broker.publish(self._delivery.job_id, dump(RestartMessage(self._delivery.attempt)))
                 await self._broker.give_back(self._delivery.job_id)
 
     def _handle(self, job: Job, context: JobContext) -> Result:
@@ -211,7 +211,7 @@ class JobContext:
         self.timeout_s = round(job.deadline - job.arrived, 3) if isinstance(job, OwnedJob) else None
         self._called_off, self._over = threading.Event(), asyncio.Event()
         self.waited_s = delivery.waited_s
-        self.compiling: CompileResult | None = None
+        self.compiling: CompileJobResult | None = None
         self.told = False
         self._stage, self._told = "", 0.0
         self._on_the_way: deque[Future[None]] = deque()
@@ -237,15 +237,15 @@ class JobContext:
         self._stage, self._told = event.stage, now
         self._publish(event, passing=False)
 
-    def tell(self, news: Step | CompileResult) -> None:
+    def tell(self, news: StepMessage | CompileJobResult) -> None:
         """A loop that falls behind misses steps; it is not given more than it can take."""
         while self._on_the_way and self._on_the_way[0].done():
             self._on_the_way.popleft()
-        passing = isinstance(news, Step)
+        passing = isinstance(news, StepMessage)
         if not passing or len(self._on_the_way) < STEPS_ON_THE_WAY_MAX:
             self._publish(news, passing)
 
-    def _publish(self, news: Progress | Step | CompileResult, passing: bool) -> None:
+    def _publish(self, news: Progress | StepMessage | CompileJobResult, passing: bool) -> None:
         if not self._called_off.is_set():
             told = self._send(dump(news), passing)
             self._on_the_way.append(asyncio.run_coroutine_threadsafe(told, self._loop))
@@ -284,20 +284,20 @@ class JobContext:
                     raise
             time.sleep(STORAGE_POLL_S)
 
-    def compiled_before(self, compile_job: str) -> CompileResult | Failure | None:
+    def compiled_before(self, compile_job: str) -> CompileJobResult | Failure | None:
         """What came of the compilation that the job waited for; None where it was called off or is forgotten."""
         try:
             return _compiling(self._patiently(lambda: self._broker.result(compile_job)))
         except (JobCancelled, JobUnknown):
             return None
 
-    def compiled_again(self, job: CompileJob) -> CompileResult | Failure:
+    def compiled_again(self, job: CompileJob) -> CompileJobResult | Failure:
         """What comes of a compilation that a worker of that queue is asked for now."""
         key, body = compile_job_key(job.automaton), dump(job)
         compile_job = self._patiently(lambda: self._broker.submit("compile", key, body))
         return asyncio.run_coroutine_threadsafe(self._compiled_again(compile_job), self._loop).result()
 
-    async def _compiled_again(self, compile_job: str) -> CompileResult | Failure:
+    async def _compiled_again(self, compile_job: str) -> CompileJobResult | Failure:
         waiting = asyncio.create_task(self._in_the_end(compile_job))
         over = asyncio.create_task(self._over.wait())
         try:
@@ -322,10 +322,10 @@ class JobContext:
             await asyncio.sleep(STORAGE_POLL_S)
 
 
-def _compiling(data: bytes) -> CompileResult | Failure | None:
+def _compiling(data: bytes) -> CompileJobResult | Failure | None:
     """The result of a compilation in some bytes, None where they are something else."""
     with contextlib.suppress(MessageInvalid):
         message = load(data)
-        if isinstance(message, CompileResult | Failure):
+        if isinstance(message, CompileJobResult | Failure):
             return message
     return None

@@ -10,16 +10,18 @@ from collections.abc import Callable
 from app.automaton_cache import automaton_secret, summary
 from app.errors import JobCancelled
 from app.messages import (
-    Choice,
+    ChoiceBody,
     CompileJob,
-    CompileResult,
+    CompileJobResult,
     GenerateJob,
-    GenerateResult,
+    GenerateJobResult,
     Job,
     Progress,
     Result,
-    Step,
+    StepMessage,
     StepRow,
+    TimingsBody,
+    UsageBody,
     automaton_key,
 )
 from app.models import open_model_files
@@ -35,6 +37,7 @@ running: list[str] = []  # the ids of the jobs that the patient handler has at h
 go_on = threading.Event()
 told: list[str] = []  # what the stepping handler's jobs asked to be told
 steps_told = 0
+NO_TIME = TimingsBody(0.0, 0.0, 0.0, 0.0, cached=True)
 
 
 def reset() -> None:
@@ -86,9 +89,9 @@ def open_stepping(settings: Settings) -> Handler:
 
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, GenerateJob)
-        told.append(job.tell)
+        told.append(job.progress)
         for number in (1, 2, 3):
-            if job.tell == "steps":
+            if job.progress == "steps":
                 context.tell(step(number))
             if number == 1 and not go_on.wait(90):
                 raise TimeoutError
@@ -99,20 +102,20 @@ def open_stepping(settings: Settings) -> Handler:
     return Handler(handle)
 
 
-def step(number: int, text: str = "dog") -> Step:
+def step(number: int, text: str = "dog") -> StepMessage:
     """A step of one row."""
-    return Step(number, 8 - number, (StepRow(text, 0, 1, 2, 0.5, -1.0, -2.0, False),))
+    return StepMessage(number, 8 - number, (StepRow(text, 0, 1, 2, 0.5, -1.0, -2.0, False),))
 
 
 def _quick(job: Job, context: Context) -> Result:
     assert isinstance(job, GenerateJob)
-    choice = Choice("dog", "eos", -1.0, -1.0, True, (), 2, None)
-    return GenerateResult((choice,), 1, sizes(job.automaton), None, 1, context.waited_s * 1000, 0.0, 0.0)
+    choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
+    return GenerateJobResult(job.automaton, (choice,), None, UsageBody(1, 2, 1), NO_TIME, (2,))
 
 
-def sizes(automaton: str) -> CompileResult:
+def sizes(automaton: str) -> CompileJobResult:
     """A constraint that was compiled already."""
-    return CompileResult(automaton, 1, 1, 1, 1, 1, True, 0.0)
+    return CompileJobResult(automaton, 1, 1, 1, 1, 1, True, 0.0)
 
 
 def open_compiling(settings: Settings) -> Handler:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from app.errors import JobFailed
 from app.main import create_app
-from app.messages import CheckJob, CompileJob, CompileResult
+from app.messages import CheckJob, CompileJob, CompileJobResult
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.compile import CompileHandler
@@ -68,7 +68,7 @@ def compiler() -> Iterator[CompileHandler]:
     compiler.sandbox.close()
 
 
-def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> CompileResult:
+def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> CompileJobResult:
     try:
         return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), Context())  # type: ignore[arg-type]
     except LimitExceeded as killed:  # by who watches it: it had no time to see for itself that it was late

@@ -16,7 +16,7 @@ import app.worker.handlers.compile as compile_handler
 from app.api.decode import DecodeRequest
 from app.errors import AutomatonMissing, InternalError
 from app.main import create_app
-from app.messages import DecodeJob, DecodeResult, Job, Result, automaton_key
+from app.messages import DecodeJob, DecodeJobResult, Job, Result, automaton_key
 from app.settings import Settings
 from app.worker.handlers.base import Context, Handler
 from app.worker.handlers.decode import decode_matrix
@@ -138,15 +138,15 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
         if len(calls) == 1:
             context.discard(automaton_key(job.automaton), data)
             raise AutomatonMissing("gone")
-        return DecodeResult(("boot",), -1.0, -1.0, True, (), fake_handlers.sizes(job.automaton), 0.0, 0.0, 0.0)
+        return DecodeJobResult(("boot",), -1.0, -1.0, True, (), job.automaton, fake_handlers.NO_TIME)
 
     async def story() -> None:
         workers = {"compile": compile_handler.open_handler, "generate": lambda settings: Handler(handle)}
         body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
-        order = DecodeRequest.model_validate(body).order()
+        order = DecodeRequest.model_validate(body).to_params()
         async with running(captions_dir, workers) as (service, _):
             result = await service.answer(await service.begin_decode(order))
-            assert isinstance(result, DecodeResult) and result.labels == ("boot",)
+            assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
 
     asyncio.run(story())
     assert len(compiles) == 2
@@ -154,9 +154,9 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
 
 def test_beam_defaults_are_the_documented_ones() -> None:
     fields = {"log_probs": [[0.0]], "labels": ["a"], "constraint": {"regex": "a"}, "beams": 4}
-    order = DecodeRequest.model_validate(fields).order()
+    order = DecodeRequest.model_validate(fields).to_params()
     assert (order.alpha_min, order.gamma) == (0.5, 1.0)
-    given = DecodeRequest.model_validate({**fields, "alpha_min": 0.25, "gamma": 2.0}).order()
+    given = DecodeRequest.model_validate({**fields, "alpha_min": 0.25, "gamma": 2.0}).to_params()
     assert (given.alpha_min, given.gamma) == (0.25, 2.0)
 
 

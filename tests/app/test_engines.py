@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import JobFailed
-from app.messages import CompileJob, CompileResult
+from app.messages import CompileJob, CompileJobResult
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.compile import CompileHandler
@@ -21,7 +21,7 @@ from tests.mona_oracle import mona_binary
 FORMULAS = ("F(coffee & X(F cat))", "G(a -> WX b) & (a U dot)", "F(pet & X eos)")
 
 
-def compiled(compiler: CompileHandler, formula: str) -> CompileResult:
+def compiled(compiler: CompileHandler, formula: str) -> CompileJobResult:
     return compiler.compile(CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60), Context())
 
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.errors import MessageInvalid
-from app.messages import ExplainJob, ExplainResult, automaton_key, dump, explanation_key, load
+from app.messages import ExplainJob, ExplainJobResult, automaton_key, dump, explanation_key, load
 from app.messages.signing import unseal
 from app.service import Service
 from app.store.memory import MemoryStore
@@ -195,7 +195,7 @@ def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient)
     data = unseal(secret, key, sealed)
     assert data is not None
     result = load(data)
-    assert isinstance(result, ExplainResult) and dump(result) == data
+    assert isinstance(result, ExplainJobResult) and dump(result) == data
     with pytest.raises(MessageInvalid):
         load(data.replace(b'"sentences"', b'"sentence"'))
 

@@ -17,7 +17,14 @@ import pytest
 
 from app.automaton_cache import automaton_secret
 from app.errors import AutomatonMissing, PromptViolates
-from app.messages import ALGORITHM_DEFAULT, GenerateJob, GenerateOptions, GenerateResult, automaton_hash, automaton_key
+from app.messages import (
+    ALGORITHM_DEFAULT,
+    GenerateJob,
+    GenerateJobResult,
+    GenerationOptions,
+    automaton_hash,
+    automaton_key,
+)
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.generate import Generator
@@ -62,35 +69,38 @@ def a_job(
     automaton = automaton_hash(spec, vocabulary.fingerprint)
     secret = automaton_secret(settings.secret, automaton)
     context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
-    chosen = GenerateOptions(**{"max_tokens": 6, "beams": 2, **options})
-    return GenerateJob("abs-1", automaton, prompt, chosen, trace, time.time() + 60)
+    chosen = GenerationOptions(**{"max_tokens": 6, "beams": 2, "trace": trace, **options})
+    return GenerateJob("abs-1", automaton, prompt, chosen, time.time() + 60)
 
 
-def run(settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any) -> GenerateResult:
+def run(
+    settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
+) -> GenerateJobResult:
     context = Context()
     with open_generator(settings) as generator:
         return generator.run(a_job(settings, context, spec, prompt, trace, **options), context)
 
 
 def test_the_default_algorithm_is_defined_once() -> None:
-    assert SearchOptions(1).algorithm == GenerateOptions(1).algorithm == ALGORITHM_DEFAULT
+    assert SearchOptions(1).algorithm == GenerationOptions(max_tokens=1).algorithm == ALGORITHM_DEFAULT
 
 
 def test_default_options_are_those_of_decoding() -> None:
     for options in (SearchOptions(1), SamplingOptions(1, 0)):
         for field in dataclasses.fields(options):
             if field.name != "seed":
-                assert getattr(options, field.name) == getattr(GenerateOptions(1), field.name), field.name
+                assert getattr(options, field.name) == getattr(GenerationOptions(max_tokens=1), field.name), field.name
 
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked", "sample"])
 def test_every_algorithm_satisfies_and_its_figures_add_up(settings: Settings, algorithm: str) -> None:
     result = run(settings, algorithm=algorithm, n=2, trace=True, seed=7 if algorithm == "sample" else None)
-    for choice in result.choices:
+    assert result.usage.completion_tokens == sum(result.token_counts)
+    for choice, tokens in zip(result.choices, result.token_counts, strict=True):
         assert choice.satisfied and re.search(r"\bdog\b", choice.text, re.IGNORECASE)
         assert choice.trace is not None and choice.trace[-1].distance == 0
         assert abs(sum(step.log_prob for step in choice.trace) - choice.log_prob) < 0.01
-        assert choice.tokens == len(choice.trace) <= 6
+        assert tokens == len(choice.trace) <= 6
 
 
 def test_a_seed_determines_the_samples(settings: Settings) -> None:
@@ -123,7 +133,7 @@ def test_with_full_scope_prompt_and_answer_satisfy_together(
     assert choice.satisfied and choice.trace is not None
     assert "".join(word.text for word in choice.words) == "".join(re.findall(r"\w+|[^\w\s]", prompt + choice.text))
     assert (choice.trace[-1].distance, choice.trace[-1].state) == (0, choice.words[-1].state)
-    assert len(choice.trace) == choice.tokens
+    assert len(choice.trace) == result.token_counts[0]
 
 
 @pytest.mark.parametrize("name", ["stories260k", "tinystories-656k"])
@@ -168,7 +178,7 @@ def test_a_prompt_violation_is_located_at_its_first_character(
 
 def test_min_tokens_count_from_the_end_of_the_prompt(settings: Settings) -> None:
     spec = LtlfSpec("F(coffee & X(F(cat & X(F(toy)))))")
-    assert run(settings, spec, "coffee, ", scope="full", max_tokens=3).choices[0].tokens == 3
+    assert run(settings, spec, "coffee, ", scope="full", max_tokens=3).token_counts == (3,)
     with pytest.raises(BudgetTooSmall) as refusal:
         run(settings, spec, "coffee, ", scope="full", max_tokens=2)
     assert refusal.value.min_tokens == 3
@@ -249,7 +259,7 @@ def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings) ->
 def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> None:
     patient, leaving = Context(), Context()
     job = a_job(settings, patient, max_tokens=40)
-    going = dataclasses.replace(a_job(settings, leaving, max_tokens=400, beams=8), tell="steps")
+    going = dataclasses.replace(a_job(settings, leaving, max_tokens=400, beams=8), progress="steps")
     with open_generator(settings) as generator, ThreadPoolExecutor(2) as threads:
         alone = generator.run(job, patient).choices
         gone = threads.submit(generator.run, going, leaving)
@@ -269,8 +279,8 @@ def test_step_events_are_published_if_the_job_requests_them(settings: Settings) 
     with open_generator(settings) as generator:
         generator.run(job, context)
         assert context.told == context.sizes_told == []
-        result = generator.run(dataclasses.replace(job, tell="steps"), context)
-    assert context.sizes_told == [result.compiled]
+        result = generator.run(dataclasses.replace(job, progress="steps"), context)
+    assert [sizes.automaton for sizes in context.sizes_told] == [result.automaton]
     assert [step.step for step in context.told] == list(range(1, len(context.told) + 1))
     assert all(step.step + step.budget_after == 24 for step in context.told)
     assert result.choices[0].text in [row.text for step in context.told for row in step.rows if row.finished]
@@ -292,7 +302,9 @@ def test_step_texts_are_correct_after_skipped_steps(
 
     full, sparse = Context(), Context()
     for context in (full, sparse):
-        job = dataclasses.replace(a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16), tell="steps")
+        job = dataclasses.replace(
+            a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16), progress="steps"
+        )
         with open_generator(settings) as generator:
             generator.run(job, context)
         monkeypatch.setattr(Engine, "generate", sparing)
@@ -303,7 +315,7 @@ def test_step_texts_are_correct_after_skipped_steps(
 def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
     for spec in (LtlfSpec("F(dog & X(F cat))"), RegexSpec("[ab]{3}[c-e]+é")):
         context = Context()
-        job = dataclasses.replace(a_job(settings, context, spec, trace=True, max_tokens=9), tell="steps")
+        job = dataclasses.replace(a_job(settings, context, spec, trace=True, max_tokens=9), progress="steps")
         with open_generator(settings) as generator:
             choice = generator.run(job, context).choices[0]
         assert choice.trace is not None
@@ -336,13 +348,13 @@ def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings
     (tmp_path / "config.json").write_text((folder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
     cut = Settings(model=str(tmp_path), secret=settings.secret)
     prompt = "a dog and a cat " * 10
-    counts = [run(one, prompt=prompt).prompt_tokens for one in (settings, cut)]
+    counts = [run(one, prompt=prompt).usage.prompt_tokens for one in (settings, cut)]
     assert counts[0] == counts[1] > 8
-    assert run(cut).prompt_tokens < 8
+    assert run(cut).usage.prompt_tokens < 8
 
 
 def test_an_empty_prompt_needs_a_token_that_begins_a_text(tmp_path: Path, settings: Settings) -> None:
-    assert run(settings, prompt="").prompt_tokens == 1
+    assert run(settings, prompt="").usage.prompt_tokens == 1
     folder = Path(settings.model)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     del config["bos_token_id"]

@@ -95,7 +95,7 @@ def test_admission_counts_all_rows_of_the_algorithm(
 @pytest.mark.parametrize("beams", [1, 2, 5])
 def test_a_search_never_keeps_more_rows_than_admission_counts(captions_dir: Path, beams: int) -> None:
     settings, context = Settings(model=str(captions_dir)), Context()
-    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=beams), tell="steps")
+    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=beams), progress="steps")
     with open_generator(settings) as generator:
         assert generator.run(job, context).choices
     live = [sum(not row.finished for row in step.rows) for step in context.told]

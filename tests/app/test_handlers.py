@@ -14,12 +14,12 @@ from app.automaton_cache import automaton_secret
 from app.errors import JobFailed
 from app.messages import (
     CheckJob,
-    CheckResult,
+    CheckJobResult,
     CompileJob,
-    CompileResult,
+    CompileJobResult,
     Failure,
     Progress,
-    Step,
+    StepMessage,
     automaton_hash,
     spec_json,
 )
@@ -48,15 +48,15 @@ class Context:
     waited_s: float = 0.0
     values: dict[str, bytes] = field(default_factory=dict)
 
-    told: list[Step] = field(default_factory=list)
-    sizes_told: list[CompileResult] = field(default_factory=list)
-    compiling: CompileResult | None = None
+    told: list[StepMessage] = field(default_factory=list)
+    sizes_told: list[CompileJobResult] = field(default_factory=list)
+    compiling: CompileJobResult | None = None
 
     def progress(self, event: Progress) -> None:
         pass
 
-    def tell(self, news: Step | CompileResult) -> None:
-        if isinstance(news, Step):
+    def tell(self, news: StepMessage | CompileJobResult) -> None:
+        if isinstance(news, StepMessage):
             self.told.append(news)
         else:
             self.sizes_told.append(news)
@@ -94,7 +94,7 @@ def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compi
     handle = compile_handler.open_handler(settings)
     for text, satisfied in (("a dog", True), ("a cat", False), ("the dog", True)):
         result = handle(check_job(text), Context())
-        assert isinstance(result, CheckResult)
+        assert isinstance(result, CheckJobResult)
         assert (result.satisfied, len(result.words)) == (satisfied, 2)
     assert compiles == [SPEC]
 
@@ -104,7 +104,7 @@ def test_a_compilation_is_stored_and_not_done_twice(settings: Settings, compiles
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
     job = CompileJob(automaton, spec_json(SPEC), time.time() + 60)
     first, again = handle(job, context), handle(job, context)
-    assert isinstance(first, CompileResult) and isinstance(again, CompileResult)
+    assert isinstance(first, CompileJobResult) and isinstance(again, CompileJobResult)
     assert (first.cached, again.cached) == (False, True)
     assert dataclasses.replace(first, cached=True, compile_ms=0.0) == again
     assert compiles == [SPEC]
@@ -120,7 +120,7 @@ def test_a_check_does_not_lift_outside_the_sandbox(settings: Settings, monkeypat
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
     handle(CompileJob(automaton, spec_json(SPEC), time.time() + 60), context)  # a stored constraint is no other case
     result = handle(check_job("a cat"), context)
-    assert isinstance(result, CheckResult)
+    assert isinstance(result, CheckJobResult)
     assert (result.satisfied, result.violated_at) == (False, 5)
 
 
@@ -211,6 +211,6 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
     for over, known in (("tokens", vocabulary), ("bytes", byte_vocabulary())):
         request = compile_job.Request("0" * 64, dict(spec_json(SPEC)), over)  # type: ignore[arg-type]
         result, data = compile_job.read_answer(work(request.pack()))
-        assert isinstance(result, CompileResult)
+        assert isinstance(result, CompileJobResult)
         secret = automaton_secret(settings.secret, "0" * 64)
         assert data == encode(compile_spec(SPEC, known, settings.limits), secret)

@@ -15,11 +15,11 @@ import app.worker.handlers.compile as compile_handler
 from app.broker import Broker, WorkerStatus
 from app.errors import AutomatonMissing, JobFailed, UnknownJob
 from app.messages import (
-    DescribeResult,
+    DescribeJobResult,
     Failure,
     GenerateJob,
-    GenerateOptions,
-    GenerateResult,
+    GenerateJobResult,
+    GenerationOptions,
     Job,
     Result,
     automaton_key,
@@ -100,8 +100,8 @@ def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:
-    chosen = GenerateOptions(**{"max_tokens": 8, "beams": 4, **options})
-    return GenerateParams("a", spec, automaton, None, chosen, False, None)
+    chosen = GenerationOptions(**{"max_tokens": 8, "beams": 4, **options})
+    return GenerateParams(prompt="a", spec=spec, automaton=automaton, model=None, options=chosen, timeout_s=None)
 
 
 async def over(service: Service, job: str, owner: str = "owner") -> Result:
@@ -138,7 +138,7 @@ def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
             assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
             await here.work(WORKERS)
             answer = await over(other, begun.job_id)
-            assert isinstance(answer, GenerateResult) and answer.choices[0].text == "dog"
+            assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
     asyncio.run(story())
 
@@ -196,7 +196,7 @@ def test_a_worker_recompiles_an_automaton_missing_from_the_store(
             await here.store.delete(key, data)
             await here.work({"generate": open_needy})
             answer = await over(here.service(), begun.job_id)
-            assert isinstance(answer, GenerateResult) and answer.compiled.automaton == compiled.automaton
+            assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
 
     asyncio.run(story())
     assert compiles == [SPEC, SPEC]
@@ -289,7 +289,7 @@ def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> 
             first, second = [
                 await service.answer(await service.begin_describe(spec, None, True, asking)) for _ in range(2)
             ]
-            assert isinstance(first, DescribeResult) and first == second
-            assert first.explanation is not None and not first.compiled.cached
+            assert isinstance(first, DescribeJobResult) and first == second
+            assert first.explanation is not None and not first.cached
 
     asyncio.run(story())

@@ -15,7 +15,7 @@ import pytest
 from app.broker import PLAIN, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobFailed, StorageDown
-from app.messages import CheckJob, CheckResult, Failure, dump, failure_of
+from app.messages import CheckJob, CheckJobResult, Failure, dump, failure_of
 from app.models import open_model_files
 from app.service import Service, SubmissionContext, SubmittedJob
 from app.service.job_client import JobClient
@@ -44,7 +44,7 @@ class Dying(MemoryBroker):
         await asyncio.sleep(0.01)
         return await super().submit(queue, key, body, terms)
 
-    async def answer(self, result: CheckResult | Failure) -> None:
+    async def answer(self, result: CheckJobResult | Failure) -> None:
         """Take a job, and finish it so."""
         await self.announce("compile", WorkerStatus("w", ""))
         await self.finish((await self.take("compile")).job_id, dump(result))
@@ -59,11 +59,11 @@ def unheard() -> Iterator[list[dict[str, Any]]]:
     gc.collect()
 
 
-RESULT = CheckResult(True, (), None)
+RESULT = CheckJobResult(True, (), None)
 
 
 @pytest.mark.parametrize("result", [RESULT, FAILURE])
-def test_an_answer_is_returned_before_the_unsubscribe(result: CheckResult | Failure, captions_dir: Path) -> None:
+def test_an_answer_is_returned_before_the_unsubscribe(result: CheckJobResult | Failure, captions_dir: Path) -> None:
     async def story() -> None:
         broker, settings = Dying(), Settings(model=str(captions_dir))
         service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
@@ -89,7 +89,7 @@ def test_an_internal_job_is_answered_before_the_unsubscribe() -> None:
         with unheard() as complaints:
             answering = asyncio.create_task(broker.answer(RESULT))
             job = CheckJob({"regex": "a"}, "a", 4e9)
-            assert await desk.run("compile", "k", job, CheckResult) == RESULT
+            assert await desk.run("compile", "k", job, CheckJobResult) == RESULT
             await answering
             await asyncio.sleep(0.2)
         assert broker.left == 1 and not complaints

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.messages import GenerateOptions, Step, StepRow
+from app.messages import GenerationOptions, StepMessage, StepRow
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.stops import without_stop
 from compiler.artifact import Compiled
@@ -36,7 +36,7 @@ def raw_text(tokens: Sequence[int]) -> bytes:
     return bytes(token for token in tokens if token != EOS)
 
 
-def told(event: StepEvent) -> Step:
+def told(event: StepEvent) -> StepMessage:
     rows = tuple(
         StepRow(
             raw_text(row.tokens).decode(errors="replace"), row.parent, 0, row.distance, row.alpha, row.score,
@@ -44,12 +44,12 @@ def told(event: StepEvent) -> Step:
         )
         for row in event.rows
     )
-    return Step(event.step_number, event.budget_after, rows)
+    return StepMessage(event.step_number, event.budget_after, rows)
 
 
-def run(options: GenerateOptions, compiled: Compiled, model: HashModel) -> tuple[list[Step], list[str]]:
+def run(options: GenerationOptions, compiled: Compiled, model: HashModel) -> tuple[list[StepMessage], list[str]]:
     """The steps of a real generation over bytes, and its answers."""
-    steps: list[Step] = []
+    steps: list[StepMessage] = []
 
     def heard(event: StepEvent) -> None:
         steps.append(told(event))
@@ -69,11 +69,11 @@ def run(options: GenerateOptions, compiled: Compiled, model: HashModel) -> tuple
     return steps, [text_of(answer.tokens).decode() for answer in found]
 
 
-def options_of(chance: random.Random, algorithm: Any, least: int) -> GenerateOptions:
+def options_of(chance: random.Random, algorithm: Any, least: int) -> GenerationOptions:
     beams = chance.randint(1, 6)
     n = chance.randint(1, beams)
-    return GenerateOptions(
-        least + chance.randint(0, 6), n, algorithm, beams=beams, seed=chance.randint(0, 99),
+    return GenerationOptions(
+        max_tokens=least + chance.randint(0, 6), n=n, algorithm=algorithm, beams=beams, seed=chance.randint(0, 99),
         length_penalty=chance.choice([0.0, 0.5, 1.0]), rank_by=chance.choice(["score", "log_prob"]),
     )
 
@@ -108,10 +108,10 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
 
 
 def test_a_missed_step_freezes_the_stable_prefix() -> None:
-    def step(number: int, *texts: str) -> Step:
-        return Step(number, 9, tuple(StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
+    def step(number: int, *texts: str) -> StepMessage:
+        return StepMessage(number, 9, tuple(StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
 
-    settled = StablePrefixTracker(GenerateOptions(9), AnswerNormalizer())
+    settled = StablePrefixTracker(GenerationOptions(max_tokens=9), AnswerNormalizer())
     settled.take(step(1, "a", "a"))
     settled.take(step(3, "abc", "abc"))  # in the second, "a" may have been finished
     assert settled.text(0) == "a"
@@ -121,21 +121,23 @@ def test_a_finished_row_limits_the_prefix_until_it_is_beaten() -> None:
     def row(text: str, log_prob: float, finished: bool) -> StepRow:
         return StepRow(text, 0, 0, 0 if finished else 1, 0.0, 0.0, log_prob, finished)
 
-    settled = StablePrefixTracker(GenerateOptions(9, length_penalty=0.0), AnswerNormalizer())
-    settled.take(Step(1, 8, (row("a", -3.0, False),)))
-    settled.take(Step(2, 7, (row("a", -4.0, True), row("ab", -3.1, False))))
-    settled.take(Step(3, 6, (row("abc", -3.2, False),)))
+    settled = StablePrefixTracker(GenerationOptions(max_tokens=9, length_penalty=0.0), AnswerNormalizer())
+    settled.take(StepMessage(1, 8, (row("a", -3.0, False),)))
+    settled.take(StepMessage(2, 7, (row("a", -4.0, True), row("ab", -3.1, False))))
+    settled.take(StepMessage(3, 6, (row("abc", -3.2, False),)))
     assert settled.text(0) == "a"
-    settled.take(Step(4, 5, (row("abc", -3.3, True), row("abcd", -3.25, False))))
+    settled.take(StepMessage(4, 5, (row("abc", -3.3, True), row("abcd", -3.25, False))))
     assert settled.text(0) == "abc"
 
 
 def test_incomplete_characters_and_possible_stop_strings_are_held_back() -> None:
-    settled = StablePrefixTracker(GenerateOptions(9, algorithm="sample"), AnswerNormalizer(["\n\n", "END"]))
+    settled = StablePrefixTracker(
+        GenerationOptions(max_tokens=9, algorithm="sample"), AnswerNormalizer(["\n\n", "END"])
+    )
     for number, (text, certain) in enumerate(
         [("a\ufffd", "a"), ("aé", "aé"), ("aé\n", "aé"), ("aé\nE", "aé\n"), ("aé\nEN", "aé\n"), ("aé\nENd", "aé\nENd")]
     ):
-        settled.take(Step(number + 1, 9, (StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False),)))
+        settled.take(StepMessage(number + 1, 9, (StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False),)))
         assert settled.text(0) == certain
 
 

@@ -16,7 +16,19 @@ from openai import OpenAI
 
 from app.broker import Event
 from app.errors import StorageDown, UnknownAutomaton
-from app.messages import Choice, CompileResult, GenerateResult, Job, Restart, Result, Step, StepRow, dump
+from app.messages import (
+    ChoiceBody,
+    CompileJobResult,
+    GenerateJobResult,
+    Job,
+    RestartMessage,
+    Result,
+    StepMessage,
+    StepRow,
+    TimingsBody,
+    UsageBody,
+    dump,
+)
 from app.messages.jobs import News
 from app.models import open_model_files
 from app.openai import stream as streaming
@@ -32,8 +44,8 @@ from tests.app.faked import faked_service
 Story = list[Job | Result | News | Exception]
 
 
-def step(number: int, text: str, finished: bool = False) -> Step:
-    return Step(number, 9 - number, (StepRow(text, 0, 0, int(not finished), 0.0, 0.0, -1.0, finished),))
+def step(number: int, text: str, finished: bool = False) -> StepMessage:
+    return StepMessage(number, 9 - number, (StepRow(text, 0, 0, int(not finished), 0.0, 0.0, -1.0, finished),))
 
 
 class TellingService:
@@ -68,9 +80,10 @@ class TellingService:
         if self._away:
             self._away -= 1
             raise StorageDown
-        sizes = CompileResult("0" * 64, 1, 1, 1, 1, 1, True, 0.0)
-        choice = Choice(self._text, "eos", -1.0, -1.0, True, (), 4, None)
-        return GenerateResult((choice,), 2, sizes, 5, 1, 0.0, 0.0, 0.0)
+        sizes = CompileJobResult("0" * 64, 1, 1, 1, 1, 1, True, 0.0)
+        choice = ChoiceBody(self._text, "eos", -1.0, -1.0, True, (), None)
+        timings = TimingsBody(0.0, 0.0, 0.0, 0.0, cached=True)
+        return GenerateJobResult(sizes.automaton, (choice,), 5, UsageBody(2, 4, 1), timings, (4,))
 
 
 def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], TellingService]:
@@ -101,7 +114,7 @@ def texts(events: list[str]) -> list[str]:
 
 def test_a_restarted_worker_repeats_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     story: Story = [
-        step(1, "a"), step(2, "a dog"), Restart(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
+        step(1, "a"), step(2, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
     ]
     events, service = events_of(story, "a dog runs.", monkeypatch)
     assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
@@ -109,7 +122,7 @@ def test_a_restarted_worker_repeats_no_text(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_retry_with_a_different_answer_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    story: Story = [step(1, "a dog"), Restart(2), step(1, "a"), step(2, "a cat")]
+    story: Story = [step(1, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a cat")]
     events, _ = events_of(story, "a cat runs.", monkeypatch)
     assert texts(events) == ["a dog"] and "[DONE]" not in events
     error = json.loads(events[-1])["error"]

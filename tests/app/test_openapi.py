@@ -54,9 +54,9 @@ def test_an_answer_and_its_stream_are_documented() -> None:
     answer = document["paths"]["/generate"]["post"]["responses"]["200"]
     assert set(answer["content"]) == {"application/json", "text/event-stream"}
     assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/GenerateResponse"}
-    for event in ("CompiledEvent", "StepEvent", "StepRow"):
+    for event in ("CompiledEventBody", "StepEventBody", "StepRow"):
         assert event in document["components"]["schemas"]
-    assert "CompiledEvent" in answer["description"] and "StepEvent" in answer["description"]
+    assert "CompiledEventBody" in answer["description"] and "StepEventBody" in answer["description"]
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -39,7 +39,7 @@ def test_a_token_outside_the_model_is_plain_text(tmp_path: Path, settings: Setti
     beyond = with_added_token(settings, tmp_path, open_model_files(settings.model).vocabulary.size)
     answer = run(beyond, RegexSpec("say <pad>a(b|c)"), prompt="a <pad> b", max_tokens=32)
     assert re.fullmatch("say <pad>a(b|c)", answer.choices[0].text)
-    assert answer.prompt_tokens == run(settings, prompt="a <pad> b").prompt_tokens > 3
+    assert answer.usage.prompt_tokens == run(settings, prompt="a <pad> b").usage.prompt_tokens > 3
 
 
 def test_a_prompt_with_an_id_outside_the_model_is_refused(
@@ -55,5 +55,5 @@ def test_a_prompt_with_an_id_outside_the_model_is_refused(
 def test_a_clamped_budget_uses_the_models_context_length(settings: Settings) -> None:
     with open_generator(settings, context_length=8) as generator:  # its files say 256
         context = Context()
-        job = dataclasses.replace(a_job(settings, context, max_tokens=50, beams=1), fits=True)
+        job = dataclasses.replace(a_job(settings, context, max_tokens=50, beams=1), clamp_to_context=True)
         assert generator.run(job, context).choices[0].satisfied

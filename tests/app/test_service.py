@@ -13,8 +13,8 @@ from app.broker.memory import MemoryBroker
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
 from app.messages import (
     GenerateJob,
-    GenerateOptions,
-    GenerateResult,
+    GenerateJobResult,
+    GenerationOptions,
     Job,
     Progress,
     Result,
@@ -38,13 +38,16 @@ SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateParams:
-    return GenerateParams("a", spec, automaton, None, GenerateOptions(8, beams=4), False, timeout_s)
+    options = GenerationOptions(max_tokens=8, beams=4)
+    return GenerateParams(
+        prompt="a", spec=spec, automaton=automaton, model=None, options=options, timeout_s=timeout_s
+    )
 
 
-async def generate(service: Service, order: GenerateParams, asking: SubmissionContext = WAITED) -> GenerateResult:
+async def generate(service: Service, order: GenerateParams, asking: SubmissionContext = WAITED) -> GenerateJobResult:
     """The answer to someone who waits for it."""
     result = await service.answer(await service.begin_generate(order, asking))
-    assert isinstance(result, GenerateResult)
+    assert isinstance(result, GenerateJobResult)
     return result
 
 
@@ -219,7 +222,7 @@ def test_an_observer_receives_progress(captions_dir: Path) -> None:
         async with running(captions_dir, workers) as (service, _):
             service.observer = seen.append
             answer = await generate(service, order())
-            assert answer.compiled.automaton
+            assert answer.automaton
             assert Progress("compile") in seen
             assert Progress("decode", 1, 8) in seen
 
@@ -270,7 +273,9 @@ def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> N
             running_one = asyncio.create_task(generate(service, order()))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
             with pytest.raises(BudgetTooSmall) as refused:
-                await asyncio.wait_for(generate(service, dataclasses.replace(order(), options=GenerateOptions(2))), 10)
+                await asyncio.wait_for(
+                    generate(service, dataclasses.replace(order(), options=GenerationOptions(max_tokens=2))), 10
+                )
             running_one.cancel()
             by_the_search = failure_of(BudgetTooSmall(3, 2))
             assert failure_of(refused.value) == by_the_search

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.messages import RejectedToken, Step
+from app.messages import RejectedTokenBody, StepMessage
 from app.models import open_model_files
 from app.settings import Settings
 from compiler.pipeline import compile_spec
@@ -25,12 +25,14 @@ def settings(captions_dir: Path) -> Settings:
     return Settings(model=str(captions_dir))
 
 
-def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: object) -> list[Step]:
+def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: object) -> list[StepMessage]:
     context = Context()
     job = a_job(settings, context, spec, **options)  # type: ignore[arg-type]
     with open_generator(settings, spread=3.0) as generator:
-        generator.run(dataclasses.replace(job, tell="steps", rejected_top_k=rejected_top_k), context)
-    return [news for news in context.told if isinstance(news, Step)]
+        generator.run(dataclasses.replace(
+            job, progress="steps", options=job.options.model_copy(update={"rejected_top_k": rejected_top_k})
+        ), context)
+    return [news for news in context.told if isinstance(news, StepMessage)]
 
 
 @pytest.mark.parametrize("algorithm", ["banked", "abs", "sample"])
@@ -74,8 +76,8 @@ def test_each_rejected_token_is_disallowed_for_its_row(
     assert all(len(of_a_row) <= COUNT for of_a_row in _by_row(steps))
 
 
-def _by_row(steps: list[Step]) -> list[list[RejectedToken]]:
-    rows: dict[tuple[int, int], list[RejectedToken]] = {}
+def _by_row(steps: list[StepMessage]) -> list[list[RejectedTokenBody]]:
+    rows: dict[tuple[int, int], list[RejectedTokenBody]] = {}
     for step in steps:
         for one in step.rejected_tokens:
             rows.setdefault((step.step, one.parent), []).append(one)

@@ -15,11 +15,11 @@ from app.messages import (
     DRAINING,
     Failure,
     GenerateJob,
-    GenerateOptions,
-    GenerateResult,
+    GenerateJobResult,
+    GenerationOptions,
     Job,
     Progress,
-    Restart,
+    RestartMessage,
     dump,
     load,
 )
@@ -34,7 +34,7 @@ S_MAX = 90.0
 
 
 def job(deadline_in_s: float = 60.0, name: str = "abs-1") -> GenerateJob:
-    return GenerateJob(name, "0" * 64, "a", GenerateOptions(8), False, time.time() + deadline_in_s)
+    return GenerateJob(name, "0" * 64, "a", GenerationOptions(max_tokens=8), time.time() + deadline_in_s)
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ def test_an_invalid_job_body_fails_its_job(body: bytes) -> None:
             failure = load(await broker.result(await broker.submit("q", "a", body)))
             assert isinstance(failure, Failure)
             assert failure.error == "MessageInvalid"
-            assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateResult)
+            assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateJobResult)
 
     asyncio.run(story())
 
@@ -140,7 +140,7 @@ def test_a_handler_accesses_the_store_and_reports_progress() -> None:
             job_id = await broker.submit("q", "a", dump(job()))
             events = [load(event.data) async for event in broker.events(job_id)]
             assert events == [Progress("compile"), Progress("decode", 1, 3)]
-            assert isinstance(load(await broker.result(job_id)), GenerateResult)
+            assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
             assert await store.get("left") == b"behind"
 
     asyncio.run(story())
@@ -206,7 +206,7 @@ def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
             stopping.set()
             await until(broker, DRAINING)
             fake_handlers.go_on.set()
-            assert isinstance(load(await broker.result(first)), GenerateResult)
+            assert isinstance(load(await broker.result(first)), GenerateJobResult)
         assert (await broker.state(second)).state == "waiting"
 
     asyncio.run(story())
@@ -224,7 +224,7 @@ def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixt
         assert (delivery.attempt, load(delivery.body)) == (1, job_of(delivery.body))
         await broker.finish(delivery.job_id, b"done")
         news = [load(event.data) async for event in broker.events(delivery.job_id)]
-        assert news[-1] == Restart(1)  # of what was told before nothing counts
+        assert news[-1] == RestartMessage(1)  # of what was told before nothing counts
 
     asyncio.run(story())
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -269,8 +269,8 @@ def test_a_second_attempt_publishes_a_restart_event() -> None:
         async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
             task = group.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
             job_id = await broker.submit("q", "a", dump(job()))
-            assert isinstance(load(await broker.result(job_id)), GenerateResult)
-            assert [load(event.data) async for event in broker.events(job_id)] == [Restart(2)]
+            assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
+            assert [load(event.data) async for event in broker.events(job_id)] == [RestartMessage(2)]
             task.cancel()
 
     asyncio.run(story())
@@ -290,7 +290,7 @@ def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest
             await asyncio.sleep(0.2)
             assert (await broker.state(job_id)).state == "waiting"
             trouble.clear()
-            assert isinstance(load(await broker.result(job_id)), GenerateResult)
+            assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
             await until(broker, "")
 
     asyncio.run(story())
@@ -313,7 +313,7 @@ def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch
 
     async def story() -> None:
         async with worker(fake_handlers.open_after(load_it)) as (broker, _):
-            assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateResult)
+            assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateJobResult)
             away.extend([True] * 1_000_000)
             failure = load(await broker.result(await broker.submit("q", "b", dump(job(deadline_in_s=0.3)))))
             assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
@@ -330,7 +330,7 @@ def test_deadlines_do_not_depend_on_synchronised_clocks() -> None:
                 now = time.time() + hours * 3_600
                 fresh = dataclasses.replace(job(), written=now, deadline=now + 60)
                 answer = load(await broker.result(await broker.submit("q", f"{now}", dump(fresh))))
-                assert isinstance(answer, GenerateResult)
+                assert isinstance(answer, GenerateJobResult)
                 late = dataclasses.replace(fresh, deadline=now - 1)
                 failure = load(await broker.result(await broker.submit("q", f"{now} late", dump(late))))
                 assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"

@@ -14,7 +14,7 @@ import pytest
 from app.broker import SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
-from app.messages import GenerateJob, GenerateOptions, dump
+from app.messages import GenerateJob, GenerationOptions, dump
 from app.observability import metrics
 from app.settings import Settings
 from app.store.memory import MemoryStore
@@ -49,7 +49,7 @@ def scripted(server: RedisServer, folder: Path) -> Iterator[Part]:
 
 
 def submit(server: RedisServer, prompt: str) -> None:
-    job = GenerateJob("abs-1", "0" * 64, prompt, GenerateOptions(8), False, time.time() + 600, tell="steps")
+    job = GenerateJob("abs-1", "0" * 64, prompt, GenerationOptions(max_tokens=8), time.time() + 600, progress="steps")
 
     async def story() -> None:
         broker = RedisBroker.from_url(server.url, Settings(secret=COMMON["ABS_SECRET"].encode()))

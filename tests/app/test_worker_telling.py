@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from app.broker.memory import MemoryBroker
-from app.messages import Progress, Restart, Step, dump, load
+from app.messages import Progress, RestartMessage, StepMessage, dump, load
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker.handlers.base import Context
@@ -44,7 +44,7 @@ def test_a_fast_reader_receives_every_step() -> None:
             numbers = []
             async for event in broker.events(await broker.submit("q", "a", dump(job()))):
                 step = load(event.data)
-                assert isinstance(step, Step)
+                assert isinstance(step, StepMessage)
                 numbers.append(step.step)
                 seen.release()
             assert numbers == list(range(1, 301))
@@ -62,7 +62,7 @@ def test_a_lagging_event_loop_receives_few_steps() -> None:
             job_id = await broker.submit("q", "a", dump(job()))
             await broker.result(job_id)
             steps = [load(event.data) async for event in broker.events(job_id)]
-            numbers = [step.step for step in steps if isinstance(step, Step)]
+            numbers = [step.step for step in steps if isinstance(step, StepMessage)]
             assert numbers == sorted(set(numbers))
             assert 1 < len(numbers) < 20_000
 
@@ -93,6 +93,6 @@ def test_a_requeued_attempt_publishes_nothing() -> None:
             await asyncio.wait({attempt})
         await broker.finish((await broker.take("q")).job_id, b"done")
         news = [load(event.data) async for event in broker.events(job_id)]
-        assert [one.step if isinstance(one, Step) else one for one in news] == [1, Restart(1)]
+        assert [one.step if isinstance(one, StepMessage) else one for one in news] == [1, RestartMessage(1)]
 
     asyncio.run(story())

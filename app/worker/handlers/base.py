@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.messages import STUCK, CompileResult, Job, Progress, Result, Step
+from app.messages import STUCK, CompileJobResult, Job, Progress, Result, StepMessage
 from app.settings import Settings
 
 
@@ -19,13 +19,13 @@ class Context(Protocol):
         """How long the job waited in its queue."""
 
     @property
-    def compiling(self) -> CompileResult | None:
+    def compiling(self) -> CompileJobResult | None:
         """What came of the compilation that the job waited for; None where the automaton was stored before."""
 
     def progress(self, event: Progress) -> None:
         """Publish the job's progress. The call is cheap: events that come too fast for a reader are dropped."""
 
-    def tell(self, news: Step | CompileResult) -> None:
+    def tell(self, news: StepMessage | CompileJobResult) -> None:
         """Publish the job's constraint, or the texts of a step. Steps that come too fast are dropped."""
 
     def cancelled(self) -> bool:

@@ -15,18 +15,18 @@ from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.messages import (
     CheckedConjunct,
     CheckJob,
-    CheckResult,
+    CheckJobResult,
     CompileJob,
-    CompileResult,
+    CompileJobResult,
     DescribeJob,
-    DescribeResult,
+    DescribeJobResult,
     ExplainJob,
-    ExplainResult,
+    ExplainJobResult,
     Failure,
     Job,
     Progress,
     Result,
-    Word,
+    WordBody,
     automaton_hash,
     automaton_key,
     dump,
@@ -87,7 +87,7 @@ class CompileHandler:
         self._over_bytes = byte_vocabulary().fingerprint
         self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
 
-    def compile(self, job: CompileJob, context: Context) -> CompileResult:
+    def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
         """Compile and store, unless another worker has done so since the job was submitted, or has failed to."""
         stored = self._stored(job.automaton, context)
         if stored is not None:
@@ -100,34 +100,34 @@ class CompileHandler:
         except JobFailed as failed:
             self._keep_unmet(unmet, failed, context, job.owner)
             raise
-        assert isinstance(result, CompileResult)
+        assert isinstance(result, CompileJobResult)
         context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s, job.owner)
         return result
 
-    def explain(self, job: ExplainJob, context: Context) -> ExplainResult:
+    def explain(self, job: ExplainJob, context: Context) -> ExplainJobResult:
         """Explain and store. Raises AutomatonMissing where the store has dropped the automaton."""
         stored = context.load(automaton_key(job.automaton))
         if stored is None:
             raise AutomatonMissing("the automaton to be explained is not in the store any more")
         result, _ = self._run(ExplainRequest(job.automaton, stored), context)
-        assert isinstance(result, ExplainResult)
+        assert isinstance(result, ExplainJobResult)
         key = explanation_key(job.automaton)
         context.save(key, seal(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s, job.owner)
         return result
 
-    def describe(self, job: DescribeJob, context: Context) -> DescribeResult:
+    def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
         """Say what was compiled, which is stored by now as a rule, and explain it where that is possible."""
         assert job.spec is not None  # a request for a description carries the constraint
         found = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
-        return DescribeResult(context.compiling or found, explanation)
+        return DescribeJobResult.of(context.compiling or found, explanation)
 
     def _explanation(self, job: DescribeJob, context: Context) -> Explanation | None:
         assert job.spec is not None
         key = explanation_key(job.automaton)
         stored = read_sealed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
         try:
-            found = stored if isinstance(stored, ExplainResult) else self.explain(
+            found = stored if isinstance(stored, ExplainJobResult) else self.explain(
                 ExplainJob(job.automaton, job.deadline, owner=job.owner), context
             )
         except (AutomatonMissing, JobFailed) as error:
@@ -152,12 +152,12 @@ class CompileHandler:
             sealed = seal(self._settings.secret, key, dump(failure_of(failed)))
             context.save(key, sealed, failed.facts.cache_s, owner)
 
-    def check(self, job: CheckJob, context: Context) -> CheckResult:
+    def check(self, job: CheckJob, context: Context) -> CheckJobResult:
         """Check a text or labels, and each conjunct of the constraint if that is wanted."""
         spec = spec_from_json(job.spec)
         check = self._check(spec, job.text, context)
         parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
-        return CheckResult(check.satisfied, word_trace(check), check.violated_at, parts)
+        return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, parts)
 
     def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
         """By the constraint as kept from the last check, or compiled now for single bytes."""
@@ -182,7 +182,7 @@ class CompileHandler:
 
     def _run(
         self, request: Request | ExplainRequest, context: Context
-    ) -> tuple[CompileResult | ExplainResult, bytes]:
+    ) -> tuple[CompileJobResult | ExplainJobResult, bytes]:
         """Compile or explain in the sandbox. Raises what it raises, and JobFailed for what went wrong inside."""
         result, data = read_answer(self.sandbox.run(request.pack(), context.cancelled))
         if isinstance(result, Failure):
@@ -209,6 +209,6 @@ def _text(compiled: Compiled) -> TextAutomaton:
     return compiled.text
 
 
-def word_trace(check: TextCheck) -> tuple[Word, ...]:
+def word_trace(check: TextCheck) -> tuple[WordBody, ...]:
     """The word trace of a checked text, ready to send."""
-    return tuple(Word(step.text, step.letters, step.state) for step in check.words)
+    return tuple(WordBody(step.text, step.letters, step.state) for step in check.words)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import InternalError
-from app.messages import CompileResult, DecodeJob, DecodeResult, LabelStep, OwnedJob
+from app.messages import CompileJobResult, DecodeJob, DecodeJobResult, LabelStepBody, OwnedJob, TimingsBody
 from compiler.artifact import Compiled
 from compiler.lifting import TokenAutomaton
 from compiler.text import check_labels
@@ -38,8 +38,8 @@ Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
 
 
 def decode_matrix(
-    job: DecodeJob, compiled: Compiled, search: Search, sizes: CompileResult, queue_ms: float
-) -> DecodeResult:
+    job: DecodeJob, compiled: Compiled, search: Search, sizes: CompileJobResult, waited_s: float
+) -> DecodeJobResult:
     """The job's answer, with its trace. Log-probs a little above 0 are rounding, and count as 0.
 
     Raises what the search raises, and InternalError where its answer does not stand: our bug.
@@ -54,18 +54,17 @@ def decode_matrix(
     if abs(sum(path.log_probs) - path.log_prob) > _ROUNDING * len(labels):
         raise InternalError("the log-probs of the decoded labels do not add up")
     trace = tuple(
-        LabelStep(step.text, step.state, _to_go(compiled, step.state), step.letters, log_prob)
+        LabelStepBody(step.text, step.state, _to_go(compiled, step.state), step.letters, log_prob)
         for step, log_prob in zip(check.words, path.log_probs, strict=True)
     )
-    decode_ms = (time.perf_counter() - started) * 1000
-    return DecodeResult(
-        labels, path.log_prob, path.score, check.satisfied, trace, sizes, queue_ms, decode_ms, total_ms=since(job)
-    )
+    timings = timings_of(job, sizes, waited_s, time.perf_counter() - started)
+    return DecodeJobResult(labels, path.log_prob, path.score, check.satisfied, trace, sizes.automaton, timings)
 
 
-def since(job: OwnedJob) -> float:
-    """How many ms ago the request of a job came."""
-    return max(0.0, time.time() - job.arrived) * 1000
+def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s: float) -> TimingsBody:
+    """Where the time of a job went, and of the compilation that it waited for."""
+    total_ms = max(0.0, time.time() - job.arrived) * 1000
+    return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
 
 
 def _to_go(compiled: Compiled, state: int) -> int:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,18 @@ from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without
 from app.matrix import check_paths
 from app.messages import (
     FORMAT,
-    Choice,
-    CompileResult,
+    ChoiceBody,
+    CompileJobResult,
     DecodeJob,
-    DecodeResult,
+    DecodeJobResult,
     GenerateJob,
-    GenerateOptions,
-    GenerateResult,
+    GenerateJobResult,
+    GenerationOptions,
     Job,
     Progress,
     Result,
-    TokenStep,
+    TokenStepBody,
+    UsageBody,
     automaton_key,
     named_decoding,
     named_generation,
@@ -40,7 +41,7 @@ from app.requests import budget_beside
 from app.settings import MEASURED, Settings
 from app.worker.handlers.base import Context, Handler, stuck
 from app.worker.handlers.compile import word_trace
-from app.worker.handlers.decode import decode_matrix, since
+from app.worker.handlers.decode import decode_matrix, timings_of
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import Compiled
 from compiler.errors import ArtefactInvalid
@@ -111,7 +112,7 @@ class _Task:
     start: int
 
     @property
-    def options(self) -> GenerateOptions:
+    def options(self) -> GenerationOptions:
         return self.job.options
 
     @property
@@ -150,7 +151,7 @@ class Generator:
         """What keeps the engine from working, empty for nothing."""
         return stuck("the model takes no step", self._engine.stalled_s, self._settings.stall_timeout_s)
 
-    def run(self, job: GenerateJob, context: Context) -> GenerateResult:
+    def run(self, job: GenerateJob, context: Context) -> GenerateJobResult:
         """Answer a job.
 
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint, PromptViolates where
@@ -166,10 +167,10 @@ class Generator:
         needed = self._model.bytes_for(len(job.prompt) + 1, _rows(job.options), job.options.max_tokens)
         raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
 
-    def _answered(self, job: GenerateJob, context: Context) -> GenerateResult:
+    def _answered(self, job: GenerateJob, context: Context) -> GenerateJobResult:
         compiled, constraint = self._constraint(job.automaton, context)
         sizes = _sizes(job.automaton, compiled, context)
-        if job.tell == "steps":
+        if job.progress == "steps":
             context.tell(sizes)
         prompt_ids = self._prompt_ids(job)
         job = _fitted(job, len(prompt_ids), self._model.context_length)
@@ -183,14 +184,13 @@ class Generator:
                 on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
-        decode_ms = (time.perf_counter() - started) * 1000
-        result = GenerateResult(
-            choices, len(prompt_ids), sizes, task.options.seed, task.options.rows, context.waited_s * 1000, decode_ms,
-            total_ms=since(job),
-        )
+        timings = timings_of(job, sizes, context.waited_s, time.perf_counter() - started)
+        counts = tuple(len(hypothesis.tokens) for hypothesis in hypotheses)
+        usage = UsageBody(len(prompt_ids), sum(counts), task.options.rows)
+        result = GenerateJobResult(job.automaton, choices, task.options.seed, usage, timings, counts)
         return named_generation(result, job.names)
 
-    def decode(self, job: DecodeJob, context: Context) -> DecodeResult:
+    def decode(self, job: DecodeJob, context: Context) -> DecodeJobResult:
         """Answer a job that brings the model's log-probs along.
 
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
@@ -199,7 +199,7 @@ class Generator:
         check_paths(len(job.log_probs), compiled.text.dfa.states, self._settings)
         search = functools.partial(_label_path, job, context.cancelled)
         sizes = _sizes(job.automaton, compiled, context)
-        return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s * 1000), job.names)
+        return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s), job.names)
 
     def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, PreparedConstraint]:
         """A constraint with its tables on the device, kept for the next request that names it."""
@@ -232,7 +232,7 @@ class Generator:
 
         Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
         """
-        ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.templated).ids)
+        ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.from_chat_template).ids)
         if ids:
             if max(ids) >= self._model.vocab_size:
                 raise OptionsInvalid("prompt", "a text of tokens that the model has a place for")
@@ -249,7 +249,7 @@ class Generator:
             run = Sampling(task.constraint, options, start=task.start)
         else:
             run = search_of(task.constraint, options, start=task.start, text_of=self._answers(task))
-        return TopTokensRecorder(run, task.job.rejected_top_k) if task.job.rejected_top_k else run
+        return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
         return b"".join(self._tokens[token] or b"" for token in tokens)
@@ -268,18 +268,17 @@ class Generator:
 
         return answer
 
-    def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> Choice:
+    def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected where the finished text does not satisfy: our bug."""
         steps = self._replay(hypothesis, task, cancelled)
         text = self._answer(hypothesis.tokens, task)
         check = check_text(task.compiled.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
-        return Choice(
+        return ChoiceBody(
             text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
-            satisfied=check.satisfied, words=word_trace(check), tokens=len(hypothesis.tokens),
-            proven_gap=hypothesis.proven_gap,
-            trace=self._trace(steps, task) if task.job.trace else None,
+            satisfied=check.satisfied, words=word_trace(check), proven_gap=hypothesis.proven_gap,
+            trace=self._trace(steps, task) if task.options.trace else None,
         )
 
     def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
@@ -288,11 +287,11 @@ class Generator:
         tokens, options = task.compiled.tokens, _decoding_options(task.options)
         return replay_tokens(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
 
-    def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStep, ...]:
+    def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
         pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
         shown = replay(task.compiled.text, pieces, task.before)
         return tuple(
-            TokenStep(
+            TokenStepBody(
                 token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=seen.state,
                 distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
                 propositions=seen.letters,
@@ -302,7 +301,7 @@ class Generator:
 
     def _listener(self, task: _Task, context: Context) -> Callable[[StepEvent], None] | None:
         """The function that publishes each step. None if the job publishes no events."""
-        match task.job.tell:
+        match task.job.progress:
             case "steps":
                 return StepEventBuilder(self._tokens, task.compiled, task.start, context)
             case "progress":
@@ -329,36 +328,35 @@ def _start(job: GenerateJob, compiled: Compiled) -> int:
 
 def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
     """The job with the budget for which the context has room, where it is to be made to fit."""
-    if not job.fits:
+    if not job.clamp_to_context:
         return job
     budget = budget_beside(job.options.max_tokens, prompt_tokens, context_tokens)
-    return replace(job, options=replace(job.options, max_tokens=budget))
+    return replace(job, options=job.options.model_copy(update={"max_tokens": budget}))
 
 
-def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileResult:
+def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileJobResult:
     """The constraint's sizes, and what the compilation took where the job waited for one."""
     told = context.compiling
     return summary(automaton, compiled, told is None or told.cached, 0.0 if told is None else told.compile_ms)
 
 
-def _rows(options: GenerateOptions) -> int:
+def _rows(options: GenerationOptions) -> int:
     """The most rows that the model reads side by side."""
     decoding_options = _decoding_options(options)
     return options.n if isinstance(decoding_options, SamplingOptions) else rows_of(decoding_options)
 
 
-def _decoding_options(options: GenerateOptions) -> SearchOptions | SamplingOptions:
+def _decoding_options(options: GenerationOptions) -> SearchOptions | SamplingOptions:
     """Raises OptionsInvalid; the API refuses the same before, by the names of its fields."""
     if options.algorithm == "sample":
         assert options.seed is not None
-        return SamplingOptions(
-            max_tokens=options.max_tokens, n=options.n, temperature=options.temperature, top_p=options.top_p,
-            seed=options.seed,
-        )
-    return SearchOptions(
-        max_tokens=options.max_tokens, beams=options.beams, algorithm=options.algorithm, alpha_min=options.alpha_min,
-        gamma=options.gamma, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
-    )
+        return SamplingOptions(**_fields(options, SamplingOptions))
+    return SearchOptions(**_fields(options, SearchOptions))
+
+
+def _fields(options: GenerationOptions, kind: type[SearchOptions | SamplingOptions]) -> dict[str, Any]:
+    """The options that decoding has too, which have the same names there."""
+    return {field.name: getattr(options, field.name) for field in fields(kind) if hasattr(options, field.name)}
 
 
 def _label_path(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from app.messages import Reason, RejectedToken, Step, StepRow
+from app.messages import Reason, RejectedTokenBody, StepMessage, StepRow
 from app.worker.handlers.base import Context
 from compiler.artifact import Compiled
 from compiler.lifting import UNREACHABLE
@@ -92,9 +92,9 @@ class StepEventBuilder:
             )
             for row in event.rows
         )
-        self._context.tell(Step(event.step_number, event.budget_after, rows, rejected))
+        self._context.tell(StepMessage(event.step_number, event.budget_after, rows, rejected))
 
-    def _rejected(self, event: Event) -> Iterator[RejectedToken]:
+    def _rejected(self, event: Event) -> Iterator[RejectedTokenBody]:
         """Of the tokens that the model wanted, those that no row may write."""
         tokens = self._compiled.tokens
         for wanted in {(one.tokens, one.token): one for one in event.wanted}.values():  # samples may be equal so far
@@ -105,7 +105,7 @@ class StepEventBuilder:
             if distance <= event.budget_after:
                 continue
             written = self._vocabulary[wanted.token] or b""
-            yield RejectedToken(
+            yield RejectedTokenBody(
                 parent=self._place[wanted.tokens],
                 text="" if wanted.token in tokens.eos_ids else written.decode(errors="replace"),
                 log_prob=wanted.log_prob,

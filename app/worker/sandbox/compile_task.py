@@ -3,7 +3,7 @@
 setup    the settings of compilations, and the vocabulary
 request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
          `stored`, the codec's bytes in base 64, which are to be explained
-answer   a CompileResult and the codec's bytes, an ExplainResult, or a Failure and the log's text about a bug
+answer   a CompileJobResult and the codec's bytes, an ExplainJobResult, or a Failure and the log's text about a bug
 
 This module does not depend on processes.
 """
@@ -24,7 +24,7 @@ import numpy as np
 
 from app.automaton_cache import automaton_secret, summary
 from app.errors import without_message
-from app.messages import CompileResult, ExplainResult, Failure, dump, failure_of, is_expected_error, load
+from app.messages import CompileJobResult, ExplainJobResult, Failure, dump, failure_of, is_expected_error, load
 from app.settings import Settings
 from compiler.codec import decode, encode
 from compiler.diagnostics import explain
@@ -100,11 +100,11 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     return compiler.answer, Request("", _REHEARSAL, "tokens").pack()
 
 
-def read_answer(answer: bytes) -> tuple[CompileResult | ExplainResult | Failure, bytes]:
+def read_answer(answer: bytes) -> tuple[CompileJobResult | ExplainJobResult | Failure, bytes]:
     """The two parts of an answer. Raises MessageInvalid."""
     message, rest = _split(answer)
     result = load(message)
-    assert isinstance(result, CompileResult | ExplainResult | Failure)
+    assert isinstance(result, CompileJobResult | ExplainJobResult | Failure)
     return result, rest
 
 
@@ -151,7 +151,7 @@ class _Compiler:
         compiled = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
         text = dataclasses.replace(compiled.text, limits=self._limits)  # stored under those of its time
         explanation = explain(dataclasses.replace(compiled, text=text), meter=ResourceGuard(self._limits))
-        return dump(ExplainResult(automaton, explanation))
+        return dump(ExplainJobResult(automaton, explanation))
 
 
 def _tokens(lengths: np.ndarray, joined: bytes) -> tuple[bytes | None, ...]:

@@ -1,0 +1,116 @@
+"""The bodies of answers and events, as the API sends them. A job's result carries the same fields to the API."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Self
+
+from pydantic.dataclasses import dataclass
+
+from app.messages.parts import (
+    CONFIG,
+    CheckedConjunct,
+    ChoiceBody,
+    LabelStepBody,
+    RejectedTokenBody,
+    StepRow,
+    TimingsBody,
+    UsageBody,
+    WordBody,
+)
+from compiler.diagnostics import Explanation
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CompiledEventBody:
+    """The event `compiled` of a stream: the sizes of the constraint. `compile_ms` is 0 if it was stored already."""
+
+    automaton: str
+    states: int
+    letters: int
+    token_states: int
+    token_classes: int
+    min_tokens: int
+    cached: bool
+    compile_ms: float
+
+
+@dataclass(frozen=True, config=CONFIG)
+class StepEventBody:
+    """The event `step` of a stream: the rows after step `step`, from 1, best first, with `budget_after` tokens left.
+
+    Of `banked` the finished rows come before the others. A reader that lags misses steps. `rejected_tokens` is empty
+    unless the request sets `rejected_top_k`.
+    """
+
+    step: int
+    budget_after: int
+    rows: tuple[StepRow, ...]
+    rejected_tokens: tuple[RejectedTokenBody, ...] = ()
+
+
+@dataclass(frozen=True, config=CONFIG)
+class RestartEventBody:
+    """The event `restarted` of a stream: another worker restarts the job, and all earlier events are void."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CompileResponse(CompiledEventBody):
+    """The name of a compiled constraint, its sizes, and the least max_tokens that can meet it.
+
+    `explanation` is null if it was not requested, or cannot be given within the limits.
+    """
+
+    explanation: Explanation | None
+
+    @classmethod
+    def of(cls, compiled: CompiledEventBody, explanation: Explanation | None) -> Self:
+        """The body for a constraint of these sizes."""
+        sizes = {item.name: getattr(compiled, item.name) for item in fields(CompiledEventBody)}
+        return cls(**sizes, explanation=explanation)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CheckResponse:
+    """Whether a text satisfies, and its word trace.
+
+    `violated_at` is null where satisfied; else the offset of the first character (or label) after which nothing can
+    satisfy any more, or the text's length where it only ends too early. `conjuncts` is null unless requested.
+    """
+
+    satisfied: bool
+    words: tuple[WordBody, ...]
+    violated_at: int | None
+    conjuncts: tuple[CheckedConjunct, ...] | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GeneratedBody:
+    """The answers, best first: fewer than `n` where there are fewer distinct ones among the beams.
+
+    `seed` is that of a sample, null for a search.
+    """
+
+    automaton: str
+    choices: tuple[ChoiceBody, ...]
+    seed: int | None
+    usage: UsageBody
+    timings: TimingsBody
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DecodeResponse:
+    """The sequence that was decoded. `score` is its pushed sum where it was found by beams, else `log_prob`.
+
+    A log-prob below -10000 counts as -10000: a label that is ruled out is taken where there is no other way.
+    """
+
+    labels: tuple[str, ...]
+    log_prob: float
+    score: float
+    satisfied: bool
+    trace: tuple[LabelStepBody, ...]
+    automaton: str
+    timings: TimingsBody
