@@ -31,6 +31,17 @@ README_LINES_MAX = 220
 SHARED_DOOR = "tests/conftest.py"  # the one file that knows of a folder beside the checkout
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ARCHITECTURE_WORDS_MAX = 2_500
+PROSE = (
+    ".acl", ".css", ".html", ".js", ".lua", ".md", ".py", ".sh", ".toml", ".yaml", ".yml", "Dockerfile", "Makefile",
+)
+VAGUE = re.compile(  # words that hide the component or its verb; "_" joins the words of an identifier
+    r"(?<![a-z])(?:told|nobody|whoever|anew|so[\s_#-]+many|of[\s_#-]+itself|by[\s_#-]+and[\s_#-]+by|how[\s_-]?manieth)"
+    r"(?![a-z])",
+    re.IGNORECASE,
+)
+VAGUE_DATA = {"tests/test_guards.py"}  # lists such words itself
+SENTENCES = "tests/cases/"  # rows there are texts for models and patterns, so only comments count
+STILL_VAGUE = ROOT / "tests" / "vague_words.txt"  # files that still hold such words; a file may go, none may come
 
 
 def ignored() -> set[str]:
@@ -179,3 +190,18 @@ def test_links_of_the_pages_at_the_top_lead_somewhere() -> None:
         page = ROOT / name
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name} links to {target}"
+
+
+def vague_words(path: str, text: str) -> list[str]:
+    """`file:line: word` of each vague word of a file; of test data only the comments count."""
+    if path.startswith(SENTENCES):
+        text = "\n".join(line if line.startswith("#") else "" for line in text.split("\n"))
+    return [f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}" for found in VAGUE.finditer(text)]
+
+
+def test_no_file_has_vague_words() -> None:
+    words = {path: vague_words(path, text) for path, text in texts() if path.endswith(PROSE) and path not in VAGUE_DATA}
+    found = {path for path, lines in words.items() if lines}
+    still = set(STILL_VAGUE.read_text(encoding="utf-8").split())
+    assert not found - still, "\n".join(line for path in sorted(found - still) for line in words[path])
+    assert not still - found, f"take from {STILL_VAGUE.name}: {sorted(still - found)}"
