@@ -1,14 +1,14 @@
-# Three images of one build: `light` without PyTorch, for the API and the compile workers; `cpu` (the default) and `cuda`
-# with it, for the inference workers, and for everything in one process.
+# One build, three images. `light` is without PyTorch, for the API and the compile workers. `cpu` (the default) and
+# `cuda` have it, for inference workers and for the service in one process.
 #
-# TORCH_CPU and TORCH_CUDA name an index of PyTorch builds, where the package index's own is not what is wanted.
+# TORCH_CPU and TORCH_CUDA name an index of PyTorch builds, to replace the package index's own builds.
 
 FROM python:3.11-slim-bookworm AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 RUN python -m venv /opt/abs
 ENV PATH=/opt/abs/bin:$PATH
-# What is depended on comes before the code, so that a change of the code installs nothing anew.
+# Dependencies come before the code, so a change of the code reuses their layers.
 COPY pyproject.toml constraints.txt deploy/requirements.py ./
 RUN python requirements.py compile redis otel > requirements.txt \
     && pip install --requirement requirements.txt --constraint constraints.txt

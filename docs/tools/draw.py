@@ -1,7 +1,7 @@
-"""Draws the automata of the pages: `python -m docs.tools.draw` writes docs/images/*.svg anew.
+"""Draws the automata of the pages: `python -m docs.tools.draw` rewrites docs/images/*.svg.
 
-What is drawn is the constraint of the block above a picture, compiled for the built-in model, by the code that
-answers GET /automata/{hash}.svg. So the pictures cannot say anything else than the pages and the service do.
+Each picture shows the constraint of the block above it, compiled for the built-in model. The code that answers
+GET /automata/{hash}.svg draws it, so pages, pictures and service agree.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _PICTURE = re.compile(r"\s*!\[[^\]]*\]\((?P<path>[^)]*\.svg)\)")
 
 
 def drawings() -> dict[Path, str]:
-    """Every picture that the pages show of a constraint, and what it has to be. Raises what compile_spec raises."""
+    """Path and expected content of each picture of a constraint. Raises the errors of compile_spec."""
     vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
-    found = {}
+    pictures = {}
     for page in pages():
         for block in blocks(page):
             picture = _PICTURE.match(block.after)
             if block.language == "json" and not block.title and picture:
                 path = (page.parent / picture["path"]).resolve()
-                if path in found:
-                    raise ValueError(f"{block.name}: {path.name} is another constraint's picture")
-                found[path] = as_svg(compile_spec(spec_from_json(json.loads(block.code)), vocabulary))
-    return found
+                if path in pictures:
+                    raise ValueError(f"{block.name}: {path.name} is the picture of another constraint")
+                pictures[path] = as_svg(compile_spec(spec_from_json(json.loads(block.code)), vocabulary))
+    return pictures
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all pictures."""
     for path, picture in drawings().items():
         path.write_text(picture, encoding="utf-8")
         print(path.relative_to(DOCS))

@@ -18,8 +18,8 @@ class Block:
     """A block of code of a page.
 
     page   the page's path below docs, as constraints/ltlf.md
-    line   where the block begins, from 1
-    title  what its fence says as title="...", empty where nothing: "answer" is what the block before it prints
+    line   the block's first line, from 1
+    title  the title="..." of its fence, or empty; "answer" marks the output of the block before it
     after  the page's text behind it
     """
 
@@ -32,13 +32,13 @@ class Block:
 
     @property
     def name(self) -> str:
-        """As tests call it."""
+        """Name of the block in tests."""
         return f"{self.page}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a page, with the block that stands before it, if any. Cells are as written, `\\|` read as |."""
+    """A table of a page, with the block before it, if any. Cells are source text, with `\\|` read as |."""
 
     page: str
     line: int
@@ -55,13 +55,13 @@ def pages() -> list[Path]:
 def blocks(page: Path) -> list[Block]:
     """The blocks of code of a page, from top to bottom."""
     text, name = page.read_text(encoding="utf-8"), os.path.relpath(page, DOCS)
-    found = []
+    result = []
     for match in _FENCE.finditer(text):
         title = re.search(r'title="([^"]*)"', match["options"])
         line = text.count("\n", 0, match.start()) + 1
-        told = title[1] if title else ""
-        found.append(Block(name, line, match["language"], told, match["code"], text[match.end() :]))
-    return found
+        label = title[1] if title else ""
+        result.append(Block(name, line, match["language"], label, match["code"], text[match.end() :]))
+    return result
 
 
 def tables(page: Path) -> Iterator[Table]:
@@ -85,9 +85,9 @@ def _cells(line: str) -> tuple[str, ...]:
 
 
 def code_of(cell: str) -> str:
-    """What a cell writes as code; nothing where it writes none ("the empty text")."""
-    found = re.fullmatch(r"(`+)(.*?)\1", cell)
-    if found is None:
+    """The code of a cell; empty if the cell has none ("the empty text")."""
+    match = re.fullmatch(r"(`+)(.*?)\1", cell)
+    if match is None:
         return ""
-    inner = found[2]
-    return inner[1:-1] if len(found[1]) > 1 and inner[:1] == inner[-1:] == " " else inner
+    inner = match[2]
+    return inner[1:-1] if len(match[1]) > 1 and inner[:1] == inner[-1:] == " " else inner

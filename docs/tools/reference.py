@@ -29,29 +29,29 @@ ERRORS: dict[str, ErrorFacts] = {kind.__name__: kind.facts for kind in _error_cl
 CODES = sorted({facts.code for facts in ERRORS.values()} - {"client_gone"})  # no caller reads it
 _OF_FIELDS = re.compile(r"^(?P<names>[a-z_]+(?:, [a-z_]+)*) {2,}(?P<text>\S.*)$")
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-_BEYOND = 2**53  # bounds that only say how an integer is kept
+_BEYOND = 2**53  # larger bounds only describe the storage of an integer
 
 
 def reference(document: Schema) -> str:
-    """The whole of it. The page's own heading stands above."""
+    """The whole reference, without the page's heading."""
     parts = ["## Paths", ""]
     schemas = document["components"]["schemas"]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             parts += _operation(method.upper(), path, operation, schemas)
-    parts += ["## Constraint", "", "An object of exactly one of these forms; [what they mean](constraints.md).", ""]
+    parts += ["## Constraint", "", "An object of exactly one of these forms; [their meanings](constraints.md).", ""]
     for form in schemas["CompileRequest"]["properties"]["constraint"]["oneOf"]:
         parts += _form(form)
     parts += ["## Objects", ""]
-    bodies = {name for name in schemas if name.endswith("Request")}  # which stand by their paths
+    bodies = {name for name in schemas if name.endswith("Request")}  # shown at their paths
     for name, schema in sorted(schemas.items()):
-        if name != "ProblemBody" and name not in bodies:  # that is the same as Problem
+        if name != "ProblemBody" and name not in bodies:  # equal to Problem
             parts += [f"### {name}", "", *_object(schema), ""]
     return "\n".join(parts)
 
 
 def error_facts(code: str) -> str:
-    """What the table of errors says of a code: status, title, and the fields that its body may carry."""
+    """Status, title and body fields of an error code."""
     rows = [row for row in ERRORS.values() if row.code == code]
     statuses = " or ".join(dict.fromkeys(str(row.status) for row in rows))
     titles = "; ".join(dict.fromkeys(row.title for row in rows))
@@ -61,7 +61,7 @@ def error_facts(code: str) -> str:
 
 
 def metrics_table() -> str:
-    """Every metric, with its labels and what it says."""
+    """All metrics with their labels and meanings."""
     head, rows = ("| metric | labels | |", "|---|---|---|"), []
     for collector in (value for value in vars(metrics).values() if isinstance(value, MetricWrapperBase)):
         for metric in collector.describe():
@@ -91,19 +91,19 @@ def _operation(method: str, path: str, operation: Schema, schemas: Schema) -> It
 def _answers(responses: Schema) -> Iterator[str]:
     yield from ("| status | answer |", "|---|---|")
     for status, response in sorted(responses.items()):
-        told = response["description"] if status.startswith("2") else _codes(response["description"])
-        told = "" if told == "Successful Response" else told
+        text = response["description"] if status.startswith("2") else _codes(response["description"])
+        text = "" if text == "Successful Response" else text
         shown = [
             f"{_kind(content['schema'])} (`{kind}`)"
             for kind, content in response.get("content", {}).items()
             if status.startswith("2")
         ]
-        yield f"| {status} | {'; '.join([*shown, *([told] if told else [])])} |"
+        yield f"| {status} | {'; '.join([*shown, *([text] if text else [])])} |"
     yield ""
 
 
 def _codes(description: str) -> str:
-    """The codes that a response names, each a link to what it says to do."""
+    """Turns each code of a response into a link to its section."""
     return re.sub(r"[a-z_]+", lambda word: f"[`{word[0]}`](errors.md#{word[0]})" if word[0] in CODES else word[0],
                   description)
 
@@ -121,15 +121,15 @@ def _object(schema: Schema) -> Iterator[str]:
 
 
 def _described(docstring: str) -> tuple[str, dict[str, str]]:
-    """A docstring's prose, and what its lines of the shape `name  text` say of fields."""
+    """A docstring's prose, and the field descriptions of its lines of the shape `name  text`."""
     prose: list[str] = []
     fields: dict[str, str] = {}
     names: list[str] = []
     for line in docstring.splitlines():
-        found = _OF_FIELDS.match(line)
-        if found:
-            names = found["names"].split(", ")
-            fields |= dict.fromkeys(names, found["text"])
+        match = _OF_FIELDS.match(line)
+        if match:
+            names = match["names"].split(", ")
+            fields |= dict.fromkeys(names, match["text"])
         elif names and line.startswith("   "):
             fields |= {name: f"{fields[name]} {line.strip()}" for name in names}
         else:
@@ -138,12 +138,12 @@ def _described(docstring: str) -> tuple[str, dict[str, str]]:
     return "\n".join(prose).strip(), fields
 
 
-def _fields(properties: Schema, required: object, told: Mapping[str, str]) -> Iterator[str]:
+def _fields(properties: Schema, required: object, descriptions: Mapping[str, str]) -> Iterator[str]:
     yield from ("| field | type | default | |", "|---|---|---|---|")
     for name, schema in properties.items():
         needed = isinstance(required, list | tuple) and name in required
         default = "required" if needed else _default(schema)
-        notes = [schema.get("description", ""), told.get(name, "")]
+        notes = [schema.get("description", ""), descriptions.get(name, "")]
         text = "; ".join(note for note in notes if note).replace("\n", " ").replace("|", r"\|")
         yield f"| `{name}` | {_kind(schema)} | {default} | {text} |"
     yield ""

@@ -19,13 +19,14 @@ HEAD = """# Settings
 
 <!-- made by python -m docs.tools.settings_page from app/settings.py and compiler/limits.py -->
 
-Settings are environment variables, which a process reads once at its start. Lists are separated by commas.
-A value is checked at the start; the refusal names the variable. An error of a request names its limit, such as
+Settings are environment variables. A process reads and checks them once at its start; an error names
+the variable. Lists are separated by commas. An error of a request names its limit, such as
 `beams_max`, which `ABS_BEAMS_MAX` sets.
 
-{files} may also come from a file: {example} names the file.
+{files} may also come from a file:
+{example} names the file.
 """
-UNITS = {  # the end of a name without its _max, _min or _default, the longest first
+UNITS = {  # unit by the ending of a name without _max, _min or _default, the longest first
     "beam_tokens_per_minute": "beams × tokens / min", "requests_per_minute": "requests / min", "_bytes": "bytes",
     "_chars": "characters", "_s": "seconds",
 }  # fmt: skip
@@ -52,7 +53,7 @@ def meanings(kind: type) -> dict[str, dict[str, str]]:
 
 
 def page() -> str:
-    """The whole page. Raises ValueError where a field has no meaning, or a meaning no field."""
+    """The whole page. Raises ValueError if fields and meanings differ."""
     names = [f"`{PREFIX}{name.upper()}`" for name in FROM_FILES]
     files = f"{', '.join(names[:-1])} and {names[-1]}"
     parts = [HEAD.format(files=files, example=f"`{PREFIX}SECRET_FILE`")]
@@ -107,7 +108,7 @@ def _unit(name: str, value: object) -> str:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
 
 
