@@ -27,7 +27,7 @@ help:
 	@echo "make measure files and functions that a request enters, long functions, lines and comments of each package"
 	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
 	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance; and an environment for each other decoder"
-	@echo "make bench   a short form of all benchmarks, under half an hour; benchmarks/RESULTS.md and the README's table anew from the stored figures"
+	@echo "make bench   a short form of all benchmarks, under half an hour; benchmarks/RESULTS.md and the README's table from the stored figures"
 	@echo "make bench-long  the benchmarks, hours, which store those figures"
 	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
 	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
@@ -35,7 +35,7 @@ help:
 	@echo "make chaos   500 requests while workers are killed every second; all faults as long and as many as promised"
 	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
 	@echo "make docs    the documentation as a site, which lies in .cache/site then"
-	@echo "make lock    resolve constraints.txt anew, in a fresh environment"
+	@echo "make lock    resolve constraints.txt in a fresh environment"
 
 setup: $(INSTALLED)
 
@@ -44,7 +44,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(call install,$(OTHERS))
 	@touch $(SERVING) $@
 
-# Whoever only wants to see it waits for no more than it takes to serve.
+# Installs only the dependencies of serving, for a first look.
 $(SERVING): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time fetches PyTorch: about a minute)"
 	@$(call install,compile)
@@ -122,7 +122,7 @@ hmm: reference
 		if [ -d $$stories/$$model ] && [ ! -e $(HMM)/$$model.npz ]; then \
 			$(BIN)/python -m benchmarks.systems.hmm_model $$stories/$$model "One day, a girl saw" || exit 1; fi; done
 
-# A short form of all, with figures of its own; then the repository's tables anew from the files of the long form.
+# A short form of all benchmarks with its own figures; then the repository's tables from the files of the long form.
 bench: hmm
 	$(BIN)/python -m benchmarks.short
 	$(BIN)/python -m benchmarks.report

@@ -1,7 +1,7 @@
-"""Make what docker-compose.yml and kubernetes/ take as secrets, and a first key: python3 deploy/make_secrets.py
+"""Make the secrets of docker-compose.yml and kubernetes/, and a first key: python3 deploy/make_secrets.py
 
-Needs nothing but Python. Beside the key, which is printed once, nothing is shown. The folder can be entered by nobody
-else; the files in it can be read by whoever is inside, for the users of containers are not the one who makes them.
+Needs only Python. Prints the key once, and no other secret. The folder is closed to other users. The files in it are
+readable for all, because containers run as other users than the one that makes the files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.auth import SCOPES, add_key, new_key  # noqa: E402  # from this checkou
 
 ROLES = ("api", "compile", "generate")
 HEALTH = "user health on >health resetkeys resetchannels -@all +ping"
-KEDA = (  # reads how many jobs wait, by a script of its own, and nothing else
+KEDA = (  # counts waiting jobs by its own script, and has no other rights
     "user keda on #{password} resetkeys ~abs:queue:*:waiting resetchannels -@all "
     "+auth +hello +ping +select +client|setinfo +client|setname +eval +type +zcard +llen"
 )
@@ -65,14 +65,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=ROOT / "deploy" / "secrets")
     parser.add_argument("--server", default="redis:6379", help="host and port of the server, as the containers see it")
-    parser.add_argument("--key-name", default="first", help="whose the first key is")
+    parser.add_argument("--key-name", default="first", help="name of the first key")
     given = parser.parse_args()
     try:
         print(make_secrets(given.folder, given.server, given.key_name))
     except FileExistsError:
-        print(f"{given.folder} is there already: take it away to make everything anew", file=sys.stderr)
+        print(f"{given.folder} exists already; remove it to make new secrets", file=sys.stderr)
         return 1
-    print(f"The line above is a key for the API, shown once. The rest lies in {given.folder}.", file=sys.stderr)
+    print(f"The line above is a key for the API, shown once. The other secrets are in {given.folder}.", file=sys.stderr)
     return 0
 
 

@@ -150,7 +150,7 @@ def test_the_secrets_are_hidden_and_made_only_once(deployed: Deployed) -> None:
         [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(deployed.secrets)],
         capture_output=True, text=True, timeout=60,
     )
-    assert again.returncode == 1 and "take it away" in again.stderr
+    assert again.returncode == 1 and "remove it" in again.stderr
 
 
 def test_secrets_are_readable_inside_under_a_strict_umask(tmp_path: Path) -> None:
