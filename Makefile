@@ -105,7 +105,7 @@ measure: $(INSTALLED)
 	$(BIN)/python -m tests.measure
 
 fuzz: $(INSTALLED)
-	$(BIN)/python -m tests.fuzz --cases $(N)
+	$(BIN)/python -m tests.long.fuzz --cases $(N)
 
 # What is only measured against. XGrammar declares GPU libraries that none of this needs.
 reference: $(INSTALLED)
@@ -142,16 +142,16 @@ docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 image-check: $(INSTALLED)
-	$(BIN)/python -m tests.image
+	$(BIN)/python -m tests.deploy.image
 
 chaos: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.chaos --record
-	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest $(wildcard tests/app/test_faults_*.py) tests/app/test_redis_lines.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --record
+	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest tests/app/faults tests/app/broker/test_redis_connections.py
 
 # The API attacked from outside and by its own description, in full.
 abuse: $(INSTALLED)
-	$(BIN)/python -m tests.abuse
-	$(BIN)/python -m tests.mutants --cases 20000
+	$(BIN)/python -m tests.long.abuse
+	$(BIN)/python -m tests.long.mutants --cases 20000
 
 lock:
 	rm -rf .cache/lock

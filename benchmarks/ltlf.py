@@ -34,8 +34,8 @@ from compiler.automata import Dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
 from compiler.ltlf.mona_program import ltlf2dfa_program
-from tests.formula_suite import Case, larger, suite
-from tests.mona_oracle import mona_itself
+from tests.references.formula_suite import Case, larger, suite
+from tests.references.mona_oracle import mona_itself
 
 RESULT = RESULTS_DIRECTORY / "ltlf.json"
 ROOMY = Limits(formula_chars_max=100_000, propositions_max=100, compile_s_max=60)

@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, Page, expect
 from benchmarks.compile import about
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from tests.browser.surroundings import WIDE, chromium_path, opened, running_chromium
+from tests.app.playground.chromium import WIDE, chromium_path, opened, running_chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {  # as docs/tutorial.md has them

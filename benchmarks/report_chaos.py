@@ -1,4 +1,4 @@
-"""The section of RESULTS.md about the service under kills, from results/chaos.json as tests.chaos wrote it."""
+"""The section of RESULTS.md about the service under kills, from results/chaos.json as tests.long.chaos wrote it."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from app.settings import let_idle_threads_sleep
-from tests.ahead import compile_tests
-from tests.app.service_process import ServiceProcess, serving
-from tests.mother import Mother
+from tests.precompile import compile_tests
+from tests.servers.preforked import Mother
+from tests.servers.service_process import ServiceProcess, serving
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds of grammars for formats of jsonschema that we lack
@@ -20,12 +20,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
-    "app/test_up.py", "docs/test_started_blocks.py", "app/test_faults_api.py", "browser/test_shell.py",
-    "browser/test_looks.py", "test_fuzz.py", "app/test_openai_clients.py", "browser/test_shell_runs.py",
-    "app/test_broker_pace.py", "app/test_cli.py", "app/test_no_pickle.py", "app/test_generate.py", "app/test_ready.py",
-    "app/test_bombs.py", "app/test_promise.py", "app/test_abuse_live.py", "app/test_jobs_processes.py",
-    "browser/test_views.py", "test_load.py", "app/test_up_chaos.py", "app/test_faults_chaos.py",
-    "app/test_faults_clocks.py", "test_compose.py", "app/test_faults_model.py", "compiler/test_json_suite.py",
+    "app/local/test_up.py", "docs/test_started_blocks.py", "app/faults/test_api.py", "app/playground/test_shell.py",
+    "app/playground/test_looks.py", "long/test_fuzz.py", "app/openai/test_clients.py",
+    "app/playground/test_shell_runs.py", "app/broker/test_contract_admission.py", "app/cli/test_commands.py",
+    "app/test_no_pickle.py", "app/worker/test_generate.py", "app/api/test_ready.py", "app/worker/test_bombs.py",
+    "app/test_guarantee.py", "long/test_abuse.py", "app/service/test_job_processes.py", "app/playground/test_views.py",
+    "benchmarks/test_load.py", "app/local/test_chaos.py", "app/faults/test_chaos.py", "app/faults/test_clocks.py",
+    "deploy/test_compose.py", "app/faults/test_model.py", "compiler/json_schema/test_official_suite.py",
 )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.replay import replay
 from decoding.search import generate
-from tests.fuzz_cases import BUILT_IN
-from tests.reference_text import satisfies
+from tests.references.random_constraints import BUILT_IN
+from tests.references.text import satisfies
 
 Loaded = tuple[HuggingFaceModel, Vocabulary, list[int]]
 MANY_TOKENS_A_CHARACTER: list[Spec] = [

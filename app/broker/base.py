@@ -1,4 +1,4 @@
-"""What a broker of jobs must do. Every implementation passes the contract in tests/app/test_broker.py."""
+"""What a broker of jobs must do. Every implementation passes the contract in tests/app/broker/test_contract.py."""
 
 from __future__ import annotations
 

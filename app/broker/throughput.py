@@ -1,7 +1,7 @@
 """How fast a queue moves, and what follows from it for who wants to join. Knows no job and no broker.
 
-A broker on a server reckons the same in its scripts, with these constants; tests/app/test_broker_pace.py holds both
-to it.
+The scripts of the Redis broker compute the same with these constants; tests/app/broker/test_contract_admission.py
+compares both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a store of bytes must do. Every implementation passes the contract in tests/app/test_store.py."""
+"""What a store of bytes must do. Every implementation passes the contract in tests/app/store/test_contract.py."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from app.main import create_app
 from app.settings import Settings
 from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
-from tests.app.brokers import OPENERS, Tell, told
-from tests.app.redis_server import RedisServer, running_server
-from tests.cluster import Cluster, scripted_cluster
+from tests.app.broker.brokers import OPENERS, Tell, told
+from tests.servers.cluster import Cluster, scripted_cluster
+from tests.servers.redis_server import RedisServer, running_server
 
 READY_S_MAX = 60.0
 

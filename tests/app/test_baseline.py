@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from tests.baseline import RECORDING, Call, answer, differences, read_recording, sample, service
+from tests.app.baseline import RECORDING, Call, answer, differences, read_recording, sample, service
 
 TOLERANCE = 1e-3  # by how much a log-prob may differ from one that another machine recorded, in nats
 RECORDED = read_recording(RECORDING)

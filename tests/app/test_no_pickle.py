@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.app.service_process import serving
-from tests.local import short_folder, up
+from tests.servers.abs_up import short_folder, up
+from tests.servers.service_process import serving
 
-HOOK = Path(__file__).parents[1] / "no_pickle"
+HOOK = Path(__file__).parents[1] / "servers" / "no_pickle"
 ROOT = Path(__file__).parents[2]
 S_MAX = 120.0
 KEYWORDS = {"keywords": ["dog", ["catch", "catches"]], "ordered": True}

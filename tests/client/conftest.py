@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.service_process import ServiceProcess
+from tests.servers.service_process import ServiceProcess
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 
 from abs_client import AsyncClient, Client, ConnectionFailed, F, GenerateResult, html
 from abs_client.pieces import TokenStep, Unit, read
-from tests.client.scripted import ANSWER, answer, scripted
+from tests.client.scripted_server import ANSWER, answer, scripted
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(2)</script></svg>"

@@ -11,8 +11,8 @@ import pytest
 
 from abs_client import AsyncClient, Client, F, Step
 from tests.app import fake_handlers
-from tests.app.faked import faked_service
-from tests.app.processes import until
+from tests.app.fake_service import faked_service
+from tests.servers.processes import until
 
 S_MAX = 90.0
 GRACE_S = 1000.0  # a service that only waits for lost readers would not stop within the test

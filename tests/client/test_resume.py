@@ -23,9 +23,9 @@ from abs_client import (
     Step,
     UnknownJob,
 )
-from tests.app.flaky_line import FlakyLine
-from tests.client.both import KINDS, ask
-from tests.client.scripted import ANSWER, NOBODY, Reply, event, problem, scripted, step, told
+from tests.client.both_clients import KINDS, ask
+from tests.client.scripted_server import ANSWER, NOBODY, Reply, event, problem, scripted, step, told
+from tests.servers.flaky_connection import FlakyLine
 
 both = pytest.mark.parametrize("kind", KINDS)
 EVENLY = Retry(random=lambda: 0.0)

@@ -23,8 +23,8 @@ from abs_client import (
     Unavailable,
 )
 from abs_client.retries import Tries
-from tests.client.both import KINDS, ask, unreachable
-from tests.client.scripted import ANSWER, NOBODY, Reply, answer, event, problem, scripted, told
+from tests.client.both_clients import KINDS, ask, unreachable
+from tests.client.scripted_server import ANSWER, NOBODY, Reply, answer, event, problem, scripted, told
 
 both = pytest.mark.parametrize("kind", KINDS)
 EVENLY = Retry(random=lambda: 0.0)

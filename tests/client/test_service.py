@@ -32,7 +32,7 @@ from abs_client import (
     UnknownJob,
     UnknownModel,
 )
-from tests.client.both import KINDS, ask
+from tests.client.both_clients import KINDS, ask
 
 both = pytest.mark.parametrize("kind", KINDS)
 DOG_AND_BALL = F("dog") & Keywords("ball")

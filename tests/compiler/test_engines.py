@@ -14,8 +14,8 @@ from compiler.errors import EngineFailure
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import parse_formula, require_ltlf2dfa
 from compiler.regex import parse_pattern, require_fado
-from tests.mona_oracle import mona_binary
-from tests.random_formulas import LETTERS
+from tests.references.mona_oracle import mona_binary
+from tests.references.random_formulas import LETTERS
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE_COMPILE = """

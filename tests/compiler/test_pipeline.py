@@ -30,9 +30,9 @@ from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.search import generate
 from decoding.search.driver import SearchOptions
-from tests.fakes import HashModel
-from tests.fuzz_cases import random_spec
-from tests.reference_text import satisfies
+from tests.fake_models import HashModel
+from tests.references.random_constraints import random_spec
+from tests.references.text import satisfies
 
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "cases/constraints.toml").read_text())["case"]
 WORDS = Vocabulary(

@@ -21,7 +21,7 @@ from decoding.replay import replay
 from decoding.search import generate
 from decoding.tensors import push_up, pushed
 from tests.decoding.random_automata import random_table
-from tests.fakes import HashModel, ScriptedModel
+from tests.fake_models import HashModel, ScriptedModel
 
 A, B, OTHER, EOS = range(4)
 OPTIONS = SearchOptions(max_tokens=6, beams=3, algorithm="abs", alpha_min=0.25)

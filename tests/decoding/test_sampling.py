@@ -31,8 +31,8 @@ from decoding.search import drive
 from decoding.tensors import LOG_PROB_FLOOR, draw
 from decoding.tensors.token_draw import nucleus
 from tests.decoding.random_automata import random_factored, random_table
-from tests.fakes import HashModel, PrefixModel
-from tests.reference_text import satisfies
+from tests.fake_models import HashModel, PrefixModel
+from tests.references.text import satisfies
 
 CPU = torch.device("cpu")
 PROMPT = [1]

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from docs.tools.pages import DOCS, Block, blocks, pages
-from tests.app.service_process import ServiceProcess
 from tests.docs.checkout import typed_in_a_checkout
-from tests.docs.shown import differs, same_output
+from tests.docs.comparison import differs, same_output
+from tests.servers.service_process import ServiceProcess
 
 ROOT = DOCS.parent
 WRITTEN_URL = "http://127.0.0.1:8000"

@@ -20,7 +20,7 @@ import pytest
 from docs.tools import settings_page
 from docs.tools.pages import DOCS, pages
 from docs.tools.reference import CODES, reference
-from tests.browser.surroundings import chromium_path
+from tests.app.playground.chromium import chromium_path
 
 ROOT = DOCS.parent
 FETCHED = {  # the attributes by which a page has a browser fetch something at once

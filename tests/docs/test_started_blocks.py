@@ -18,9 +18,9 @@ import httpx2
 import pytest
 
 from app.cli.demo import REQUESTS
-from tests.cluster import FULL
 from tests.docs.checkout import CLONE, OF_A_FOLDER, OF_THE_HUB, ROOT, Checkout, commands, started
-from tests.local import short_folder, until
+from tests.servers.abs_up import short_folder, until
+from tests.servers.cluster import FULL
 
 COMMANDS = commands()
 STAYS = re.compile(r"\b(make|abs) (serve|up)\b")
@@ -31,7 +31,7 @@ CONTAINERS = "docker compose up --build --wait"
 BUILD_S_MAX = 3_600.0
 NOT_RUN = {  # lines, and why they are not run where that is so
     CONTAINERS: "builds images for minutes, so only with ABS_TESTS_FULL=1, a Docker engine and port 8000 free; "
-    "tests/test_compose.py runs the services' commands",
+    "tests/deploy/test_compose.py runs the services' commands",
 }
 ASKED = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 12}
 

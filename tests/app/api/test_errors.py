@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from types import ModuleType
+
+import pytest
+
+import app.errors
+import compiler.errors
+import decoding.errors
+from app.api.errors import DETAIL_CHARS_MAX, UNKNOWN_FIELD, problem, shown_path
+from app.errors import InternalError, JobFailed, NotReady, without_message
+from compiler.errors import ErrorFacts, LimitExceeded, SpecSyntaxError
+from decoding.errors import ModelUnavailable
+from docs.tools.reference import ERRORS
+
+CALLERS = (app.errors.CallerError, compiler.errors.SpecError, decoding.errors.GenerationInvalid)
+
+
+@pytest.mark.parametrize("module", [app.errors, compiler.errors, decoding.errors], ids=lambda module: module.__name__)
+def test_every_error_class_has_facts(module: ModuleType) -> None:
+    classes = [item for item in vars(module).values() if isinstance(item, type) and issubclass(item, Exception)]
+    assert classes
+    for item in classes:
+        assert isinstance(item.facts, ErrorFacts)
+        if issubclass(item, CALLERS) and item not in CALLERS:
+            assert item.facts.code != "internal", f"{item.__name__} is the caller's to mend"
+
+
+def test_a_code_has_one_status() -> None:
+    status: dict[str, int] = {}
+    for row in ERRORS.values():
+        assert status.setdefault(row.code, row.status) == row.status
+
+
+def test_the_body_carries_the_fields_of_the_row() -> None:
+    answer = problem(SpecSyntaxError("bad", source="a\nb(", position=4, expected="')'", field="ltlf"), "id-1")
+    body = json.loads(answer.body)
+    assert (answer.status, body["status"], body["code"], body["request_id"]) == (422, 422, "constraint_syntax", "id-1")
+    assert (body["position"], body["line"], body["column"], body["expected"]) == (4, 2, 3, "')'")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert json.loads(problem(LimitExceeded("dfa_states_max", 20, 21), "").body)["limit"] == "dfa_states_max"
+
+
+def test_not_ready_has_a_retry_time() -> None:
+    assert problem(NotReady(("loading",)), "").headers["retry-after"] == "1"
+
+
+def test_every_503_has_a_retry_time() -> None:
+    for name in [name for name, row in ERRORS.items() if row.status == 503 and name != "NotReady"]:
+        answer = problem(JobFailed(name, "why", {}, ERRORS[name]), "")
+        assert int(answer.headers["retry-after"]) == json.loads(answer.body)["retry_after_s"] >= 1
+
+
+def test_messages_of_the_model_library_are_not_sent() -> None:
+    body = json.loads(problem(ModelUnavailable("'/srv/MARKER': no such file"), "").body)
+    assert (body["code"], body["detail"]) == ("model_unavailable", "The model cannot be used; the log says why")
+
+
+def test_an_error_without_an_offset_has_no_position() -> None:
+    body = json.loads(problem(SpecSyntaxError("bad", source="ab", field="regex"), "").body)
+    assert not {"position", "line", "column"} & set(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("beams", "beams"), ("propositions.dog.regex", "propositions.dog.regex"), ("keywords.3", "keywords.3"),
+        ("propositions.guinea pig.regex", "propositions"), ("MARKER MARKER", UNKNOWN_FIELD), ("", UNKNOWN_FIELD),
+        ("M" * 40, "M" * 40), ("M" * 41, UNKNOWN_FIELD), ("propositions." + "M" * 400, "propositions"),
+    ],
+)
+def test_a_field_path_is_cut_at_unsafe_names(path: str, shown: str) -> None:
+    assert shown_path(path) == shown
+
+
+def test_an_unsafe_name_is_absent_from_the_message() -> None:
+    error = SpecSyntaxError("propositions.MARKER 1 must be a list", field="propositions.MARKER 1")
+    body = json.loads(problem(error, "").body)
+    assert (body["field"], body["detail"]) == ("propositions", "the constraint is at fault in propositions")
+
+
+def test_errors_are_logged_without_messages_of_their_causes() -> None:
+    try:
+        try:
+            int("MARKER")
+        except ValueError as error:
+            raise RuntimeError(str(error)) from error
+    except RuntimeError as error:
+        logged = without_message(error)
+    assert "MARKER" not in logged.replace('int("MARKER")', "")
+    assert all(part in logged for part in ("RuntimeError", "ValueError", "test_errors.py"))
+
+
+def test_an_internal_error_reveals_no_details() -> None:
+    for error in (ZeroDivisionError("MARKER"), InternalError("MARKER")):
+        answer = problem(error, "id")
+        assert answer.status == 500
+        assert b"MARKER" not in answer.body
+
+
+def test_long_texts_are_cut() -> None:
+    body = json.loads(problem(SpecSyntaxError("x" * 10_000, field="y" * 10_000), "").body)
+    assert len(body["detail"]) == DETAIL_CHARS_MAX
+    assert len(body["field"]) < 200

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+from app.main import create_app
+from app.settings import Settings
+from docs.tools.reference import ERRORS
+
+COMMITTED = Path(__file__).parents[3] / "openapi.json"
+BAD_REQUESTS = Path(__file__).parents[2] / "cases" / "bad_requests.toml"
+
+
+def test_the_committed_document_is_fresh() -> None:
+    assert json.loads(COMMITTED.read_text(encoding="utf-8")) == create_app(Settings()).openapi(), (
+        "run: abs openapi --output openapi.json"
+    )
+
+
+def test_every_path_documents_its_errors_with_their_media_type() -> None:
+    document = create_app(Settings()).openapi()
+    codes = {row.code for row in ERRORS.values()} - {"client_gone"}
+    described = ""
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if not status.startswith("2"):
+                    kind = "application/json" if path.startswith("/v1/") else "application/problem+json"
+                    assert list(response["content"]) == [kind], (path, status)
+                    described += response["description"]
+    missing = {code for code in codes if code not in described} - {"not_found", "method_not_allowed"}
+    assert not missing
+    assert {"Problem", "ErrorBody"} <= document["components"]["schemas"].keys()
+
+
+def test_every_refusal_is_documented_where_it_happens() -> None:
+    paths = create_app(Settings()).openapi()["paths"]
+    cases = tomllib.loads(BAD_REQUESTS.read_text(encoding="utf-8"))["case"]
+    seen = {(case["path"], str(case["status"])) for case in cases if "post" in paths.get(case["path"], {})}
+    assert ("/compile", "404") in seen
+    assert not {(path, status) for path, status in seen if status not in paths[path]["post"]["responses"]}
+
+
+def test_image_responses_document_their_media_type() -> None:
+    paths = create_app(Settings()).openapi()["paths"]
+    kinds = {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}
+    for ending, kind in kinds.items():
+        assert list(paths[f"/automata/{{automaton}}{ending}"]["get"]["responses"]["200"]["content"]) == [kind]
+
+
+def test_an_answer_and_its_stream_are_documented() -> None:
+    document = create_app(Settings()).openapi()
+    answer = document["paths"]["/generate"]["post"]["responses"]["200"]
+    assert set(answer["content"]) == {"application/json", "text/event-stream"}
+    assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/GenerateResponse"}
+    for event in ("CompiledEventBody", "StepEventBody", "StepRow"):
+        assert event in document["components"]["schemas"]
+    assert "CompiledEventBody" in answer["description"] and "StepEventBody" in answer["description"]
+
+
+def test_every_reference_leads_somewhere() -> None:
+    document = create_app(Settings()).openapi()
+    text = json.dumps(document)
+    for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in document["components"]["schemas"]

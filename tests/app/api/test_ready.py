@@ -1,0 +1,255 @@
+"""GET /ready tells the truth: workers that hang for real, and the storage that is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.errors import StorageDown
+from app.main import create_app
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from compiler.limits import Limits
+from decoding.engine import Engine
+from decoding.model import HuggingFaceModel
+from tests.app.conftest import wait_for_compiler, wait_until_ready
+from tests.app.observability.metric_samples import Samples, scrape
+from tests.servers.forkserver import Child, start_process
+from tests.servers.processes import children
+from tests.servers.redis_server import RedisServer, running_server
+
+TURNS_S_MAX = 15.0
+STUCK_S = 1.0
+SECRET = "a secret of the tests"
+
+
+def reasons(client: TestClient) -> list[str]:
+    """Why the service is not ready, nothing where it is; it is alive all the while."""
+    assert client.get("/health").status_code == 200
+    answer = client.get("/ready")
+    assert answer.status_code in (200, 503)
+    return list(answer.json().get("reasons", []))
+
+
+def turns(client: TestClient, *wanted: str) -> None:
+    """Until each of these is a reason, or there are none, within the time that is promised."""
+    ends = time.monotonic() + TURNS_S_MAX
+    while True:
+        found = reasons(client)
+        if all(any(word in reason for reason in found) for word in wanted) and bool(found) == bool(wanted):
+            return
+        assert time.monotonic() < ends, found
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """What the model's every step waits for; open at first."""
+    gate, step = threading.Event(), HuggingFaceModel.step
+    gate.set()
+
+    def held(model: HuggingFaceModel, feeds: Sequence[Any]) -> Any:
+        assert gate.wait(120)
+        return step(model, feeds)
+
+    monkeypatch.setattr(HuggingFaceModel, "step", held)
+    yield gate
+    gate.set()
+
+
+def test_readiness_reports_a_stalled_model_and_its_recovery(gate: threading.Event) -> None:
+    body = {"prompt": "a dog", "constraint": {"regex": "[a-z ]+dog"}, "max_tokens": 20, "beams": 2}
+    with TestClient(create_app(Settings(stall_timeout_s=STUCK_S)), raise_server_exceptions=False) as client:
+        wait_until_ready(client)
+        assert client.post("/generate", json=body).status_code == 200
+        time.sleep(1.5 * STUCK_S)
+        assert not reasons(client)  # an engine without work is not stuck, however long it rests
+        gate.clear()
+        answers: list[int] = []
+        waiting = threading.Thread(target=lambda: answers.append(client.post("/generate", json=body).status_code))
+        waiting.start()
+        turns(client, "generate worker: stuck: the model takes no step for")
+        refused = client.post("/generate", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+        assert refused.headers["retry-after"]
+        gate.set()
+        waiting.join(30)
+        assert answers == [200]
+        turns(client)
+        assert client.post("/generate", json=body).status_code == 200
+
+
+def test_readiness_reports_a_stuck_compilation_and_its_end() -> None:
+    before = set(children(os.getpid()))
+    settings = Settings(embedded_workers=("compile",), stall_timeout_s=0.2, limits=Limits(compile_s_max=0.5))
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        wait_for_compiler(client)
+        (server,) = [pid for pid in set(children(os.getpid())) - before if _compiles(pid)]
+        answers: list[int] = []
+        os.kill(server, signal.SIGSTOP)  # it takes no job, says nothing, and does not end
+        try:
+            body = {"constraint": {"regex": "a+b"}, "explain": False}
+            waiting = threading.Thread(target=lambda: answers.append(client.post("/compile", json=body).status_code))
+            waiting.start()
+            turns(client, "compile worker: stuck: a compilation is past all its limits", "no generate worker")
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it may have been replaced by now
+                os.kill(server, signal.SIGCONT)
+        waiting.join(60)
+        assert answers == [200]
+        wait_for_compiler(client)
+
+
+def _compiles(pid: int) -> bool:
+    return b"app.worker.sandbox.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_readiness_reports_missing_weights(tmp_path: Path, captions_dir: Path) -> None:
+    for file in captions_dir.iterdir():
+        if file.suffix == ".json":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    settings = Settings(model=str(tmp_path), embedded_workers=("generate",))
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        turns(client, "generate worker: the model cannot be loaded; see the log", "no compile worker is alive")
+
+
+def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, load = threading.Event(), HuggingFaceModel.load
+
+    def late(*args: Any, **settings: Any) -> Any:
+        assert gate.wait(120)
+        return load(*args, **settings)
+
+    monkeypatch.setattr(HuggingFaceModel, "load", late)
+    try:
+        with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
+            turns(client, "generate worker: loading")
+            gate.set()
+            turns(client)
+    finally:
+        gate.set()
+
+
+def test_readiness_reports_a_broken_store(
+    short_sighted_client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgets(*_: object) -> None:
+        pass
+
+    async def is_down(*_: object) -> None:
+        raise StorageDown
+
+    async def says_nothing(*_: object) -> None:
+        await asyncio.sleep(60)
+
+    for put, reason in (
+        (forgets, "the storage does not keep what is written"),
+        (is_down, "the storage of jobs and automata cannot be reached"),
+        (says_nothing, "the storage does not answer within 2 s"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryStore, "put", put)
+            assert reasons(short_sighted_client) == [reason]
+        assert reasons(short_sighted_client) == ["no generate worker is alive"]
+
+
+def test_an_engine_with_a_dead_thread_stays_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    class Model:
+        reads_together = True
+
+        def bytes_for(self, *_: int) -> int:
+            return 0
+
+    engine = Engine(Model(), 1)  # type: ignore[arg-type]
+    assert engine.stalled_s == 0.0
+    monkeypatch.setattr(engine._crowd, "admit", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        engine.generate(lambda: None, [1], 1, 1)  # type: ignore[arg-type, return-value]
+    engine.close()
+    assert engine.stalled_s == float("inf")
+
+
+
+
+@contextlib.contextmanager
+def worker_process(server: RedisServer, port: int, log: Path) -> Iterator[subprocess.Popen[bytes] | Child]:
+    """A compile worker of its own, which answers probes at a port and logs to a file."""
+    settings = {
+        "ABS_BROKER": server.url, "ABS_STORE": server.url, "ABS_SECRET": SECRET, "ABS_METRICS_PORT": str(port),
+        "ABS_LOG_FORMAT": "json",
+    }  # fmt: skip
+    process = start_process(["app.main", "worker", "compile"], os.environ | settings, log, log.with_suffix(".out"))
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    """What a worker's own port answers; status 0 where it does not."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+    except OSError:
+        return 0, {}
+
+
+def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path / "log"
+    with running_server() as server, worker_process(server, port, log) as worker:
+        settings = Settings(embedded_workers=(), broker=server.url, store=server.url, secret=SECRET.encode())
+        with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+            wait_for_compiler(client)
+            assert probe(port, "/ready") == (200, {"status": "ready"})
+            assert probe(port, "/health")[0] == 200
+            worker.send_signal(signal.SIGSTOP)
+            turns(client, "no compile worker is alive", "no generate worker is alive")
+            worker.send_signal(signal.SIGCONT)
+            wait_for_compiler(client)
+            server.pause()
+            turns(client, "the storage does not answer within")
+            server.go_on()
+            wait_for_compiler(client)
+            before = scrape(client)
+            server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            server.ask("CONFIG", "SET", "maxmemory", "1")
+            turns(client, "the storage of jobs and automata is full")
+            assert scrape(client)("abs_redis_errors_total") > before("abs_redis_errors_total")
+            server.ask("CONFIG", "SET", "maxmemory", "0")
+            wait_for_compiler(client)
+            body, named = {"constraint": {"regex": "a+"}, "explain": False}, {"x-request-id": "r-42"}
+            assert client.post("/compile", json=body, headers=named).status_code == 200
+        told = [json.loads(line) for line in log.read_text().splitlines()]
+        (done,) = [line for line in told if line.get("event") == "job_done"]
+        assert (done["kind"], done["outcome"], done["request_id"]) == ("compile", "ok", "r-42")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            assert Samples(answer.read().decode())("abs_compile_total", form="regex", outcome="ok") == 1

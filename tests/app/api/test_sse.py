@@ -1,0 +1,190 @@
+"""Server-sent events, as a real client on a real socket sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.api import sse as stream
+from tests.app import fake_handlers
+from tests.app.fake_service import faked_service
+from tests.servers.processes import until
+from tests.servers.service_process import ServiceProcess
+
+S_MAX = 120.0
+KEYWORDS = {"keywords": ["dog", "ball"]}
+BODY = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 16, "beams": 4, "stream": True}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event as it was sent."""
+
+    name: str
+    id: str
+    data: dict[str, Any]
+
+
+def events(lines: Iterator[str]) -> Iterator[Event]:
+    """The events of a stream; comments are passed over."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(": ")
+        if not line and "event" in fields:
+            yield Event(fields["event"], fields.get("id", ""), json.loads(fields["data"]))
+        if not line:
+            fields = {}
+        elif colon and name:
+            fields[name] = value
+
+
+@contextlib.contextmanager
+def streaming(url: str, **options: Any) -> Iterator[httpx2.Response]:
+    with httpx2.Client(base_url=url, timeout=S_MAX) as http, http.stream("POST", "/generate", json=BODY | options) as r:
+        yield r
+
+
+@pytest.fixture
+def served_url(running_service: ServiceProcess) -> str:
+    """A service of its own process, with the built-in model."""
+    return running_service.url
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
+    with faked_service(monkeypatch, request.param, stream_grace_s=0.0) as url:
+        yield url
+
+
+stepping = pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
+patient = pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
+
+
+def test_a_stream_sends_every_step_and_then_the_answer(served_url: str) -> None:
+    with streaming(served_url, trace=True) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        told = list(events(response.iter_lines()))
+    assert [event.id for event in told] == [*(str(number) for number in range(1, len(told))), "end"]
+    assert response.headers["location"] == f"/jobs/{response.headers['x-job-id']}"
+    assert told[-1].data["id"] == response.headers["x-job-id"]
+    assert [told[0].name, told[-1].name] == ["compiled", "done"]
+    steps = [event.data for event in told[1:-1]]
+    assert {event.name for event in told[1:-1]} == {"step"}
+    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
+    assert all(step["step"] + step["budget_after"] == BODY["max_tokens"] for step in steps)
+    live = [sum(not row["finished"] for row in step["rows"]) for step in steps]
+    assert max(live) <= 4 * BODY["beams"] and live[-1] <= BODY["beams"]  # up to four times as many at first
+    choice = told[-1].data["choices"][0]
+    rows = [row for step in steps for row in step["rows"]]
+    last = next(row for row in rows if row["finished"] and row["log_prob"] == choice["log_prob"])
+    assert last["text"].strip() == choice["text"].strip()
+    assert (last["distance"], last["state"]) == (0, choice["trace"][-1]["state"])
+    assert len(steps) >= len(choice["trace"])
+
+
+def test_a_row_of_a_step_continues_its_parent(served_url: str) -> None:
+    with streaming(served_url, constraint={"regex": "[a-zäöü ]{3,30}🐕"}, beams=8) as response:
+        steps = [event.data["rows"] for event in events(response.iter_lines()) if event.name == "step"]
+    assert len(steps) > 3
+    for before, after in itertools.pairwise(steps):
+        for row in after:
+            assert row["text"].rstrip("\ufffd").startswith(before[row["parent"]]["text"].rstrip("\ufffd"))
+
+
+def test_the_last_event_equals_the_plain_answer(served_url: str) -> None:
+    plain = httpx2.post(f"{served_url}/generate", json=BODY | {"stream": False}, timeout=S_MAX).json()
+    with streaming(served_url) as response:
+        done = list(events(response.iter_lines()))[-1].data
+    assert done["choices"] == plain["choices"]
+    assert done.keys() == plain.keys()
+
+
+def test_an_immediate_error_is_a_plain_response(served_url: str) -> None:
+    for options, code in (
+        ({"constraint": {"regex": "a("}}, "constraint_syntax"),
+        ({"max_tokens": 1}, "budget_too_small"),
+        ({"beams": 0}, "invalid_request"),
+    ):
+        with streaming(served_url, **options) as response:
+            assert response.status_code == 422
+            assert response.headers["content-type"] == "application/problem+json"
+            assert json.loads(response.read())["code"] == code
+
+
+def test_a_later_error_is_the_last_event(served_url: str) -> None:
+    with streaming(served_url, scope="full", prompt="a cat is", constraint={"not": {"keywords": ["cat"]}}) as response:
+        told = list(events(response.iter_lines()))
+    assert [event.name for event in told] == ["compiled", "error"]
+    assert (told[-1].data["code"], told[-1].data["status"]) == ("prompt_violates", 422)
+    assert told[-1].data["request_id"] == response.headers["x-request-id"]
+
+
+def test_a_deadline_ends_a_stream(served_url: str) -> None:
+    long = {"min_words": 100}
+    assert httpx2.post(f"{served_url}/compile", json={"constraint": long}, timeout=S_MAX).is_success
+    with streaming(served_url, constraint=long, algorithm="abs", max_tokens=128, beams=128, timeout_s=0.5) as response:
+        told = list(events(response.iter_lines()))
+    assert (told[-1].name, told[-1].data["code"]) == ("error", "deadline")
+
+
+@stepping
+def test_steps_arrive_while_the_generation_runs(faked: str) -> None:
+    with streaming(faked) as response:
+        told = events(response.iter_lines())
+        assert next(told).name == "step"
+        fake_handlers.go_on.set()
+        assert [event.name for event in told] == ["step", "step", "done"]
+
+
+@stepping
+def test_without_a_stream_no_events_are_published(faked: str) -> None:
+    fake_handlers.go_on.set()
+    assert httpx2.post(f"{faked}/generate", json=BODY | {"stream": False}, timeout=S_MAX).is_success
+    assert fake_handlers.told == ["nothing"]
+    with streaming(faked) as response:
+        response.read()
+    assert fake_handlers.told == ["nothing", "steps"]
+
+
+@stepping
+def test_a_bug_is_an_error_event_without_details(faked: str) -> None:
+    fake_handlers.go_on.set()
+    with streaming(faked, prompt="fail") as response:
+        text = response.read().decode()
+    assert '"code": "internal"' in text and "MARKER" not in text
+
+
+@stepping
+def test_an_idle_stream_sends_heartbeats(faked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.02)
+    with streaming(faked) as response:
+        lines = response.iter_lines()
+        assert sum(line.startswith(":") for line, _ in zip(lines, range(60), strict=False)) > 3
+        fake_handlers.go_on.set()
+        assert "event: done" in list(lines)
+
+
+@patient
+def test_a_disconnect_during_a_stream_cancels_its_job(faked: str) -> None:
+    with streaming(faked) as response:
+        told = events(response.iter_lines())  # kept: to forget it would be to go away
+        assert [next(told).name for _ in range(5)] == ["step"] * 5
+        assert not fake_handlers.stopped.is_set()
+    assert fake_handlers.stopped.wait(S_MAX)
+
+
+@patient
+def test_a_client_that_reads_nothing_delays_no_other_request(faked: str) -> None:
+    with streaming(faked, prompt="long"):
+        until(lambda: fake_handlers.steps_told > 2_000)  # far more than sockets hold
+        assert httpx2.get(f"{faked}/health").is_success
+        assert not fake_handlers.stopped.is_set()
+    assert fake_handlers.stopped.wait(S_MAX)

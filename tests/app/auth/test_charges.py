@@ -1,0 +1,95 @@
+"""Beams times tokens are charged to a key for work that is begun: not for refusals, nor for what was asked before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app import wiring
+from app.auth import add_key, new_key
+from app.errors import RateLimited, StorageDown
+from app.main import create_app
+from app.service import Service, SubmittedJob
+from app.settings import Settings
+from app.wiring import open_limiter
+from tests.app.conftest import wait_until_ready
+from tests.servers.redis_server import RedisServer
+
+BODY = {"prompt": "a", "constraint": {"regex": "a{2,3}"}, "max_tokens": 8, "beams": 8}  # 64 of 100
+
+
+Headers = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, list[Headers]]]:
+    """A service whose generations are scripted, and the headers of two keys."""
+    path, owners = tmp_path_factory.mktemp("keys") / "keys", []
+    for name in ("anna", "ben"):
+        text, key = new_key(name, ("generate",), requests_per_minute=0, beam_tokens_per_minute=100)
+        add_key(path, key)
+        owners.append({"authorization": f"Bearer {text}"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_quick")
+        settings = Settings(keys_file=str(path), public_paths=("/ready",))
+        with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+            wait_until_ready(client)
+            yield client, owners
+
+
+def require_charged_once(client: TestClient, owner: Headers) -> None:
+    """One request may run still, and no second one."""
+    assert client.post("/generate", json=BODY, headers=owner).status_code == 200
+    refused = client.post("/generate", json=BODY, headers=owner)
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+
+
+def test_a_refused_request_is_not_charged(
+    place: tuple[TestClient, list[Headers]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, (owner, _) = place
+
+    async def refuse(self: Service, *arguments: Any) -> SubmittedJob:
+        raise StorageDown
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "begin_generate", refuse)
+        for _ in range(3):
+            assert client.post("/generate", json=BODY, headers=owner).json()["code"] == "storage_down"
+    require_charged_once(client, owner)
+
+
+def test_a_repeated_answer_is_not_charged_twice(place: tuple[TestClient, list[Headers]]) -> None:
+    client, (_, owner) = place
+    body = {**BODY, "beams": 4}  # 32 of 100
+    same = {**owner, "idempotency-key": "one"}
+    answers = [client.post("/generate", json=body, headers=same) for _ in range(4)]
+    assert {answer.status_code for answer in answers} == {200}, answers[-1].text
+    ids = {answer.json()["id"] for answer in answers}
+    assert len(ids) == 1
+    require_charged_once(client, owner)
+
+
+def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisServer) -> None:
+    settings = Settings(broker=redis_server.url, key_beam_tokens_per_minute=100)
+    key = new_key("anna", ("generate",))[1]
+
+    async def story() -> None:
+        one, two = open_limiter(settings), open_limiter(settings)
+        for _ in range(3):
+            await one.charge(key, 64)
+            await two.refund(key, 64)
+        for limiter in (one, two, one):
+            await limiter.charge(key, 32)
+            await limiter.settle(key, 32, "job")
+        await two.charge(key, 68)
+        with pytest.raises(RateLimited):
+            await one.charge(key, 1)
+        await one.close()
+        await two.close()
+
+    asyncio.run(story())

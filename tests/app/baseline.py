@@ -1,0 +1,268 @@
+"""The answers of some 400 requests, recorded and compared: a change of names and folders changes no answer.
+
+    python -m tests.app.baseline --record FILE      write the answers of the present code
+    python -m tests.app.baseline --compare FILE     exit with 1 where an answer differs
+    python -m tests.app.baseline --sample --record tests/cases/baseline.json     the sample that a test compares
+
+All requests run in one process, one after another, on the built-in model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.testclient import TestClient
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.conftest import wait_until_ready
+
+CASES = Path(__file__).parents[1] / "cases"
+RECORDING = CASES / "baseline.json"
+SAMPLE = 7  # one request in so many is in the recording of the repository
+VOLATILE = frozenset((
+    "id", "job_id", "created", "request_id", "retry_after", "waited_s", "compile_ms", "timings", "version",
+    "owned_by", "cached", "attempt", "system_fingerprint",
+))  # fmt: skip
+"""Fields that differ between two runs of the same code."""
+
+_OBJECT = {"type": "object", "required": ["a", "b"], "additionalProperties": False}
+_RECORD = _OBJECT | {"properties": {"a": {"enum": ["x", "yes"]}, "b": {"type": "integer", "minimum": 1, "maximum": 20}}}
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "eventually": {"ltlf": "F(dog)"},
+    "in order": {"ltlf": "F(dog & X(F(ball)))"},
+    "never": {"ltlf": "G(!dog) & F(park)"},
+    "until": {"ltlf": "!cat U dog"},
+    "propositions": {"ltlf": "F(animal)", "propositions": {"animal": ["dog", "cat"]}},
+    "sentence": {"regex": "[A-Z][a-z]+( [a-z]+){4}\\."},
+    "alternatives": {"regex": "(two|three) (men|women|dogs) [a-z ]{5,20}"},
+    "digits": {"regex": "\\d{4}-\\d{2}-\\d{2}"},
+    "any text with a mark": {"regex": ".*!"},
+    "no leading space": {"regex": "[a-z]+", "leading_space": "forbid"},
+    "one keyword": {"keywords": ["dog"]},
+    "three keywords": {"keywords": ["dog", "ball", "park"]},
+    "ordered keywords": {"keywords": ["man", "horse"], "ordered": True},
+    "alternative keywords": {"keywords": [["dog", "puppy"], "ball"], "inflect": False},
+    "template": {"infill": "The <|infill_word|> is in the <|infill_word|>."},
+    "template, free part": {"infill": "A man <|infill_ngram|> in the snow."},
+    "template, listed part": {"infill": "A <|infill:red|blue|> car."},
+    "record": {"json_schema": _RECORD},
+    "array": {"json_schema": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}},
+    "string": {"json_schema": {"type": "string", "pattern": "^[a-z]{3,6}$"}},
+    "any of": {"json_schema": {"anyOf": [{"type": "null"}, {"const": "none"}, {"type": "integer", "maximum": 3}]}},
+    "date": {"json_schema": {"type": "string", "format": "date"}},
+    "choice": {"choice": ["yes", "no", "a dog"]},
+    "words": {"min_words": 3, "max_words": 5},
+    "characters": {"max_chars": 20},
+    "sentences": {"sentences": {"min": 1, "max": 2}},
+    "own automaton": {
+        "dfa": {
+            "start": "s", "accepting": ["t"],
+            "transitions": [
+                {"from": "s", "to": "s", "when": "!dog"}, {"from": "s", "to": "t", "when": "dog"},
+                {"from": "t", "to": "t"},
+            ],
+        }
+    },
+    "own automaton of bytes": {
+        "dfa": {
+            "start": "s", "accepting": ["s"],
+            "transitions": [{"from": "s", "to": "s", "bytes": [[97, 122], 32]}],
+        }
+    },
+    "all": {"all": [{"keywords": ["dog"]}, {"max_words": 8}, {"regex": "A .*\\."}]},
+    "any": {"any": [{"choice": ["yes", "no"]}, {"ltlf": "F(dog)"}]},
+    "not": {"not": {"regex": ".*a.*"}},
+    "impossible": {"all": [{"regex": "a+"}, {"regex": "b+"}]},
+}  # fmt: skip
+TEXTS = ("a dog runs after a ball in the park.", "yes", '{"a": "x", "b": 3}')
+PROMPTS = ("sentence:", "concepts: dog, ball, park\nsentence:")
+LABELS = ["boot", "bag", "coat"]
+LOG_PROBS = [[-0.1, -3.0, -3.0], [-2.0, -3.0, -0.2], [-1.0, -1.5, -1.2], [-0.5, -2.5, -1.0]]
+
+
+class Call(NamedTuple):
+    """One request. `body` is sent raw where it is a string."""
+
+    name: str
+    path: str
+    body: Any
+    method: str = "POST"
+
+
+def calls() -> Iterator[Call]:
+    """All requests, in the order in which they run."""
+    for name, constraint in CONSTRAINTS.items():
+        yield Call(f"compile, {name}", "/compile", {"constraint": constraint, "explain": True})
+        for number, text in enumerate(TEXTS):
+            yield Call(f"check, {name}, text {number}", "/check", {"constraint": constraint, "text": text})
+        yield Call(f"generate, {name}", "/generate", _generate(constraint, beams=4, trace=True))
+    yield from _searches()
+    yield from _streams()
+    yield from _decodings()
+    yield from _openai()
+    for file in ("bad_requests", "openai_requests"):
+        for case in tomllib.loads((CASES / f"{file}.toml").read_text(encoding="utf-8"))["case"]:
+            body = case.get("json", case.get("body"))
+            if isinstance(body, str):
+                chat = "chat/" if body.startswith('{"messages') else ""
+                path = case.get("path", f"/v1/{chat}completions")
+                yield Call(f"refused, {case['name']}", path, body)
+    for path in ("/v1/models", "/health", "/automata/0", "/jobs/unknown"):
+        yield Call(path, path, None, "GET")
+
+
+def sample() -> list[Call]:
+    """The requests of the recording in the repository."""
+    return list(calls())[::SAMPLE]
+
+
+def _generate(constraint: Mapping[str, Any], prompt: str = PROMPTS[0], **options: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "constraint": constraint, "max_tokens": 24, **options}
+
+
+def _searches() -> Iterator[Call]:
+    """Algorithms, beam widths, seeds and budgets."""
+    for form in ("three keywords", "sentence", "record", "template", "in order", "all"):
+        for beams in (1, 8, 24):
+            for algorithm in ("banked", "abs"):
+                options = {"beams": beams, "algorithm": algorithm, "n": 1 if beams == 1 else 2}
+                body = _generate(CONSTRAINTS[form], PROMPTS[1], trace=beams == 1, **options)
+                yield Call(f"{algorithm}, {beams} beams, {form}", "/generate", body)
+        for seed in (1, 2**62):
+            body = _generate(CONSTRAINTS[form], algorithm="sample", seed=seed, n=2, temperature=0.8, top_p=0.9)
+            yield Call(f"sample, seed {seed}, {form}", "/generate", body)
+    for penalty in (0.0, 1.0):
+        body = _generate(CONSTRAINTS["one keyword"], length_penalty=penalty, n=3)
+        yield Call(f"length penalty {penalty}", "/generate", body)
+    for budget in (1, 5, 9):
+        body = _generate(CONSTRAINTS["record"]) | {"max_tokens": budget}
+        yield Call(f"a budget of {budget}", "/generate", body)
+    body = _generate(CONSTRAINTS["ordered keywords"], "A man", scope="full")
+    yield Call("prompt and answer together", "/generate", body)
+
+
+def _streams() -> Iterator[Call]:
+    for form in ("one keyword", "sentence", "record"):
+        for algorithm in ("banked", "abs", "sample"):
+            options = {"seed": 5} if algorithm == "sample" else {}
+            body = _generate(CONSTRAINTS[form], algorithm=algorithm, stream=True, **options)
+            yield Call(f"stream, {algorithm}, {form}", "/generate", body)
+
+
+def _decodings() -> Iterator[Call]:
+    for formula in ("F(bag)", "G(boot -> X(F(coat)))", "F(boot & X(bag))", "G(!boot) & G(!bag) & G(!coat)"):
+        for beams in (None, 1, 4):
+            body = {"labels": LABELS, "constraint": {"ltlf": formula}, "log_probs": LOG_PROBS}
+            yield Call(f"decode, {formula}, {beams} beams", "/decode", body | ({"beams": beams} if beams else {}))
+
+
+def _openai() -> Iterator[Call]:
+    schema = {"type": "json_schema", "json_schema": {"name": "r", "schema": _RECORD}}
+    message = [{"role": "user", "content": "dog, ball"}]
+    for stream in (False, True):
+        for body in (
+            {"prompt": PROMPTS[0], "regex": "[a-z ]{5,20}", "max_tokens": 16},
+            {"prompt": PROMPTS[0], "guided_choice": ["yes", "no"], "max_tokens": 8, "temperature": 0},
+            {"prompt": PROMPTS[0], "constraint": {"keywords": ["dog"]}, "max_tokens": 16, "logprobs": 1},
+        ):
+            yield Call(f"completion, {list(body)[1]}, {stream}", "/v1/completions", _openai_body(body, stream))
+        for body in (
+            {"messages": message, "response_format": schema, "max_tokens": 32},
+            {"messages": message, "constraint": {"keywords": ["dog"]}, "max_tokens": 24, "seed": 3, "temperature": 1},
+        ):
+            yield Call(f"chat, {list(body)[1]}, {stream}", "/v1/chat/completions", _openai_body(body, stream))
+
+
+def _openai_body(body: Mapping[str, Any], stream: bool) -> dict[str, Any]:
+    return {"model": "captions", **body} | ({"stream": True} if stream else {})
+
+
+def scrubbed(value: Any) -> Any:
+    """A JSON value without the fields that differ from run to run."""
+    if isinstance(value, Mapping):
+        return {key: scrubbed(part) for key, part in value.items() if key not in VOLATILE}
+    return [scrubbed(part) for part in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def answer(client: TestClient, call: Call) -> dict[str, Any]:
+    """Status and body of an answer. Of a stream: the kinds of its events, its text, and the last event with JSON."""
+    content = None if call.body is None else call.body if isinstance(call.body, str) else json.dumps(call.body)
+    reply = client.request(call.method, call.path, content=content, headers={"Content-Type": "application/json"})
+    kind = reply.headers.get("content-type", "")
+    if kind.startswith("text/event-stream"):
+        fields = [line.partition(": ")[::2] for line in reply.text.splitlines()]
+        data = [json.loads(text) for name, text in fields if name == "data" and text.startswith("{")]
+        kinds = sorted({text for name, text in fields if name == "event"})
+        text = "".join(_written(part) for event in data for part in event.get("choices") or ())
+        return {"status": reply.status_code, "events": kinds, "text": text, "last": scrubbed(data[-1])}
+    body = scrubbed(reply.json()) if "json" in kind else reply.text
+    return {"status": reply.status_code, "body": body}
+
+
+def _written(choice: Mapping[str, Any]) -> str:
+    """What an event of an OpenAI stream adds to the text."""
+    return (choice.get("delta") or {}).get("content") or choice.get("text") or ""
+
+
+@contextmanager
+def service() -> Iterator[TestClient]:
+    """A service of its own: an answer may hold names that an earlier caller of the same constraint gave."""
+    with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
+        wait_until_ready(client)
+        yield client
+
+
+def answers(chosen: Sequence[Call]) -> dict[str, dict[str, Any]]:
+    """The answers of the present code by the name of the request."""
+    with service() as client:
+        return {call.name: answer(client, call) for call in chosen}
+
+
+def read_recording(file: Path) -> dict[str, dict[str, Any]]:
+    """The answers that `--record` wrote."""
+    recorded: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return recorded
+
+
+def differences(old: Any, new: Any, tolerance: float, where: str = "") -> Iterator[str]:
+    """One line for each place where two answers differ. Numbers may differ by the tolerance."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys((*old, *new)):
+            yield from differences(old.get(key), new.get(key), tolerance, f"{where}/{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, pair in enumerate(zip(old, new, strict=True)):
+            yield from differences(*pair, tolerance, f"{where}/{number}")
+    elif isinstance(old, float) and isinstance(new, float | int):
+        if abs(old - new) > tolerance:
+            yield f"{where}: {new} instead of {old}"
+    elif old != new:
+        yield f"{where}: {new!r:.200} instead of {old!r:.200}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--compare", type=Path)
+    parser.add_argument("--tolerance", type=float, default=0.0, help="of log-probs, in nats")
+    parser.add_argument("--sample", action="store_true", help="the requests of the recording in the repository alone")
+    args = parser.parse_args()
+    found = answers(sample() if args.sample else list(calls()))
+    if args.record:
+        args.record.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
+        print(f"{len(found)} answers recorded")
+    if args.compare:
+        recorded = read_recording(args.compare)
+        lines = list(differences(recorded, found, args.tolerance))
+        print("\n".join([*lines, f"{len(found)} answers compared, {len(lines)} differences"]))
+        raise SystemExit(1 if lines else 0)
+
+
+if __name__ == "__main__":
+    main()

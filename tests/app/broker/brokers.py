@@ -1,0 +1,140 @@
+"""Every broker, as the contract's tests open it: add one to OPENERS and it is held to the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from app.broker import PRESENCE_TTL_S, Broker, Event
+from app.broker.memory import MemoryBroker
+from app.broker.redis.broker import RedisBroker
+from app.settings import Settings
+from tests.app.manual_clock import Clock
+
+JOBS_MAX, WEIGHT_MAX = 3, 100
+RESULT_TTL_S = 10.0
+RESULT_BYTES_MAX = 100_000
+STORY_S_MAX = 60.0
+REAL_S = 0.2  # what a second of a story takes on a real server, whose clock we cannot turn
+SLOTS = 16
+
+
+def tell(story: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker) -> None:
+    """A story of the brokers of an API and of a worker, on a real server; they are closed however it ends."""
+
+    async def whole() -> None:
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                await story(api, worker)
+        finally:
+            await api.close()
+            await worker.close()
+
+    asyncio.run(whole())
+
+
+class Time(Protocol):
+    """The seconds of a story."""
+
+    async def passes(self, seconds: float) -> None:
+        """Wait until so many have passed."""
+
+    def said(self, seconds: float) -> float:
+        """What the broker calls so many seconds, in seconds of the story."""
+
+    def real(self, seconds: float) -> float:
+        """The other way about."""
+
+
+class TurnedTime:
+    """Obeys Time: of a clock that the story turns."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+
+    async def passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    def said(self, seconds: float) -> float:
+        return seconds
+
+    def real(self, seconds: float) -> float:
+        return seconds
+
+
+class RealTime:
+    """Obeys Time: shortened."""
+
+    async def passes(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * REAL_S)
+
+    def said(self, seconds: float) -> float:
+        return seconds / REAL_S
+
+    def real(self, seconds: float) -> float:
+        return seconds * REAL_S
+
+
+def in_memory(url: str) -> tuple[Broker, Time]:
+    """The broker that needs no server."""
+    time = TurnedTime()
+    return MemoryBroker(JOBS_MAX, RESULT_TTL_S, RESULT_BYTES_MAX, time.clock, WEIGHT_MAX), time
+
+
+def on_redis(url: str) -> tuple[Broker, Time]:
+    """A broker on a real server."""
+    settings = Settings(
+        secret=b"the secret of the contract", queue_jobs_max=JOBS_MAX, queue_weight_max=WEIGHT_MAX,
+        result_ttl_s=RESULT_TTL_S * REAL_S, result_bytes_max=RESULT_BYTES_MAX, redis_wait_s=20.0,
+    )
+    return RedisBroker(url, settings, PRESENCE_TTL_S * REAL_S), RealTime()
+
+
+OPENERS: dict[str, Callable[[str], tuple[Broker, Time]]] = {"memory": in_memory, "redis": on_redis}
+Story = Callable[[Broker, Time], Awaitable[None]]
+Tell = Callable[[Story], None]
+
+
+def told(name: str, url: str) -> Tell:
+    """Runs a story with a fresh broker that takes JOBS_MAX waiting jobs a queue."""
+
+    def run(story: Story) -> None:
+        async def whole() -> None:
+            broker, time = OPENERS[name](url)
+            try:
+                async with asyncio.timeout(STORY_S_MAX):
+                    await story(broker, time)
+            finally:
+                await broker.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:
+    """The id and body of the next job."""
+    delivery = await broker.take(queue, SLOTS)
+    return delivery.job_id, delivery.body
+
+
+async def all_events(broker: Broker, job_id: str, after: str = "") -> list[bytes]:
+    """What is told of a job until it is over."""
+    return [event.data async for event in broker.events(job_id, after)]
+
+
+async def first_events(broker: Broker, job_id: str, count: int, after: str = "") -> list[Event]:
+    """The first so many events."""
+    found: list[Event] = []
+    async with aclosing(broker.events(job_id, after)) as reader:  # type: ignore[type-var]
+        while len(found) < count:
+            found.append(await anext(reader))
+    return found
+
+
+async def never(waiting: asyncio.Task[object]) -> bool:
+    """Whether something that waits goes on waiting for a while."""
+    await asyncio.wait([waiting], timeout=0.3)
+    return not waiting.done()

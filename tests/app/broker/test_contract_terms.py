@@ -1,0 +1,343 @@
+"""The contract of every broker: the terms on which jobs are submitted, their states, ids of events, giving back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from app.broker import Broker, JobState, SubmitOptions
+from app.broker.base import Backlog
+from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
+from tests.app.broker.brokers import RESULT_TTL_S, SLOTS, WEIGHT_MAX, Tell, Time, all_events, first_events, never, take
+
+BATCH = SubmitOptions(priority="batch")
+DETACHED = SubmitOptions(detached=True)
+
+
+def test_interactive_jobs_precede_earlier_batch_jobs(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        await broker.submit("q", "a", b"batch", BATCH)
+        await broker.submit("q", "b", b"first")
+        await broker.submit("q", "c", b"second")
+        assert await broker.backlog("q") == Backlog(2, 1, 0)
+        assert [(await take(broker))[1] for _ in range(3)] == [b"first", b"second", b"batch"]
+        assert await broker.backlog("q") == Backlog(0, 0, 0)
+
+    tell(story)
+
+
+def test_the_weight_of_waiting_jobs_is_bounded(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        heavy = await broker.submit("q", "heavy", b"", SubmitOptions(weight=2 * WEIGHT_MAX))  # alone, it may
+        with pytest.raises(QueueFull) as refused:
+            await broker.submit("q", "light", b"", SubmitOptions(weight=1))
+        assert (refused.value.limit, refused.value.cap) == ("queue_weight_max", WEIGHT_MAX)
+        await broker.submit("q", "weightless", b"")
+        assert await broker.submit("q", "heavy", b"", SubmitOptions(weight=2 * WEIGHT_MAX)) == heavy
+        assert (await broker.backlog("q")).weight == 2 * WEIGHT_MAX
+        assert (await take(broker))[0] == heavy
+        await broker.submit("q", "light", b"", SubmitOptions(weight=WEIGHT_MAX))
+        assert (await broker.backlog("q")).weight == WEIGHT_MAX
+
+    tell(story)
+
+
+def test_a_cancelled_job_releases_its_weight(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("other", "first", b"")
+        for key, terms in (
+            ("a", SubmitOptions(weight=WEIGHT_MAX)),
+            ("b", SubmitOptions(weight=WEIGHT_MAX, after=first)),
+        ):
+            gone = await broker.submit("q", key, b"", terms)
+            with pytest.raises(QueueFull):
+                await broker.submit("q", "c", b"", SubmitOptions(weight=1))
+            await broker.cancel(gone)
+        await broker.submit("q", "c", b"", SubmitOptions(weight=1))
+
+    tell(story)
+
+
+@pytest.mark.parametrize("ending", ["finish", "cancel"])
+def test_a_dependent_job_is_taken_when_its_dependency_ends(tell: Tell, ending: str) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("compile", "first", b"")
+        second = await broker.submit("q", "second", b"second", SubmitOptions(after=first, weight=7))
+        assert (await broker.state(second)).state == "waiting"
+        assert await broker.backlog("q") == Backlog(0, 0, 0)
+        taker = asyncio.create_task(take(broker))
+        await take(broker, "compile")
+        assert await never(taker)
+        if ending == "finish":
+            await broker.finish(first, b"")
+        else:
+            await broker.cancel(first)
+            await broker.finish(first, b"")
+        assert await taker == (second, b"second")
+
+    tell(story)
+
+
+def test_a_job_does_not_wait_for_ended_or_unknown_jobs(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        over = await broker.submit("compile", "first", b"")
+        await take(broker, "compile")
+        await broker.finish(over, b"")
+        for key, after in (("a", over), ("b", "never")):
+            await broker.submit("q", key, key.encode(), SubmitOptions(after=after))
+        assert [(await take(broker))[1] for _ in range(2)] == [b"a", b"b"]
+
+    tell(story)
+
+
+def test_dependent_jobs_count_toward_the_queue_limit(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("compile", "first", b"")
+        for key in "ab":
+            await broker.submit("q", key, b"", SubmitOptions(after=first))
+        await broker.submit("q", "c", b"")
+        with pytest.raises(QueueFull):
+            await broker.submit("q", "d", b"")
+
+    tell(story)
+
+
+def test_a_dependent_job_can_be_cancelled(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("compile", "first", b"")
+        second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
+        await broker.leave(second)
+        with pytest.raises(JobCancelled):
+            await broker.result(second)
+        await take(broker, "compile")
+        await broker.finish(first, b"")
+        await broker.submit("q", "third", b"third")
+        assert (await take(broker))[1] == b"third"
+
+    tell(story)
+
+
+def test_a_detached_job_runs_without_subscribers(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"body", DETACHED)
+        await broker.leave(job_id)
+        await broker.join(job_id)
+        await broker.leave(job_id)
+        assert await take(broker) == (job_id, b"body")
+
+    tell(story)
+
+
+def test_a_detached_submit_keeps_a_joined_job_alive(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"body")
+        assert await broker.submit("q", "k", b"", DETACHED) == job_id
+        await broker.leave(job_id)
+        assert await take(broker) == (job_id, b"body")
+
+    tell(story)
+
+
+def test_joining_a_job_adds_a_subscriber(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await broker.join(job_id)
+        await broker.leave(job_id)
+        assert (await broker.state(job_id)).state == "waiting"
+        await broker.leave(job_id)
+        assert (await broker.state(job_id)).state == "cancelled"
+        with pytest.raises(JobUnknown):
+            await broker.join("never")
+
+    tell(story)
+
+
+def test_a_reused_key_is_refused_and_keeps_its_job(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"", SubmitOptions(digest="one", remember_s=60))
+        for _ in range(2):  # while it waits, and once it is remembered
+            with pytest.raises(KeyReused):
+                await broker.submit("q", "k", b"", SubmitOptions(digest="two"))
+            if (await broker.state(job_id)).state == "waiting":
+                await take(broker)
+                await broker.finish(job_id, b"answer")
+        assert await broker.submit("q", "k", b"", SubmitOptions(digest="one")) == job_id
+        assert await broker.result(job_id) == b"answer"
+
+    tell(story)
+
+
+def test_a_finished_job_is_found_by_key_until_its_ttl(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        remembered = SubmitOptions(remember_s=time.real(2 * RESULT_TTL_S))
+        job_id = await broker.submit("q", "k", b"", remembered)
+        await take(broker)
+        await broker.finish(job_id, b"answer")
+        await time.passes(RESULT_TTL_S + 2)
+        assert await broker.submit("q", "k", b"", remembered) == job_id
+        assert await broker.result(job_id) == b"answer"
+        await time.passes(RESULT_TTL_S)
+        assert await broker.submit("q", "k", b"", remembered) != job_id
+        with pytest.raises(JobUnknown):
+            await broker.result(job_id)
+
+    tell(story)
+
+
+def test_an_uncacheable_result_is_found_by_id_only(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        remembered = SubmitOptions(remember_s=60)
+        first = await broker.submit("q", "k", b"", remembered)
+        assert await broker.submit("q", "k", b"", remembered) == first
+        await take(broker)
+        await broker.finish(first, b"our fault", remember=False)
+        second = await broker.submit("q", "k", b"", remembered)
+        assert second != first
+        await take(broker)
+        await broker.finish(second, b"answer")
+        assert await broker.submit("q", "k", b"", remembered) == second
+        assert (await broker.result(first), await broker.result(second)) == (b"our fault", b"answer")
+
+    tell(story)
+
+
+def test_a_cancelled_job_is_not_found_by_its_key(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"", SubmitOptions(remember_s=60))
+        await broker.cancel(job_id)
+        assert await broker.submit("q", "k", b"", SubmitOptions(remember_s=60)) != job_id
+
+    tell(story)
+
+
+def test_a_job_reports_its_state_and_position(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        with pytest.raises(JobUnknown):
+            await broker.state("never")
+        await broker.submit("q", "a", b"")
+        await broker.submit("q", "b", b"", BATCH)
+        job_id = await broker.submit("q", "c", b"", SubmitOptions(owner="me", priority="batch", kind="generate"))
+
+        async def state() -> JobState:
+            return await broker.state(job_id)
+
+        submitted = (await state()).submitted
+        assert submitted > 1_700_000_000
+        assert await state() == JobState("waiting", "me", "q", submitted, 0, 2, "generate")
+        for _ in range(2):
+            await take(broker)
+        assert (await state()).ahead == 0
+        await take(broker)
+        assert await state() == JobState("running", "me", "q", submitted, 1, 0, "generate")
+        await broker.finish(job_id, b"")
+        assert await state() == JobState("done", "me", "q", submitted, 1, 0, "generate")
+
+    tell(story)
+
+
+def test_a_cancelled_running_job_is_cancelled_at_once(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await take(broker)
+        await broker.cancel(job_id)
+        assert (await broker.state(job_id)).state == "cancelled"
+        await broker.finish(job_id, b"half")
+        assert (await broker.state(job_id)).state == "cancelled"
+
+    tell(story)
+
+
+def test_events_resume_after_the_last_read_id(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await take(broker)
+        for number in range(5):
+            await broker.publish(job_id, b"%d" % number)
+        first = await first_events(broker, job_id, 2)
+        assert [event.data for event in first] == [b"0", b"1"]
+        assert len({event.id for event in await first_events(broker, job_id, 5)}) == 5
+        await broker.finish(job_id, b"")
+        assert await all_events(broker, job_id, first[-1].id) == [b"2", b"3", b"4"]
+        for nonsense in ("x", "-1", "99999", "99999-1", "1-99999", "\u0663", "1" * 40):
+            assert len(await all_events(broker, job_id, nonsense)) == 5, nonsense
+
+    tell(story)
+
+
+def test_a_requeued_job_is_taken_next_as_the_same_attempt(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("q", "a", b"a")
+        await broker.submit("q", "b", b"b")
+        for _ in range(5):
+            delivery = await broker.take("q", SLOTS)
+            assert (delivery.job_id, delivery.body, delivery.attempt) == (first, b"a", 1)
+            await broker.give_back(first)
+            assert (await broker.state(first)).state == "waiting"
+            assert (await broker.state(first)).ahead == 0
+        assert (await take(broker))[0] == first
+        assert (await take(broker))[1] == b"b"
+        await broker.finish(first, b"answer")
+        assert await broker.result(first) == b"answer"
+
+    tell(story)
+
+
+def test_the_age_of_a_job_counts_from_its_submission(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        first = await broker.submit("compile", "first", b"")
+        second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
+        await asyncio.sleep(0.6)
+        await take(broker, "compile")
+        await broker.finish(first, b"")
+        for _ in range(2):
+            delivery = await broker.take("q", SLOTS)
+            assert delivery.age_s >= 0.5
+            await broker.give_back(second)
+
+    tell(story)
+
+
+def test_repeated_requeues_count_once(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await take(broker)
+        await broker.give_back(job_id)
+        await broker.give_back(job_id)
+        await broker.give_back("never")
+        assert await broker.submit("q", "k", b"") == job_id
+        assert await broker.backlog("q") == Backlog(1, 0, 0)
+        await take(broker)
+
+    tell(story)
+
+
+def test_a_cancelled_job_ends_when_it_is_requeued(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        job_id = await broker.submit("q", "k", b"")
+        await take(broker)
+        await broker.cancel(job_id)
+        await broker.give_back(job_id)
+        with pytest.raises(JobCancelled):
+            await broker.result(job_id)
+
+    tell(story)
+
+
+def test_a_cancelled_take_loses_no_job(tell: Tell) -> None:
+    async def story(broker: Broker, time: Time) -> None:
+        for number in range(10):
+            taker = asyncio.create_task(take(broker))
+            await asyncio.sleep(0.002 * number)
+            job_id = await broker.submit("q", str(number), b"")
+            await asyncio.sleep(0.002 * number)
+            taker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                assert (await taker)[0] == job_id
+                await broker.finish(job_id, b"")
+                continue
+            assert (await take(broker))[0] == job_id
+            await broker.finish(job_id, b"")
+
+    tell(story)

@@ -1,0 +1,158 @@
+"""What the scripts make of a server's clock that is put on or back by an hour: a real server, whose clock we step."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from app.auth.counters import Admission
+from app.auth.redis_counters import SharedCounters
+from app.broker import SubmitOptions, WorkerStatus
+from app.broker.redis.broker import RedisBroker
+from app.redis.connection import Connection
+from tests.app.broker.brokers import SLOTS, tell
+from tests.servers.clocks import Clocks, clocks
+from tests.servers.cluster import clocked_server as server_of
+from tests.servers.redis_server import RedisServer
+from tests.servers.redis_worker import settings
+
+HOUR = 3_600
+LEASE_S = 2.0
+PRESENCE_S = 1.0
+Step = Callable[[int], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def clocked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisServer, Clocks]]:
+    with clocks(tmp_path_factory.mktemp("clocks")) as times, server_of(times) as server:
+        yield server, times
+
+
+@pytest.fixture
+def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisServer, Step]]:
+    """A server that holds nothing, and what puts its clock on by so many seconds, or back, until it says so."""
+    server, times = clocked_server
+    server.flush()
+
+    def time_s() -> int:
+        return int(re.findall(r"\d+", server.ask("TIME"))[2])
+
+    async def step(seconds: int) -> None:
+        before = time_s()
+        times.step(seconds, "server")
+        while abs(time_s() - before) < abs(seconds) / 2:
+            await asyncio.sleep(0.02)
+
+    yield server, step
+    times.set_right()
+
+
+def run(server: RedisServer, story: Callable[[RedisBroker, RedisBroker], Awaitable[None]]) -> None:
+    """Tell a story with the broker of an API and that of a worker."""
+    api, worker = (RedisBroker(server.url, settings(LEASE_S), PRESENCE_S) for _ in range(2))
+    tell(story, api, worker)
+
+
+def field(server: RedisServer, name: str) -> float:
+    """A field of the queue's."""
+    return float(server.ask("HGET", "abs:queue:q", name).split()[-1])
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer, Step], seconds: int) -> None:
+    server, step = stepped
+
+    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+        for number in range(12):
+            await api.submit("q", str(number), b"", SubmitOptions(within_s=60.0))
+        held = [(await worker.take("q", SLOTS)).job_id]
+        for _ in range(4):
+            await asyncio.sleep(0.3)  # so long that the pace is known
+            held.append((await worker.take("q", SLOTS)).job_id)
+        await step(seconds)
+        for job_id in held:
+            await worker.finish(job_id, b"")
+        assert 0 < field(server, "pace_run_ms") < 10_000
+        await worker.take("q", SLOTS)
+        await api.submit("q", "new", b"", SubmitOptions(within_s=60.0))  # else: the queue is too slow for that
+
+    run(server, story)
+
+
+def test_a_clock_step_does_not_change_a_jobs_age(stepped: tuple[RedisServer, Step]) -> None:
+    server, step = stepped
+
+    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+        first = await api.submit("q", "first", b"")
+        then = await api.submit("q", "then", b"", SubmitOptions(after=first))
+        last = await api.submit("q", "last", b"", SubmitOptions(priority="batch"))
+        assert (await worker.take("q", SLOTS)).job_id == first
+        await step(HOUR)
+        asked = asyncio.create_task(worker.take("q", SLOTS))
+        assert (await asked).job_id == last
+        await worker.finish(first, b"")
+        delivery = await worker.take("q", SLOTS)
+        assert delivery.job_id == then and 0 <= delivery.age_s < 60 and 0 <= delivery.waited_s < 60
+        await api.submit("q", "before", b"")
+        await step(-HOUR)
+        delivery = await worker.take("q", SLOTS)
+        assert delivery.age_s == delivery.waited_s == 0
+
+    run(server, story)
+
+
+def test_a_clock_step_is_corrected_once(stepped: tuple[RedisServer, Step]) -> None:
+    server, step = stepped
+
+    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+        asked = [asyncio.create_task(one.take("q", SLOTS)) for one in (api, worker)]  # both look all the time
+        await asyncio.sleep(LEASE_S)
+        for times in (1, 2):
+            await step(HOUR)
+            await asyncio.sleep(LEASE_S)
+            assert abs(field(server, "put_on") - times * HOUR * 1000) < LEASE_S * 1000
+        for one in asked:
+            one.cancel()
+
+    run(server, story)
+
+
+def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServer, Step]) -> None:
+    server, step = stepped
+
+    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+        await worker.announce("q", WorkerStatus("gone", ""))
+        await step(-HOUR)
+        await worker.announce("q", WorkerStatus("alive", ""))
+        assert len(await api.workers("q")) == 2
+        await asyncio.sleep(0.6 * PRESENCE_S)
+        await worker.announce("q", WorkerStatus("alive", ""))
+        await asyncio.sleep(0.6 * PRESENCE_S)
+        assert await api.workers("q") == (WorkerStatus("alive", ""),)
+
+    run(server, story)
+
+
+def test_a_clock_put_back_does_not_block_concurrency_slots(
+    stepped: tuple[RedisServer, Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, step = stepped
+    monkeypatch.setattr("app.auth.counters.LEASE_S", 1.0)
+
+    async def story() -> None:
+        counters = SharedCounters(Connection(server.url))
+
+        async def enter(member: str) -> str:
+            return (await counters.enter(Admission("anna", member, "requests", 2, 2))).missing
+
+        assert [await enter(member) for member in ("died", "too", "third")] == ["", "", "requests"]
+        await step(-HOUR)
+        assert await enter("third") == "places"
+        await asyncio.sleep(1.2)
+        assert [await enter(member) for member in ("third", "fourth", "fifth")] == ["", "", "requests"]
+        await counters.close()
+
+    asyncio.run(story())

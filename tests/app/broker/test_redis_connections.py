@@ -1,0 +1,216 @@
+"""What becomes of jobs when the line to the server breaks, and when a worker cannot make out what it is delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from typing import Any
+
+import pytest
+
+from app.broker import SubmitOptions
+from app.broker.redis import notifications as ears
+from app.broker.redis.broker import RedisBroker
+from app.broker.redis.records import Records
+from app.errors import JobCancelled
+from app.redis.connection import Connection, open_pool, script
+from app.redis.protocol import REPLY_S_MAX
+from tests.app.broker.brokers import all_events, first_events
+from tests.servers.cluster import FULL
+from tests.servers.flaky_connection import flaky_line
+from tests.servers.redis_server import RedisServer
+from tests.servers.redis_worker import SLOTS, settings, workers
+
+LEASE_S = 3.0
+CONNECTIONS_MAX = 8  # of a broker
+STORY_S_MAX = 120.0
+SILENT_S_MAX = 60.0  # to say nothing for 5 s is to be away; then all is asked again
+ONE = script("#!lua\nreturn 1")
+DETACHED = SubmitOptions(detached=True)
+JOBS, EVENTS = 60 if FULL else 15, 5
+
+
+def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: RedisServer) -> None:
+    async def one(broker: RedisBroker, number: int) -> None:
+        job_id = await broker.submit("q", f"job {number}", b"tell %d 0.05" % EVENTS)
+        assert await broker.result(job_id) == b"%d 0.05" % EVENTS
+        told = [int(data) for data in await all_events(broker, job_id)]
+        tries = (await broker.state(job_id)).attempt
+        assert told[-EVENTS:] == list(range(EVENTS)), "an event was lost, told twice, or out of order"
+        assert len(told) <= tries * EVENTS
+
+    async def story() -> None:
+        broker = RedisBroker.from_url(line.url, settings(LEASE_S, wait_s=60.0))
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                await asyncio.gather(*(one(broker, number) for number in range(JOBS)))
+                line.flaky = False
+                held = [await broker.submit("q", f"held {number}", b"hold x") for number in range(2 * SLOTS)]
+                while {(await broker.state(job_id)).state for job_id in held} != {"running"}:  # no slot was lost
+                    await asyncio.sleep(0.05)
+        finally:
+            await broker.close()
+
+    with flaky_line(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
+        asyncio.run(story())
+    hows = ("request lost", "reply cut", "reply lost")
+    assert (all if FULL else any)(line.broken[how] for how in hows), line.broken
+
+
+def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
+    """Each command that got no reply left its connection to the next one, and so nobody was answered ever again."""
+    many = 20
+
+    async def story() -> None:
+        caller, worker = (RedisBroker.from_url(line.url, settings(30.0, wait_s=STORY_S_MAX)) for _ in range(2))
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
+                answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
+                taken = [(await worker.take("q", many)).job_id for _ in range(many)]
+                line.fall_silent()
+                began = time.monotonic()
+                await asyncio.gather(*(worker.finish(job_id, job_id.encode()) for job_id in taken))
+                assert await asyncio.gather(*answers) == [job_id.encode() for job_id in job_ids]
+                assert time.monotonic() - began < SILENT_S_MAX
+        finally:
+            for broker in (caller, worker):
+                await broker.close()
+
+    with flaky_line(redis_server.socket, flaky=False) as line:
+        asyncio.run(story())
+
+
+def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        link = Connection(line.url)
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                client = await link.client()
+                await asyncio.gather(*(client.ping() for _ in range(50)))
+                assert len(redis_server.ask("CLIENT", "LIST").splitlines()) > 4
+                await link.run("test", ONE, (), (), STORY_S_MAX)
+                line.fall_silent()
+                began = time.monotonic()
+                assert await link.run("test", ONE, (), (), STORY_S_MAX) == 1
+                assert time.monotonic() - began < 3 * REPLY_S_MAX
+        finally:
+            await link.close()
+
+    with flaky_line(redis_server.socket, flaky=False) as line:
+        asyncio.run(story())
+
+
+def test_one_poll_finds_missed_notifications_for_all_waiters(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, look_s = 50, 0.5
+
+    async def deaf(self: ears.JobNotifications) -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        caller, worker = (RedisBroker.from_url(redis_server.url, settings(30.0)) for _ in range(2))
+        try:
+            async with asyncio.timeout(STORY_S_MAX):
+                job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
+                answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
+                taken = {(await worker.take("q", many)).job_id for _ in range(many)}
+                assert taken == set(job_ids)
+                told, off = asyncio.create_task(first_events(caller, job_ids[0], 1)), job_ids[1]
+                called_off = asyncio.create_task(worker.cancelled(off))
+                await asyncio.sleep(2 * look_s)  # each was looked at once, for it was new
+                assert redis_server.ask("CONFIG", "RESETSTAT") == "+OK"
+                await asyncio.sleep(4 * look_s)
+                assert calls(redis_server) < 2 * many  # each for himself, they would be four times as many
+                await worker.publish(job_ids[0], b"event")
+                assert [event.data for event in await told] == [b"event"]
+                await caller.cancel(off)
+                await called_off
+                await asyncio.gather(*(worker.finish(job_id, b"done") for job_id in job_ids))
+                ends = await asyncio.gather(*answers, return_exceptions=True)
+                assert ends.pop(1).__class__ is JobCancelled and set(ends) == {b"done"}
+        finally:
+            for broker in (caller, worker):
+                await broker.close()
+
+    def calls(server: RedisServer) -> int:
+        """Of scripts, since they were last counted."""
+        found = re.search(r"cmdstat_evalsha:calls=(\d+)", server.ask("INFO", "commandstats"))
+        return int(found[1]) if found else 0
+
+    monkeypatch.setattr(ears, "LOOK_S", look_s)
+    monkeypatch.setattr(ears.JobNotifications, "_listen", deaf)
+    asyncio.run(story())
+
+
+def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_server: RedisServer) -> None:
+    """Subscriptions are always in use. Each that broke once took a place among the connections with it, for good."""
+
+    async def story() -> None:
+        broker = RedisBroker.from_url(redis_server.url, settings(LEASE_S, wait_s=5.0))
+        try:
+            job_id = await broker.submit("q", "key", b"", DETACHED)
+            waiting = asyncio.create_task(broker.result(job_id))
+            for _ in range(CONNECTIONS_MAX + 2):
+                async with asyncio.timeout(STORY_S_MAX):
+                    while redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub") == ":0":
+                        await asyncio.sleep(0.02)
+                assert (await broker.state(job_id)).state == "waiting"
+            waiting.cancel()
+        finally:
+            await broker.close()
+
+    asyncio.run(story())
+
+
+def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        pool = open_pool(redis_server.url, 2)
+        async with pool, asyncio.timeout(STORY_S_MAX):
+            for _ in range(5):
+                async with pool.acquire() as connection:
+                    assert redis_server.ask("CLIENT", "KILL", "ID", str(connection.client_id)) == ":1"
+                    while connection.usable:
+                        await asyncio.sleep(0.01)
+            async with pool.acquire() as one, pool.acquire() as other:
+                assert one is not other and one.usable and other.usable
+
+    asyncio.run(story())
+
+
+def test_a_job_that_one_worker_cannot_take_goes_to_another(
+    own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such a worker looked for the job again at the very moment at which it could, and so no other ever got it."""
+    lease_s = 2.0
+    right = Records.take
+
+    async def take(self: Records, job_id: str, token: str) -> Any:
+        taken = await right(self, job_id, token)
+        if self.process == broken._records.process:
+            raise ValueError("the reply of another version")
+        return taken
+
+    async def story() -> None:
+        async with asyncio.timeout(STORY_S_MAX):
+            job_id = await broken.submit("q", "key", b"", DETACHED)
+            tasks = [asyncio.create_task(broken.take("q"))]
+            while not caplog.records:
+                await asyncio.sleep(0.02)
+            delivery = await sound.take("q")
+            assert (delivery.job_id, delivery.attempt) == (job_id, 2)
+            await sound.finish(job_id, b"done")
+            assert await sound.result(job_id) == b"done"
+            for task in tasks:
+                task.cancel()
+            for broker in (broken, sound):
+                await broker.close()
+
+    broken, sound = (RedisBroker.from_url(own_redis_server.url, settings(lease_s)) for _ in range(2))
+    monkeypatch.setattr(Records, "take", take)
+    with caplog.at_level(logging.ERROR, "app.broker.redis.streaq_worker"):
+        asyncio.run(story())
+    assert "cannot be taken here: ValueError" in caplog.text

@@ -1,0 +1,229 @@
+"""What becomes of jobs when workers are killed, stopped and wedged, and when the server goes away: with real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from app.api.refusals import refusal
+from app.broker import SubmitOptions
+from app.broker.redis.broker import RedisBroker
+from app.errors import StorageDown
+from app.messages import Failure, load
+from app.service.job_client import JobClient
+from tests.app.broker.brokers import all_events
+from tests.servers.redis_server import RedisServer
+from tests.servers.redis_worker import WorkerProcess, settings, until, workers
+
+LEASE_S = 3.0
+SLACK_S = 20.0  # what a busy machine may add to a start or a wait
+DETACHED = SubmitOptions(detached=True)
+
+
+def run(url: str, story: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
+    """Tell a story with a broker as the API has it."""
+
+    async def whole() -> None:
+        broker = RedisBroker.from_url(url, settings(LEASE_S, wait_s))
+        try:
+            async with asyncio.timeout(180):
+                await story(broker)
+        finally:
+            await broker.close()
+
+    asyncio.run(whole())
+
+
+def holder(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> WorkerProcess | None:
+    return next((process for process in processes if (job_id, attempt) in process.took), None)
+
+
+async def taken(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> WorkerProcess:
+    """The process that has taken a job."""
+    await until(lambda: holder(processes, job_id, attempt), f"nobody took the job, try {attempt}")
+    found = holder(processes, job_id, attempt)
+    assert found is not None
+    return found
+
+
+def test_the_job_of_a_killed_worker_is_taken_by_another(redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"hold answer")
+        first = await taken(processes, job_id)
+        first.signal(signal.SIGKILL)
+        killed = time.monotonic()
+        assert await broker.result(job_id) == b"answer"
+        assert time.monotonic() - killed < LEASE_S + 5 + SLACK_S
+        assert (await broker.state(job_id)).attempt == 2
+        assert await taken(processes, job_id, 2) is not first
+
+    with workers(redis_server.url, 2, LEASE_S) as processes:
+        run(redis_server.url, story)
+
+
+def test_a_job_that_kills_its_workers_fails_after_three_attempts(redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        poison = await broker.submit("q", "poison", b"die")
+        others = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
+        ending = asyncio.create_task(broker.result(poison))
+        while not ending.done():
+            for place, process in enumerate(processes):
+                if not process.alive:
+                    process.end()
+                    processes[place] = WorkerProcess(redis_server.url, LEASE_S)
+            await asyncio.sleep(0.1)
+        failure = load(await ending)
+        assert isinstance(failure, Failure)
+        assert (failure.error, failure.fields["attempts"]) == ("WorkerLost", 3)
+        assert [await broker.result(other) for other in others] == [b"%d" % number for number in range(5)]
+
+    with workers(redis_server.url, 2, LEASE_S) as processes:
+        run(redis_server.url, story)
+
+
+def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"lie 2")
+        zombie = await taken(processes, job_id)
+        zombie.signal(signal.SIGSTOP)
+        assert await broker.result(job_id) == b"second"
+        zombie.signal(signal.SIGCONT)
+        await asyncio.sleep(3)
+        assert await broker.result(job_id) == b"second"
+        assert await all_events(broker, job_id) == [b"second"]
+        for process in processes:
+            if process is not zombie:
+                process.end()
+        after = await broker.submit("q", "after", b"answer yes")
+        assert await broker.result(after) == b"yes"
+        assert await taken(processes, after) is zombie
+
+    with workers(redis_server.url, 2, LEASE_S) as processes:
+        run(redis_server.url, story)
+
+
+def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"tell 60 0.05")
+        waiting = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(20)]
+        seen: list[bytes] = []
+        async for event in broker.events(job_id):
+            seen.append(event.data)
+            if len(seen) == 20:
+                own_redis_server.kill()
+                await asyncio.sleep(1)
+                own_redis_server.start()
+        assert seen == [b"%d" % number for number in range(60)]
+        assert (await broker.state(job_id)).attempt == 1
+        assert [await broker.result(one) for one in waiting] == [b"%d" % number for number in range(20)]
+
+    with workers(own_redis_server.url, 1, LEASE_S):
+        run(own_redis_server.url, story)
+
+
+def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> None:
+    """A server that is killed while its disk is slow comes back without what it acknowledged last."""
+
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"hold answer")
+        waiting = asyncio.create_task(JobClient(settings(LEASE_S), broker).result(job_id))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        redis_server.flush()
+        with pytest.raises(StorageDown, match="has lost the job") as told:
+            await waiting
+        problem = refusal(told.value, "request")
+        assert (problem.status, b"has lost the job" in problem.body) == (503, True)
+        assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
+
+    run(redis_server.url, story)
+
+
+@contextlib.contextmanager
+def absent(server: RedisServer) -> Iterator[None]:
+    """A server that is away for as long as this lasts."""
+    server.kill()
+    try:
+        yield
+    finally:
+        server.start()
+
+
+def test_workers_keep_running_jobs_while_the_server_is_away(
+    own_redis_server: RedisServer,
+) -> None:
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"tell 10 0.2")
+        process = await taken(processes, job_id)
+        with absent(own_redis_server):
+            began = time.monotonic()
+            with pytest.raises(StorageDown):
+                await broker.submit("q", "other", b"answer")
+            assert 0.5 < time.monotonic() - began < SLACK_S
+            await asyncio.sleep(1.5 * LEASE_S)
+        back = time.monotonic()
+        assert process.alive
+        later = await broker.submit("q", "later", b"answer later")
+        assert await broker.result(later) == b"later"
+        assert time.monotonic() - back < 10 + SLACK_S
+        assert await all_events(broker, job_id) == [b"%d" % number for number in range(10)]
+        assert (await broker.state(job_id)).attempt == 1  # it was running here all the time
+
+    with workers(own_redis_server.url, 2, LEASE_S) as processes:
+        run(own_redis_server.url, story, wait_s=1.0)
+
+
+def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        job_id = await broker.submit("q", "k", b"answer yes", DETACHED)
+        own_redis_server.pause()
+        began = time.monotonic()
+        with pytest.raises(StorageDown):
+            await broker.state(job_id)
+        assert time.monotonic() - began < 1 + SLACK_S / 4
+        own_redis_server.go_on()
+        assert (await broker.state(job_id)).state == "waiting"
+
+    run(own_redis_server.url, story, wait_s=1.0)
+
+
+def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        await broker.submit("q", "k", b"", DETACHED)
+        waiting = asyncio.create_task(broker.result(await broker.submit("q", "other", b"")))
+        await broker.take("q", 2)
+        taker = asyncio.create_task(broker.take("r", 2))
+        await asyncio.sleep(0.5)
+        own_redis_server.kill()
+        with pytest.raises(StorageDown):
+            await broker.state("any")
+        began = time.monotonic()
+        for task in (waiting, taker):
+            task.cancel()
+        await broker.close()
+        assert time.monotonic() - began < 1 + SLACK_S
+
+    run(own_redis_server.url, story, wait_s=1.0)
+
+
+def test_a_full_server_refuses_new_jobs_and_loses_none(own_redis_server: RedisServer) -> None:
+    async def story(broker: RedisBroker) -> None:
+        held = await broker.submit("q", "held", b"hold answer", DETACHED)
+        first = await taken(processes, held)
+        accepted = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
+        own_redis_server.ask("SET", "ballast", "x" * 2_000_000)
+        own_redis_server.ask("CONFIG", "SET", "maxmemory", "1mb")
+        with pytest.raises(StorageDown, match="is full"):
+            await broker.submit("q", "more", b"answer")
+        first.signal(signal.SIGKILL)
+        own_redis_server.ask("CONFIG", "SET", "maxmemory", "0")
+        assert [await broker.result(one) for one in accepted] == [b"%d" % number for number in range(5)]
+        assert await broker.result(held) == b"answer"
+
+    with workers(own_redis_server.url, 2, LEASE_S) as processes:
+        run(own_redis_server.url, story)

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from app.main import create_app
+from tests.servers.forkserver import run_process
+from tests.servers.service_process import ServiceProcess
+
+S_MAX = 120.0
+HASH = "0" * 64
+
+
+def abs_command(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return run_process(["app.main", *arguments], os.environ, S_MAX, stdin)
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The command's exit status, run in this process."""
+    monkeypatch.setattr(sys, "argv", ["abs", *arguments])
+    try:
+        return run(create_app)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
+
+
+def test_generate_prints_the_json_of_the_api() -> None:
+    keywords = ("--keyword", "dog,dogs", "--keyword", "ball", "--ordered")
+    ended = abs_command("generate", "sentence:", *keywords, "--max-tokens", "16", "--json")
+    assert ended.returncode == 0, ended.stderr
+    answer = json.loads(ended.stdout)
+    assert answer["choices"][0]["satisfied"] and answer["model"] == "captions"
+    assert answer["choices"][0]["trace"] is None
+
+
+@pytest.fixture
+def generating(running_service: ServiceProcess) -> str:
+    """The URL of a service that is there already: the model is loaded once for many commands."""
+    return running_service.url
+
+
+def test_generate_with_stream_prints_progress(
+    generating: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> str:
+        assert here(monkeypatch, "generate", *arguments, "--keyword", "dog", "--url", generating) == 0
+        return capsys.readouterr().out
+
+    options = ("--algorithm", "sample", "--seed", "5", "--temperature", "0.5", "--stream", "--max-tokens", "16")
+    sampled = said("sentence:", *options)
+    assert "satisfied: yes" in sampled and "seed 5" in sampled
+    streamed = said("a do", "--scope", "full", "--stream", "--json")
+    plain = said("a do", "--scope", "full", "--json")
+    assert json.loads(streamed)["choices"] == json.loads(plain)["choices"]
+
+
+def test_generate_shows_text_tokens_words_and_distances(generating: str) -> None:
+    constraint = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat")
+    ended = abs_command("generate", "sentence:", *constraint, "--max-tokens", "16", "--url", generating)
+    assert ended.returncode == 0, ended.stderr
+    assert all(part in ended.stdout for part in ("tokens:", "distances:", "pet", "satisfied: yes", "total"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("check", "a dog", "--ltlf", "F(dog)"), 0),
+        (("check", "a cat", "--ltlf", "F(dog)"), 3),
+        (("check", "a cat", "--ltlf", "F(dog"), 2),
+        (("check", "a cat"), 2),
+        (("check", "a cat", "--ltlf", "F(dog)", "--regex", "a"), 2),
+        (("check", "a cat", "--regex", "a", "--ordered"), 2),
+        (("check", "a cat", "--constraint", "{"), 2),
+        (("check", "a cat", "--constraint", '{"regex": "a cat"}'), 0),
+        (("check", "a cat", "--constraint", '{"grammar": "a"}'), 2),
+        (("compile", "--regex", "a|b"), 0),
+        (("check", "dog", "--ltlf", 'F("[/bold]")', "--prop", "[/bold]=dog"), 0),
+        (("compile", "--ltlf", "a & !a"), 3),
+        (("compile", "--regex", "(?=a)"), 2),
+        (("compile", "--regex", "a", "--url", "http://127.0.0.1:9"), 4),
+        (("compile", "--regex", "a", "--url", "http://[::1"), 4),
+        (("check", "x", "--constraint", '{"regex": NaN}'), 2),
+        (("check", "x", "--constraint", '{"regex": "\\ud800"}'), 2),
+        (("check", "x", "--constraint", '{"regex": "a", "regex": "x"}'), 2),
+        (("check", "\udcff", "--regex", "a"), 2),
+        (("check", "x", "--regex", "\udcff"), 2),
+        (("check", "x", "--ltlf", "F(p)", "--prop", "p=x", "--prop", "p=y"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--alpha-min", "nan"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--gamma", "inf"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--timeout-s", "-inf"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--length-penalty", "nan"), 2),
+        (("generate", "x", "--ltlf", "F(dog", "--stream"), 2),
+        (("generate", "x", "--ltlf", "F(dog)", "--url", "http://127.0.0.1:9", "--stream"), 4),
+        (("generate", "x", "--automaton", HASH), 2),
+        (("generate", "x", "--automaton", HASH, "--ltlf", "F(dog)", "--url", "http://127.0.0.1:9"), 2),
+        (("generate", "x", "--automaton", HASH, "--ordered", "--url", "http://127.0.0.1:9"), 2),
+        (("generate", "x", "--automaton", HASH, "--url", "http://127.0.0.1:9"), 4),
+        (("no-such-command",), 2),
+    ],
+)
+def test_the_exit_status_reflects_the_outcome(
+    generating: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
+) -> None:
+    asked_there = () if "--url" in arguments or HASH in arguments else ("--url", generating)
+    assert here(monkeypatch, *arguments, *asked_there) == status
+
+
+def test_an_invalid_setting_exits_with_the_service_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABS_BEAMS_MAX", "many")
+    assert here(monkeypatch, "compile", "--regex", "a") == 4
+
+
+def test_an_error_is_printed_as_api_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(monkeypatch, "compile", "--ltlf", "F(dog &", "--json") == 2
+    problem = json.loads(capsys.readouterr().out)
+    assert (problem["code"], problem["position"]) == ("constraint_syntax", 7)
+
+
+def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    here(monkeypatch, "compile", "--ltlf", "F(dog) &\n& F(cat)")
+    lines = capsys.readouterr().err.splitlines()
+    caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
+    assert lines[caret - 1] == "  & F(cat)"
+    assert lines[caret].index("^") == 2
+
+
+def test_where_a_text_breaks_its_constraint_is_pointed_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
+    lines = capsys.readouterr().out.splitlines()
+    assert "nothing can satisfy any more from character 13 on:" in lines
+    assert [line.rstrip() for line in lines[-2:]] == ["  A cat's toy", "       ^"]
+
+
+def test_a_text_is_read_from_standard_input() -> None:
+    ended = abs_command("check", "-", "--regex", "a+\\n", "--json", stdin="aaa\n")
+    assert (ended.returncode, json.loads(ended.stdout)["satisfied"]) == (0, True)
+
+
+def test_standard_input_that_is_not_text_is_refused() -> None:
+    command = [sys.executable, "-m", "app.main", "check", "-", "--regex", "a+"]
+    ended = subprocess.run(command, capture_output=True, input=b"\xff", timeout=S_MAX)
+    assert ended.returncode == 2
+    assert b"not UTF-8" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+@pytest.fixture
+def served_url() -> Iterator[str]:
+    """A service that has no workers, on the loopback address of IPv6."""
+    environment = {**os.environ, "ABS_EMBEDDED_WORKERS": ""}
+    command = [sys.executable, "-m", "app.main", "serve", "--host", "::1", "--port", "0"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True, env=environment) as own:
+        assert own.stdout is not None
+        try:
+            yield own.stdout.readline().partition("listening on ")[2].strip()
+        finally:
+            own.terminate()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_the_model_option_is_sent_to_a_running_service(
+    served_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert served_url.startswith("http://[::1]:")
+    for command in (("generate", "a"), ("compile",)):
+        arguments = (*command, "--regex", "a", "--url", served_url, "--json", "--model")
+        assert here(monkeypatch, *arguments, "nosuch") == 2
+        assert json.loads(capsys.readouterr().out)["code"] == "unknown_model"
+        assert here(monkeypatch, *arguments, "captions") == 4
+        assert json.loads(capsys.readouterr().out)["code"] == "not_ready"
+
+
+def test_serve_reports_errors_before_it_binds_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = {"ABS_BROKER": "carrier-pigeon://", "ABS_STORE": "shoe-box", "ABS_MODEL": "/no/such/folder"}
+    for variable, value in faults.items():
+        monkeypatch.setenv(variable, value)
+        ended = abs_command("serve", "--port", "0")
+        monkeypatch.delenv(variable)
+        assert ended.returncode == 4
+        assert variable in ended.stderr
+        assert "listening" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("library", "arguments", "extra"),
+    [
+        ("supervisor", ("up", "--port", "0"), "up,redis"),
+        ("coredis", ("worker", "compile"), "redis"),
+        ("coredis", ("serve", "--port", "0"), "redis"),
+    ],
+)
+def test_a_missing_library_error_names_the_extra_to_install(
+    library: str, arguments: tuple[str, ...], extra: str, tmp_path: Path
+) -> None:
+    hidden = f"import sys; sys.modules[{library!r}] = None"  # as Python marks what cannot be imported
+    code = f"{hidden}; from app.main import main; sys.argv = {['abs', *arguments]}; sys.exit(main())"
+    redis = {"ABS_BROKER": "redis://127.0.0.1:1/0", "ABS_STORE": "redis://127.0.0.1:1/0", "ABS_SECRET": "s" * 20}
+    environment = os.environ | ({} if arguments[0] == "up" else redis)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=S_MAX, env=environment, cwd=tmp_path
+    )
+    assert ended.returncode == 4, ended.stderr
+    said = " ".join(ended.stderr.split())
+    assert f"{library}" in said and f"pip install 'abs-server[{extra}]'" in said and "Traceback" not in said

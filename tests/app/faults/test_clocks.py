@@ -1,0 +1,116 @@
+"""Clocks that step an hour, on and back, while jobs run and wait: the server's, APIs', workers', and all at once.
+
+Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, ended
+from tests.servers.abs_up import until
+from tests.servers.clocks import Clocks, clocks
+from tests.servers.cluster import API, COMPILE, LEASE_S, SCRIPTED, SLACK_S, Cluster, cluster
+
+HOUR = 3_600
+SERVER, APIS, OF_WORKERS = "server", "apis", "workers"  # the clocks
+WHOSE = ((SERVER,), (APIS,), (OF_WORKERS,), (SERVER, APIS, OF_WORKERS))
+SEEN_S = 1.5  # in which a worker that has nothing to do looks for what others have left
+SHOWN_S = 0.5  # in which a server looks at its clock
+
+
+@pytest.fixture(scope="module")
+def stepping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Clocks]]:
+    """The service, each kind of its processes with a clock of its own."""
+    with clocks(tmp_path_factory.mktemp("clocks")) as times, cluster(clocks=times) as parts:
+        for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
+            parts.add(name, command, **times.of(APIS if command == API else OF_WORKERS))
+        yield parts, times
+
+
+@pytest.fixture
+def stepped(stepping: tuple[Cluster, Clocks]) -> Iterator[tuple[Cluster, Clocks]]:
+    parts, times = stepping
+    parts.whole()
+    yield stepping
+    times.set_right()
+
+
+def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
+    """What states the jobs are in, at the how-manieth try."""
+    shown = [http.get(f"/jobs/{job}").json() for job in jobs]
+    return {(job["state"], job["attempt"]) for job in shown}
+
+
+@pytest.mark.parametrize("whose", WHOSE, ids="-".join)
+def test_a_clock_step_moves_no_lease_or_deadline(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
+    """A job runs while clocks are put an hour ahead of all others, and then an hour behind."""
+    parts, times = stepped
+    with parts.client() as http:
+        long = begin(http, "steps 600 0.1")
+        parts.busy(*WORKERS)
+        for step in (HOUR, -2 * HOUR):
+            times.step(step, *whose)
+            until(lambda: http.get("/ready").is_success, "the service is ready again")
+            answer = http.post("/generate", json=BODY | {"prompt": "steps 2 0.1"})
+            assert answer.status_code == 200, answer.text
+            assert 0 <= answer.json()["timings"]["queue_ms"] < SLACK_S * 1000, answer.text
+            began = time.monotonic()
+            slow = http.post("/generate", json=BODY | {"prompt": "steps 600 0.1", "timeout_s": SEEN_S})
+            assert (slow.status_code, slow.json()["code"]) == (504, "deadline"), slow.text
+            assert 0.9 * SEEN_S < time.monotonic() - began < SEEN_S + SLACK_S
+            assert tries(http, [long]) == {("running", 1)}
+
+
+@pytest.mark.parametrize("whose", (WHOSE[0], WHOSE[-1]), ids="-".join)
+def test_waiting_jobs_run_once_and_in_time(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
+    parts, times = stepped
+    with parts.client() as http:
+        for step in (HOUR, -2 * HOUR):
+            until(lambda: http.get("/ready").is_success, "the service is ready")
+            running = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
+            until(lambda busy=running: tries(http, busy) == {("running", 1)}, "all workers are busy")
+            waiting = [begin(http, "steps 2 0.1") for _ in range(4)]
+            times.step(step, *whose)
+            time.sleep(SHOWN_S)
+            for job in running:
+                http.delete(f"/jobs/{job}")
+            over = [ended(http, job) for job in waiting]
+            assert {(shown["state"], shown["attempt"]) for shown in over} == {("done", 1)}, over
+            assert all(0 <= shown["result"]["timings"]["queue_ms"] < SLACK_S * 1000 for shown in over), over
+
+
+@pytest.mark.parametrize("step", (HOUR, -HOUR))
+def test_a_clock_step_does_not_hide_a_dead_workers_job(
+    stepped: tuple[Cluster, Clocks], step: int
+) -> None:
+    parts, times = stepped
+    with parts.client() as http:
+        job = begin(http, "steps 600 0.1")
+        dead = parts.busy(*WORKERS)
+        before = http.get(f"/jobs/{job}").json()["attempt"]
+        dead.kill()
+        times.step(step, SERVER)
+        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] > before, "another has it", 3 * LEASE_S + SLACK_S)
+        assert tries(http, [job]) == {("running", before + 1)}
+
+
+def test_a_clock_leap_expires_results_and_repeats_no_job(
+    stepped: tuple[Cluster, Clocks],
+) -> None:
+    """Results are kept for ten minutes, what came under a key for a day: by the server's clock."""
+    parts, times = stepped
+    key = {"idempotency-key": f"leap-{time.time()}"}
+    with parts.client() as http:
+        job = begin(http, "x")
+        assert ended(http, job)["state"] == "done"
+        answer = http.post("/generate", json=BODY | {"prompt": "x"}, headers=key).json()
+        times.step(HOUR, SERVER)
+        until(lambda: http.get(f"/jobs/{job}").status_code == 404, "the result is forgotten")
+        until(lambda: http.get("/ready").is_success, "the service is ready again")
+        again = http.post("/generate", json=BODY | {"prompt": "x"}, headers=key)
+        assert again.is_success and again.json()["id"] == answer["id"], again.text

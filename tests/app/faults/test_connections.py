@@ -1,0 +1,215 @@
+"""The line to the server breaks, falls silent, or leads to a server that will not do: as callers of the service see it.
+
+Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.app.faults.test_workers import BODY, WORKERS, begin, ended, read_on, steps
+from tests.long.chaos import states_of_generations
+from tests.servers import redis_server
+from tests.servers.abs_up import until
+from tests.servers.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
+from tests.servers.flaky_connection import FlakyLine, flaky_line
+from tests.servers.small_disk import NoDisk, SmallDisk, small_disk
+
+REQUESTS = 200 if FULL else 24
+AT_ONCE = 8
+STEPS = 120  # for longer than a silence lasts: of what was told meanwhile a reader may miss some
+ANSWER_S_MAX = 60.0 + 4 * LEASE_S
+RETRY_S = 0.2
+TRIES = {"ABS_JOB_ATTEMPTS_MAX": "1000"}  # to be cut off from the server for a lease is one
+
+
+@dataclass(frozen=True)
+class Lined:
+    """The service, which has its server at the end of a line. `disk` is the server's, or why it has none of its own."""
+
+    parts: Cluster
+    line: FlakyLine
+    disk: SmallDisk | str
+
+    @property
+    def data(self) -> Path:
+        """Where the server's files are, as we see them."""
+        return self.disk.folder if isinstance(self.disk, SmallDisk) else self.parts.server.folder
+
+    def add(self, name: str, *command: str) -> Part:
+        """Start a part."""
+        return self.parts.add(name, command, ABS_BROKER=self.line.url, ABS_STORE=self.line.url, **TRIES)
+
+
+def server_on(disk: SmallDisk | str, program: Path) -> None:
+    """Write a server that has its data on a disk, and is told of a write past its limit, not killed for it."""
+    words = shlex.join(disk.enter) if isinstance(disk, SmallDisk) else ""
+    at = f"--dir {shlex.quote(str(disk.inside))}" if isinstance(disk, SmallDisk) else ""
+    program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {words} {redis_server.server_program()} \"$@\" {at}\n")
+    program.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
+    """All of the service's parts, on a server with a disk of its own, where the system lets us have one."""
+    program = tmp_path_factory.mktemp("server") / "server"
+    disk: SmallDisk | str
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        try:
+            disk = stack.enter_context(small_disk(tmp_path_factory.mktemp("disk")))
+        except NoDisk as none:
+            disk = str(none)
+        server_on(disk, program)
+        patch.setattr(redis_server, "server_program", lambda: str(program))
+        parts = stack.enter_context(cluster())
+        running = Lined(parts, stack.enter_context(flaky_line(parts.server.socket, flaky=False)), disk)
+        try:
+            for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
+                running.add(name, *command)
+            yield running
+        finally:
+            parts.end()
+
+
+@pytest.fixture
+def lined(running: Lined) -> Lined:
+    """The same, when all is well with it."""
+    running.parts.whole()
+    with running.parts.client() as http:
+        until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "requests are answered")
+    return running
+
+
+def answered(http: httpx2.Client, number: int) -> dict[str, Any]:
+    """The answer to a request, which is sent again under its key for as long as the service asks for that."""
+    ends = time.monotonic() + ANSWER_S_MAX
+    body = BODY | {"prompt": "steps 4 0.1", "timeout_s": ANSWER_S_MAX}  # each time a line loses it it waits for a lease
+    key = {"idempotency-key": f"line-{number}"}
+    while time.monotonic() < ends:
+        response = http.post("/generate", json=body, headers=key)
+        if response.is_success:
+            answer: dict[str, Any] = response.json()
+            return answer
+        assert response.status_code in (429, 503), response.text
+        time.sleep(RETRY_S)
+    raise AssertionError(f"no answer within {ANSWER_S_MAX:g} s")
+
+
+def test_each_request_is_answered_once_over_an_unreliable_connection(lined: Lined) -> None:
+    before = asyncio.run(states_of_generations(lined.parts.server.socket))
+    with lined.parts.client() as http, ThreadPoolExecutor(AT_ONCE) as callers:
+        lined.line.flaky = True
+        try:
+            answers = [callers.submit(answered, http, number) for number in range(REQUESTS)]
+            until(lambda: sum(answer.done() for answer in answers) >= REQUESTS / 2, "half are answered", ANSWER_S_MAX)
+            lined.line.fall_silent()
+            first = [answer.result() for answer in answers]
+        finally:
+            lined.line.flaky = False
+        again = [callers.submit(answered, http, number) for number in range(REQUESTS)]
+        assert [answer.result()["id"] for answer in again] == [answer["id"] for answer in first]
+    assert {answer["choices"][0]["text"] for answer in first} == {"dog"}
+    assert len({answer["id"] for answer in first}) == REQUESTS
+    assert asyncio.run(states_of_generations(lined.parts.server.socket)) - before == {"done": REQUESTS}
+
+
+def test_a_stream_continues_when_all_connections_stall(lined: Lined) -> None:
+    told: list[Event] = []
+    with lined.parts.client() as http:
+        with http.stream("POST", "/generate", json=BODY | {"prompt": f"steps {STEPS} 0.1", "stream": True}) as response:
+            for event in events(response):
+                told.append(event)
+                if len(told) == 5:
+                    lined.line.fall_silent()
+
+        def whole() -> bool:
+            if told[-1].name == "reconnect":  # the stream was let go of while the server said nothing
+                told.pop()
+            if told[-1].name != "done":
+                told.extend(read_on(http, response.headers["x-job-id"], told[-1].id))
+            return told[-1].name == "done"
+
+        until(whole, "the stream has come to its end", ANSWER_S_MAX, RETRY_S)
+    last = max((place for place, event in enumerate(told) if event.name == "restarted"), default=0)
+    numbers = steps(told[last:])
+    assert numbers == sorted(set(numbers)) and numbers[-1] == STEPS
+
+
+def test_a_job_that_one_worker_cannot_read_goes_to_another(lined: Lined) -> None:
+    parts = lined.parts
+    for name in WORKERS:
+        assert parts.parts[name].stop() == 0
+    misreader = lined.add("misreader", *SCRIPTED, "misread")
+    try:
+        misreader.wait_until("/ready")
+        with parts.client() as http:
+            job = begin(http, "x")
+            said = f"job {job} of abs:generate cannot be taken here: ValueError"
+            until(lambda: said in misreader.log(), "the worker says that it cannot")
+            for name in WORKERS:
+                parts.parts[name].start()
+            assert ended(http, job)["state"] == "done"
+        assert misreader.alive
+    finally:
+        misreader.end()
+        del parts.parts["misreader"]
+        parts.whole()
+
+
+@contextmanager
+def disk_filled(lined: Lined) -> Iterator[None]:
+    """Nothing is left of the server's disk."""
+    if not isinstance(lined.disk, SmallDisk):
+        pytest.skip(f"no disk of our own: {lined.disk}")
+    lined.disk.fill()
+    try:
+        yield
+    finally:
+        lined.disk.make_room()
+
+
+@contextmanager
+def log_limited(lined: Lined) -> Iterator[None]:
+    """The server may make no file longer than its log is by now."""
+    log = max(lined.data.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
+    pid, limit = lined.parts.server.pid, resource.RLIMIT_FSIZE
+    resource.prlimit(pid, limit, (log.stat().st_size + 2_000, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize("without_room", [disk_filled, log_limited])
+def test_a_full_disk_refuses_new_jobs_and_loses_none(
+    lined: Lined, without_room: Callable[[Lined], AbstractContextManager[None]]
+) -> None:
+    server = lined.parts.server
+    with lined.parts.client() as http:
+        jobs = [begin(http, "steps 20 0.1") for _ in range(4)]
+        with without_room(lined):
+            refused = httpx2.Response(202)
+            while refused.status_code == 202:
+                refused = http.post("/generate", json=BODY | {"prompt": "x"}, headers={"prefer": "respond-async"})
+                if refused.status_code == 202:
+                    jobs.append(refused.json()["id"])
+            assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
+            assert "cannot be written to" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
+            assert "aof_last_write_status:err" in server.ask("INFO", "persistence")
+        until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "there is room again")
+        server.kill()
+        server.start()
+        assert "truncat" not in (server.folder / "log").read_text().lower(), "a write that failed half-way was left"
+        assert {ended(http, job)["state"] for job in jobs} == {"done"}

@@ -1,0 +1,98 @@
+"""Keys that are wrong, expired or another's, at a process of the service over a real server.
+
+Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from app.auth import add_key, new_key
+from tests.app.faults.test_workers import BODY
+from tests.servers.abs_up import until
+from tests.servers.cluster import API, ASK_S_MAX, Cluster
+
+ROUNDS = 120
+TIMES_MAX, SLACK_S = 1.5, 0.001  # what a busy machine may make of nothing: a look-up that differs takes longer
+NOBODY_S = "0" * 32  # a job that nobody has
+
+
+class Caller:
+    """Asks the process whose keys these are, over one connection."""
+
+    def __init__(self, port: int, keys: dict[str, str]) -> None:
+        self._connection, self._keys = HTTPConnection("127.0.0.1", port, timeout=ASK_S_MAX), keys
+
+    def ask(self, who: str, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, Any]]:
+        given = {"authorization": f"Bearer {self._keys[who]}", "content-type": "application/json", **headers}
+        self._connection.request(method, path, None if body is None else json.dumps(body), given)
+        response = self._connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    def took(self, who: str, path: str) -> float:
+        began = time.perf_counter()
+        self.ask(who, "GET", path)
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def caller(scripted: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    """An API with keys beside the others, which lets tests and probes of other files look at it."""
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    keys = {}
+    for name, expires in (("anna", None), ("ben", None), ("late", time.time() - 1)):
+        keys[name], key = new_key(name, ("generate", "compile"), expires, requests_per_minute=0)
+        add_key(file, key)
+    keys["wrong"] = keys["anna"][:-1] + ("0" if keys["anna"][-1] != "0" else "1")
+    keys["strange"] = new_key("strange", ("generate",))[0]
+    part = scripted.add("keyed", API, ABS_KEYS_FILE=str(file), ABS_PUBLIC_PATHS="/ready,/metrics")
+    try:
+        scripted.whole()
+        caller = Caller(part.port, keys)
+        yield caller
+        caller.close()
+    finally:
+        part.end()
+        del scripted.parts["keyed"]
+
+
+def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
+    status, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
+    assert status == 202, begun
+    job = f"/jobs/{begun['id']}"
+    for who, why in (("wrong", "not known"), ("strange", "not known"), ("late", "expired")):
+        for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events"), ("GET", f"/jobs/{NOBODY_S}")):
+            status, said = caller.ask(who, method, path)
+            assert (status, said["code"]) == (401, "unauthorized") and why in said["detail"], (who, path)
+    for method, rest in (("GET", ""), ("DELETE", ""), ("GET", "/events")):
+        status, said = caller.ask("ben", method, job + rest)
+        unknown = caller.ask("ben", method, f"/jobs/{NOBODY_S}{rest}")
+        assert (status, said["code"]) == (404, "unknown_job")
+        assert unknown == (404, said | {"request_id": unknown[1]["request_id"]}), "no telling whether there is one"
+    until(lambda: caller.ask("anna", "GET", job)[1]["state"] == "done", "the owner sees his job done")
+
+
+def test_the_time_of_a_refusal_reveals_nothing(caller: Caller) -> None:
+    """Medians of requests that take turns; whatever slows the machine slows all kinds alike."""
+    _, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
+    job, nobody_s = f"/jobs/{begun['id']}", f"/jobs/{NOBODY_S}"
+    for kinds in (
+        [("wrong", job), ("strange", job), ("late", job), ("wrong", nobody_s)],  # 401
+        [("ben", job), ("ben", nobody_s)],  # 404
+    ):
+        took: dict[tuple[str, str], list[float]] = {kind: [] for kind in kinds}
+        for _ in range(ROUNDS):
+            for kind in kinds:
+                took[kind].append(caller.took(*kind))
+        medians = {kind: statistics.median(times) for kind, times in took.items()}
+        assert max(medians.values()) <= TIMES_MAX * min(medians.values()) + SLACK_S, medians

@@ -1,0 +1,229 @@
+"""Workers that die, hang and are poisoned under requests: real processes, a real server, answers over HTTP.
+
+Generations are scripted (tests/servers/fake_worker.py), so that a test knows when one is in the middle. test_chaos.py
+kills workers that run the model. The table of all faults is test_table.py.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from tests.app.worker.test_bombs import BOMBS, COMPILES
+from tests.servers import fake_worker as scripted_worker
+from tests.servers.abs_up import until
+from tests.servers.cluster import FULL, LEASE_S, SLACK_S, Cluster, Event, events
+
+WORKERS = ("first", "second")
+SLOTS = 2 * scripted_worker.SLOTS  # of both together
+BODY: dict[str, Any] = {  # with so much time that nothing is refused for the pace of a slow machine
+    "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2, "timeout_s": 280,
+}
+STOPPED_S = 60.0
+SLOW = {"keywords": [f"slow{number}" for number in range(11)]}  # compiles for a second or so
+TRIED_BOMBS = BOMBS if FULL else BOMBS[:1]
+
+
+@pytest.fixture
+def whole(scripted: Cluster) -> Iterator[Cluster]:
+    scripted.whole()
+    yield scripted
+    for part in scripted.parts.values():
+        part.kept = False
+
+
+def begin(http: httpx2.Client, prompt: str, **options: Any) -> str:
+    """The id of a job that nobody waits for."""
+    response = http.post("/generate", json=BODY | {"prompt": prompt} | options, headers={"prefer": "respond-async"})
+    assert response.status_code == 202, response.text
+    return str(response.json()["id"])
+
+
+def ended(http: httpx2.Client, job: str) -> dict[str, Any]:
+    """What GET /jobs says once the job is over."""
+
+    def over() -> dict[str, Any] | None:
+        shown: dict[str, Any] = http.get(f"/jobs/{job}").json()
+        return shown if shown["state"] not in ("waiting", "running") else None
+
+    shown = until(over, f"the job {job} is over", 4 * LEASE_S + 120)
+    assert isinstance(shown, dict)
+    return shown
+
+
+def read_on(http: httpx2.Client, job: str, after: str) -> list[Event]:
+    """The events of a job after one."""
+    with http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": after}) as response:
+        return list(events(response))
+
+
+def steps(told: list[Event]) -> list[int]:
+    return [event.data["step"] for event in told if event.name == "step"]
+
+
+def test_a_stream_continues_on_another_worker_after_a_kill(whole: Cluster) -> None:
+    told: list[Event] = []
+    killed_at = restarted_at = 0.0
+    with whole.client() as http:
+        with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 30 0.1", "stream": True}) as response:
+            for event in events(response):
+                told.append(event)
+                if len(told) == 3:
+                    whole.busy(*WORKERS).kill()
+                    killed_at = time.monotonic()
+                elif event.name == "restarted":
+                    restarted_at = time.monotonic()
+                    assert event.data == {"attempt": 2}
+        shown = http.get(response.headers["location"]).json()
+    again = next(place for place, event in enumerate(told) if event.name == "restarted")
+    assert restarted_at - killed_at < LEASE_S + 5 + SLACK_S
+    assert [event.name for event in told].count("restarted") == 1
+    assert steps(told[again:]) == list(range(1, 31)) and told[-1].name == "done"
+    assert (shown["state"], shown["attempt"]) == ("done", 2)
+    assert shown["result"]["choices"][0]["text"] == "dog" == told[-1].data["choices"][0]["text"]
+
+
+def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
+    worker = whole.parts["compile"]
+    worker.kept = True
+    stored = set(whole.server.ask("KEYS", "abs:dfa:*").split())
+    answers: list[httpx2.Response] = []
+    with whole.client() as http:
+        asking = threading.Thread(target=lambda: answers.append(http.post("/compile", json={"constraint": SLOW})))
+        asking.start()
+        whole.busy("compile", queue="compile")
+        below = psutil.Process(worker.pid).children(recursive=True)
+        worker.kill()
+        asking.join(120)
+        assert answers[0].status_code == 200, answers[0].text
+        again = http.post("/compile", json={"constraint": SLOW})
+        assert again.json()["automaton"] == answers[0].json()["automaton"]
+    assert not psutil.wait_procs(below, timeout=30)[1], "the sandbox of the killed worker goes on"
+    now = set(whole.server.ask("KEYS", "abs:dfa:*").split())
+    assert len([key for key in now - stored if key.startswith("abs:dfa:")]) == 1
+
+
+def require_compiles(cluster: Cluster, worker: psutil.Process, name: str) -> None:
+    """The compile worker that was there before still compiles, and nothing is left of what it compiled."""
+    with cluster.client() as http:
+        assert http.post("/compile", json={"constraint": {"regex": f"after {name}"}}).status_code == 200
+    assert worker.is_running() and cluster.parts["compile"].pid == worker.pid
+    until(lambda: len(worker.children(recursive=True)) <= 2, "nothing is left of the bomb's process")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "limits"), [row[1:] for row in TRIED_BOMBS], ids=[name for name, *_ in TRIED_BOMBS]
+)
+def test_a_bomb_ends_its_sandbox_and_not_its_worker(
+    whole: Cluster, constraint: dict[str, Any], limits: tuple[str, ...]
+) -> None:
+    worker = psutil.Process(whole.parts["compile"].pid)
+    with whole.client() as http:
+        answer = http.post("/compile", json={"constraint": constraint})
+    if not (answer.status_code == 200 and COMPILES in limits):
+        assert answer.status_code == 422 and answer.json()["code"] == "constraint_too_large", answer.text
+        assert answer.json()["limit"] in limits and answer.json()["cap"] > 0
+    require_compiles(whole, worker, f"a bomb {len(str(constraint))}")
+
+
+def standing_by(server: psutil.Process) -> psutil.Process:
+    """The process that is ready for the next compilation."""
+    rested: tuple[psutil.Process | None, float] = (None, 0.0)
+
+    def found() -> psutil.Process | None:
+        nonlocal rested
+        (process,) = server.children() or (None,)
+        now = process, process.cpu_times().user if process else 0.0
+        same, rested = now == rested, now
+        return process if same else None
+
+    process = until(found, "a process stands by", poll_s=0.2)
+    assert isinstance(process, psutil.Process)
+    return process
+
+
+def starve(pid: int) -> None:
+    """Let a process have no more memory than it has."""
+    resource.prlimit(pid, resource.RLIMIT_AS, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("how", "fault", "limit"),
+    [
+        ("hangs", lambda pid: os.kill(pid, signal.SIGSTOP), "compile_s_max"),
+        ("starves", starve, "compile_memory_bytes_max"),
+        ("is_killed", lambda pid: os.kill(pid, signal.SIGKILL), "compile_memory_bytes_max"),  # as by a full system
+    ],
+)
+def test_a_hanging_or_memoryless_sandbox_meets_its_limit(
+    whole: Cluster, how: str, fault: Callable[[int], None], limit: str
+) -> None:
+    worker = psutil.Process(whole.parts["compile"].pid)
+    (server,) = worker.children()
+    answers: list[httpx2.Response] = []
+    far_apart = " & ".join(f"F({how} & {'X' * number} b)" for number in range(60))  # works for seconds, for nothing
+
+    def ask() -> None:
+        with whole.client() as http:
+            answers.append(http.post("/compile", json={"constraint": {"ltlf": far_apart}}))
+
+    sandbox = standing_by(server)
+    before = sandbox.cpu_times().user
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: sandbox.cpu_times().user > before + 0.2, "the compilation is in its middle", poll_s=0.01)
+    fault(sandbox.pid)
+    asking.join(120)
+    assert answers[0].status_code == 422 and answers[0].json()["limit"] == limit, answers[0].text
+    require_compiles(whole, worker, how)
+
+
+def test_a_job_that_kills_three_workers_is_failed(whole: Cluster) -> None:
+    for name in WORKERS:
+        whole.parts[name].kept = True
+    with whole.client() as http:
+        poison = begin(http, "die")
+        shown = ended(http, poison)
+        assert shown["state"] == "failed" and shown["error"]["code"] == "worker_lost", shown
+        assert shown["error"]["status"] == 500 and shown["attempt"] == 3
+        after = http.post("/generate", json=BODY | {"prompt": "well"})
+        assert after.status_code == 200 and after.json()["choices"][0]["text"] == "dog"
+
+
+def test_a_resumed_worker_cannot_change_a_reassigned_job(whole: Cluster) -> None:
+    count = 600 if FULL else 60
+    with whole.client() as http:
+        job = begin(http, f"steps {count} 0.1")
+        stopped, began = whole.busy(*WORKERS), time.monotonic()
+        stopped.signal(signal.SIGSTOP)
+        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] == 2, "another worker has the job", LEASE_S + 60)
+        if FULL:
+            time.sleep(max(0.0, began + STOPPED_S - time.monotonic()))
+        stopped.signal(signal.SIGCONT)  # in the middle of the other's steps
+        assert http.get(f"/jobs/{job}").json()["state"] == "running"
+        shown = ended(http, job)
+        assert shown["state"] == "done" and shown["attempt"] == 2
+        with http.stream("GET", f"/jobs/{job}/events") as response:
+            told = list(events(response))
+    again = next(place for place, event in enumerate(told) if event.name == "restarted")
+    assert steps(told[again:]) == sorted(set(steps(told[again:]))), "a step was told twice, or out of order"
+    assert [event.name for event in told].count("done") == 1 == [event.name for event in told].count("restarted")
+    until(lambda: stopped.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
+
+
+def test_a_stopping_worker_finishes_its_running_jobs(whole: Cluster) -> None:
+    with whole.client() as http:
+        job = begin(http, "steps 20 0.1")
+        worker = whole.busy(*WORKERS)
+        assert worker.stop() == 0
+        shown = ended(http, job)
+    assert (shown["state"], shown["attempt"]) == ("done", 1)

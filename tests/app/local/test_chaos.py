@@ -1,0 +1,12 @@
+"""Workers and Redis of `abs up` are killed under requests. Long form: `python -m tests.long.chaos --supervised`."""
+
+from __future__ import annotations
+
+from tests.long.chaos import chaos
+from tests.servers.restarting_service import supervised
+
+
+def test_killed_processes_restart_and_every_request_is_answered_once() -> None:
+    with supervised({"compile": 1, "generate": 1}) as running:
+        story = chaos(running, requests=12, kills_max=3)
+    assert story.good(), story.report()

@@ -1,0 +1,339 @@
+"""Every metric moves with what it names: real requests, then a scrape."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from app import wiring
+from app.errors import DeadlineExceeded, SettingsInvalid
+from app.main import create_app
+from app.messages import CompileJob, Failure, failure_of
+from app.observability import metrics
+from app.settings import Settings
+from app.worker import job_metrics as tally
+from app.worker.handlers.generate import Generator
+from compiler.errors import CompileCancelled, LimitExceeded, SpecUnspellable
+from decoding.errors import ReplayRejected
+from decoding.memory import gpu_bytes
+from decoding.options import SearchOptions
+from decoding.search import rows_of
+from tests.app import fake_handlers
+from tests.app.conftest import wait_until_ready
+from tests.app.observability.metric_samples import Samples, scrape
+from tests.app.test_processes import listening
+from tests.servers.processes import until
+
+S_MAX = 90.0
+_fresh = iter(range(10**6))
+
+
+def constraint() -> dict[str, object]:
+    """A constraint that was never compiled before."""
+    return {"regex": f"[a-z ]*metric{'x' * (next(_fresh) + 3)}"}
+
+
+def generate(client: TestClient, status: int = 200, **fields: object) -> dict[str, object]:
+    answer = client.post("/generate", json={"prompt": "a dog", "max_tokens": 60, "beams": 2, **fields})
+    assert answer.status_code == status, answer.text
+    return dict(answer.json())
+
+
+def moved(before: Samples, after: Samples, name: str, **labels: str) -> float:
+    return after(name, **labels) - before(name, **labels)
+
+
+def test_a_generation_moves_the_metrics_of_every_stage(client: TestClient) -> None:
+    before, began = scrape(client), time.time()
+    answer = generate(client, constraint=constraint())
+    after = scrape(client)
+    usage = answer["usage"]
+    assert isinstance(usage, dict)
+    once = {
+        "abs_http_requests_total": {"route": "/generate", "method": "POST", "code": "200"},
+        "abs_http_request_duration_seconds_count": {"route": "/generate"},
+        "abs_queue_wait_seconds_count": {"queue": "generate"},
+        "abs_time_to_first_step_seconds_count": {},
+        "abs_e2e_seconds_count": {"outcome": "ok"},
+        "abs_generate_total": {"outcome": "ok"},
+        "abs_compile_total": {"form": "regex", "outcome": "ok"},
+        "abs_compile_seconds_count": {"form": "regex"},
+        "abs_automaton_states_count": {},
+        "abs_cache_requests_total": {"result": "miss"},
+    }
+    assert {name: moved(before, after, name, **labels) for name, labels in once.items()} == dict.fromkeys(once, 1.0)
+    assert moved(before, after, "abs_job_attempts_total", job_kind="generate") == 1
+    assert moved(before, after, "abs_job_attempts_total", job_kind="compile") == 1
+    assert moved(before, after, "abs_prompt_tokens_total") == usage["prompt_tokens"]
+    assert moved(before, after, "abs_generated_tokens_total") == usage["completion_tokens"]
+    steps = moved(before, after, "abs_step_duration_seconds_count")
+    assert 0 < steps < 60
+    assert moved(before, after, "abs_batch_size_count") == steps
+    assert steps <= moved(before, after, "abs_batch_size_sum") <= rows_of(SearchOptions(60, beams=2)) * steps
+    assert after("abs_last_step_timestamp_seconds") >= began
+    assert moved(before, after, "abs_cache_bytes") > 0
+    assert moved(before, after, "abs_constraint_violations_total") == 0
+    assert moved(before, after, "abs_job_redelivered_total") == 0
+
+
+def test_a_stored_constraint_counts_as_a_cache_hit(client: TestClient) -> None:
+    body = {"constraint": constraint()}
+    assert client.post("/compile", json=body).status_code == 200
+    before = scrape(client)
+    assert client.post("/compile", json=body).json()["cached"]
+    after = scrape(client)
+    assert moved(before, after, "abs_cache_requests_total", result="hit") == 1
+    assert moved(before, after, "abs_compile_total") == 0
+    assert moved(before, after, "abs_cache_requests_total", result="miss") == 0
+
+
+def test_a_cached_failure_counts_as_a_negative_hit(client: TestClient) -> None:
+    body = {"constraint": {"all": [constraint(), {"regex": "b+"}]}}
+    before = scrape(client)
+    for _ in range(2):
+        assert client.post("/compile", json=body).json()["code"] == "constraint_unsatisfiable"
+    after = scrape(client)
+    assert moved(before, after, "abs_compile_total", form="all", outcome="unsat") == 1
+    assert moved(before, after, "abs_cache_requests_total", result="negative") == 1
+
+
+def test_requests_are_counted_by_route_template(client: TestClient) -> None:
+    before = scrape(client)
+    for path in ("/automata/" + "0" * 64, "/automata/" + "1" * 64 + ".dot", "/nothing/here", "/nothing/there"):
+        assert client.get(path).status_code == 404
+    assert client.get("/generate").status_code == 405
+    assert client.request("MARKER", "/generate").status_code == 405
+    after = scrape(client)
+    assert moved(before, after, "abs_http_requests_total", route="/automata/{automaton}", code="404") == 1
+    assert moved(before, after, "abs_http_requests_total", route="/automata/{automaton}.dot", code="404") == 1
+    assert moved(before, after, "abs_http_requests_total", route="other", code="404") == 2
+    assert moved(before, after, "abs_http_requests_total", route="/generate", method="GET", code="405") == 1
+    assert moved(before, after, "abs_http_requests_total", route="/generate", method="other", code="405") == 1
+
+
+def test_a_body_refused_by_middleware_keeps_its_route(client: TestClient) -> None:
+    before = scrape(client)
+    headers = {"content-type": "application/json"}
+    assert client.post("/generate", content=b'{"prompt": NaN}', headers=headers).status_code == 400
+    assert moved(before, scrape(client), "abs_http_requests_total", route="/generate", code="400") == 1
+
+
+def test_an_impossible_generation_is_counted_as_infeasible(client: TestClient) -> None:
+    before = scrape(client)
+    generate(client, 422, constraint=constraint(), prompt="MARKER", scope="full")
+    assert moved(before, scrape(client), "abs_generate_total", outcome="infeasible") == 1
+
+
+def test_an_answer_that_fails_its_check_is_counted_and_withheld(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rejected(*_: object) -> None:
+        raise ReplayRejected("MARKER")
+
+    monkeypatch.setattr(Generator, "_replay", rejected)
+    before = scrape(client)
+    assert generate(client, 500, constraint=constraint())["code"] == "replay_rejected"
+    after = scrape(client)
+    assert moved(before, after, "abs_constraint_violations_total") == 1
+    assert moved(before, after, "abs_generate_total", outcome="error") == 1
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """A service whose generations last until they are called off, and whose queue takes one that waits."""
+    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
+    fake_handlers.reset()
+    settings = Settings(queue_jobs_max=1)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        wait_until_ready(client)
+        yield client
+
+
+def test_waiting_running_and_refused_requests_are_measured(patient: TestClient) -> None:
+    spec = constraint()
+    assert patient.post("/compile", json={"constraint": spec}).status_code == 200
+    answers: list[int] = []
+    before = scrape(patient)
+
+    def ask() -> None:
+        body = {"prompt": "a", "constraint": spec, "max_tokens": 50, "beams": 4, "timeout_s": 4.0}
+        answers.append(patient.post("/generate", json=body).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(fake_handlers.SLOTS + 1)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        if number < fake_handlers.SLOTS:
+            until(lambda: len(fake_handlers.running) > number)  # noqa: B023
+    until(lambda: scrape(patient)("abs_queue_requests", queue="generate", priority="interactive") == 1)
+    during = scrape(patient)
+    assert during("abs_queue_tokens", queue="generate") == 200
+    assert moved(before, during, "abs_running_requests", queue="generate") == fake_handlers.SLOTS
+    assert moved(before, during, "abs_http_in_flight") == fake_handlers.SLOTS + 1
+    body = {"prompt": "b", "constraint": spec, "max_tokens": 50, "beams": 4}
+    assert patient.post("/generate", json=body).status_code == 429
+    for thread in threads:
+        thread.join(S_MAX)
+    assert answers == [504] * len(threads)
+    after = scrape(patient)
+    assert moved(before, after, "abs_admission_rejected_total", reason="queue_full") == 1
+    until(lambda: moved(before, scrape(patient), "abs_running_requests", queue="generate") == 0)
+    assert moved(before, scrape(patient), "abs_generate_total") >= fake_handlers.SLOTS
+
+
+def test_a_disconnected_client_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a real socket: nothing else shows a client that hangs up."""
+    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
+    fake_handlers.reset()
+
+    def ready(port: int) -> bool:
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=S_MAX).status == 200
+        except urllib.error.HTTPError:
+            return False
+
+    def read(port: int) -> Samples:
+        return Samples(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=S_MAX).read().decode())
+
+    body = json.dumps({"prompt": "a", "constraint": {"regex": "a+"}}).encode()
+    head = "POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}"
+    with listening(Settings()) as port:
+        until(lambda: ready(port))
+        before = read(port)
+        connection = socket.create_connection(("127.0.0.1", port), timeout=S_MAX)
+        connection.sendall(head.encode() + b"\r\n\r\n" + body)
+        assert fake_handlers.started.wait(S_MAX)
+        connection.close()
+        until(lambda: moved(before, read(port), "abs_generate_total", outcome="cancelled") == 1)
+        until(lambda: moved(before, read(port), "abs_http_requests_total", route="/generate", code="499") == 1)
+
+
+def test_names_and_labels_are_sound(client: TestClient) -> None:
+    generate(client, constraint={"keywords": ["MARKER"]}, max_tokens=40)
+    text = client.get("/metrics").text
+    assert "MARKER" not in text
+    samples = Samples(text)
+    own = [family for family in samples.families if family.name.startswith("abs_")]
+    assert all(family.documentation for family in own)
+    assert not [family.name for family in own if family.name.endswith(("_ms", "_milliseconds"))]
+    assert samples("abs_model_info", model="captions", revision="local") == 1
+    assert samples("abs_build_info") == 1
+    assert all(set(labels) == {"model", "revision", "tokenizer"} for labels in samples.labels("abs_model_info"))
+    assert samples("process_resident_memory_bytes") > 0
+
+
+def test_every_live_worker_has_a_heartbeat_metric(patient: TestClient) -> None:
+    def alive() -> set[str]:
+        return {labels["worker"] for labels in scrape(patient).labels("abs_worker_heartbeat_timestamp_seconds")}
+
+    assert {worker.rpartition("-")[0] for worker in alive()} == {"compile", "generate"}
+    metrics.BEATS.put("gone-1", "")
+    assert "gone-1" in alive()
+    metrics.BEATS.drop("gone-1")
+    assert "gone-1" not in alive()
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [
+        (failure_of(LimitExceeded("compile_s_max", 1, 2)), "timeout"),
+        (failure_of(LimitExceeded("dfa_states_max", 1, 2)), "limit"),
+        (failure_of(SpecUnspellable("")), "unsat"),
+        (failure_of(DeadlineExceeded()), "timeout"),
+        (failure_of(CompileCancelled("")), "cancelled"),
+        (failure_of(ZeroDivisionError("")), "error"),
+        (None, "cancelled"),
+    ],
+)
+def test_an_outcome_is_one_of_a_few_words(failure: Failure | None, outcome: str) -> None:
+    assert tally.outcome_of(failure) == outcome
+
+
+def test_a_second_attempt_is_a_redelivery() -> None:
+    before = Samples(metrics.exposition().decode())
+    job = CompileJob("0" * 64, {"min_words": 1}, time.time() + 9)
+    for attempt in (1, 2):
+        with tally.trying(job, "j", "compile", "w", 0.5, attempt) as tried:
+            tried.result = failure_of(LimitExceeded("dfa_states_max", 1, 2))
+    after = Samples(metrics.exposition().decode())
+    assert moved(before, after, "abs_job_attempts_total", job_kind="compile") == 2
+    assert moved(before, after, "abs_job_redelivered_total", job_kind="compile") == 1
+    assert moved(before, after, "abs_compile_total", form="length", outcome="limit") == 2
+    assert moved(before, after, "abs_queue_wait_seconds_sum", queue="compile") == pytest.approx(1.0)
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=S_MAX) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_worker_process_answers_probes_on_its_port(
+    free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats = metrics.HeartbeatRegistry()  # its own: workers of other tests in this process sign as well
+    with metrics.listening(Settings(metrics_port=free_port), beats=beats):
+        assert ask(free_port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
+        beats.put("w-1", "loading")
+        assert ask(free_port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
+        beats.put("w-1", "")
+        assert ask(free_port, "/ready") == (200, '{"status": "ready"}')
+        assert ask(free_port, "/live") == (200, '{"status": "live"}')
+        beats.sign("w-1", "stuck: no step")
+        assert ask(free_port, "/live") == (503, '{"status": "hung", "reasons": ["w-1: stuck: no step"]}')
+        beats.sign("w-1", "")
+        monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.0)
+        time.sleep(0.01)
+        assert "no sign of life" in ask(free_port, "/ready")[1]
+        assert ask(free_port, "/live")[0] == 200, "that others are not told is no reason to start anew"
+        assert ask(free_port, "/health")[0] == 200
+        assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(free_port, "/metrics")[1]
+        assert ask(free_port, "/else")[0] == 404
+        taken = metrics.listening(Settings(metrics_port=free_port))
+        with pytest.raises(SettingsInvalid, match="ABS_METRICS_PORT"), taken:
+            raise AssertionError
+        beats.drop("w-1")
+    with pytest.raises(urllib.error.URLError):
+        ask(free_port, "/health")
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_recording_a_step_metric_is_cheap() -> None:
+    watch, steps = metrics.EngineWatch(), 5_000
+    started = time.process_time()
+    for _ in range(steps):
+        watch.stepped(0.002, 64)
+    assert (time.process_time() - started) / steps < 100e-6
+
+
+def test_gpu_memory_is_read_at_every_scrape() -> None:
+    def read() -> Samples:
+        return Samples(metrics.exposition().decode())
+
+    assert gpu_bytes(torch.device("cpu")) == {}
+    try:
+        memory = {"free": 7}
+        metrics.gpu(tuple(memory), lambda: memory)
+        assert read()("abs_gpu_memory_bytes", kind="free") == 7
+        memory["free"] = 5
+        assert read()("abs_gpu_memory_bytes", kind="free") == 5
+    finally:
+        metrics.GPU_BYTES.clear()
+    assert not read().labels("abs_gpu_memory_bytes")

@@ -1,0 +1,344 @@
+"""OpenAI's own client, and pydantic-ai, against a real server: what they ask for and get by a change of URL alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from openai.types import Completion
+from openai.types.chat import ChatCompletion
+from pydantic import BaseModel
+from pydantic_ai import Agent, NativeOutput
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from tests.servers.service_process import ServiceProcess
+
+S_MAX = 120.0
+PATTERN = r"[A-Z][a-z]+( [a-z]+){2,8}\."
+SCHEMA = {
+    "type": "object", "required": ["animal", "age"], "additionalProperties": False,
+    "properties": {"animal": {"enum": ["dog", "cat"]}, "age": {"type": "integer", "minimum": 0, "maximum": 20}},
+}
+USER: Any = [{"role": "user", "content": "dog, frisbee, catch"}]
+NAMED = {"type": "json_schema", "json_schema": {"name": "pet", "schema": SCHEMA, "strict": True}}
+
+
+@pytest.fixture(scope="module")
+def url(running_service: ServiceProcess) -> str:
+    return f"{running_service.url}/v1"
+
+
+@pytest.fixture(scope="module")
+def ai(url: str) -> Iterator[OpenAI]:
+    with OpenAI(base_url=url, api_key="none", max_retries=0, timeout=S_MAX) as client:
+        yield client
+
+
+def complete(ai: OpenAI, prompt: Any = "sentence:", max_tokens: int = 24, **options: Any) -> Completion:
+    ours = {name: options.pop(name) for name in list(options) if name in OURS}
+    return ai.completions.create(model="captions", prompt=prompt, max_tokens=max_tokens, extra_body=ours, **options)
+
+
+OURS = {
+    "constraint", "automaton", "structured_outputs", "guided_regex", "guided_json", "guided_choice", "regex",
+    "json_schema", "grammar", "use_beam_search", "beams", "length_penalty", "priority", "timeout_s", "response_format",
+    "scope", "algorithm",
+}
+
+
+def chat(ai: OpenAI, messages: Any = USER, **options: Any) -> ChatCompletion:
+    ours = {name: options.pop(name) for name in list(options) if name in OURS - {"response_format"}}
+    return ai.chat.completions.create(model="captions", messages=messages, extra_body=ours, **options)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"constraint": {"regex": PATTERN}}, {"structured_outputs": {"regex": PATTERN}}, {"guided_regex": PATTERN},
+        {"regex": PATTERN}, {"grammar": {"type": "regex", "value": PATTERN}},
+        {"response_format": {"type": "regex", "value": PATTERN}},
+    ],
+    ids=lambda spelling: next(iter(spelling)),
+)
+def test_a_pattern_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any]) -> None:
+    answer = complete(ai, **spelling)
+    assert re.fullmatch(PATTERN, answer.choices[0].text) and answer.choices[0].finish_reason == "stop"
+    assert answer.id.startswith("cmpl-") and answer.model == "captions" and answer.usage is not None
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer.usage.completion_tokens <= 24
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"response_format": NAMED}, {"structured_outputs": {"json": SCHEMA}}, {"guided_json": SCHEMA},
+        {"guided_json": json.dumps(SCHEMA)}, {"json_schema": json.dumps(SCHEMA)}, {"json_schema": SCHEMA},
+        {"grammar": {"type": "json", "value": SCHEMA}}, {"grammar": {"type": "json_schema", "value": SCHEMA}},
+        {"grammar": {"type": "json_schema", "value": {"name": "pet", "schema": SCHEMA}}},
+        {"response_format": {"type": "json_object", "schema": SCHEMA}}, {"constraint": {"json_schema": SCHEMA}},
+    ],
+    ids=lambda spelling: "-".join([*spelling, str(next(iter(next(iter(spelling.values())))))[:6]]),
+)
+def test_a_schema_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any]) -> None:
+    answer = chat(ai, max_tokens=40, **spelling)
+    jsonschema.validate(json.loads(answer.choices[0].message.content or ""), SCHEMA)
+    assert answer.choices[0].message.role == "assistant" and answer.object == "chat.completion"
+
+
+def test_deprecated_options_work_and_are_reported(ai: OpenAI) -> None:
+    create = ai.completions.with_raw_response.create
+    former = create(model="captions", prompt="sentence:", extra_body={"guided_choice": ["a dog", "a cat"]})
+    assert former.parse().choices[0].text in ("a dog", "a cat")
+    assert re.fullmatch(r"@[0-9]+", former.headers["deprecation"]) and former.headers["x-job-id"]
+    now = create(model="captions", prompt="sentence:", extra_body={"structured_outputs": {"choice": ["a dog"]}})
+    assert now.parse().choices[0].text == "a dog" and "deprecation" not in now.headers
+
+
+def test_an_unconstrained_text_is_sampled_and_reproducible_by_seed(ai: OpenAI) -> None:
+    one, two, other = (complete(ai, seed=seed).choices[0].text for seed in (7, 7, 8))
+    assert one == two and one != other
+    drawn = complete(ai)
+    assert drawn.model_extra and complete(ai, seed=drawn.model_extra["seed"]).choices[0].text == drawn.choices[0].text
+    assert complete(ai, temperature=0).choices[0].text == complete(ai, temperature=0).choices[0].text
+    cut = complete(ai, max_tokens=4, seed=1)
+    assert cut.choices[0].finish_reason == "length" and cut.usage and cut.usage.completion_tokens == 4
+
+
+def test_a_constraint_uses_search_and_a_temperature_uses_sampling(ai: OpenAI) -> None:
+    found = complete(ai, regex=PATTERN)
+    same: list[dict[str, Any]] = [
+        {"temperature": 0}, {"use_beam_search": True}, {"best_of": 16}, {"beams": 16}, {"temperature": 0, "top_p": 1},
+    ]
+    assert {complete(ai, regex=PATTERN, **options).choices[0].text for options in same} == {found.choices[0].text}
+    assert found.model_extra and found.model_extra["seed"] is None
+    drawn = complete(ai, regex=PATTERN, temperature=1.0, seed=5)
+    assert drawn.model_extra and drawn.model_extra["seed"] == 5
+    assert re.fullmatch(PATTERN, drawn.choices[0].text)
+    again = complete(ai, automaton=found.model_extra["automaton"])
+    assert again.choices[0].text == found.choices[0].text
+
+
+def test_n_answers_and_the_best_of_more(ai: OpenAI) -> None:
+    found = complete(ai, regex=PATTERN, n=3)
+    assert len({choice.text for choice in found.choices}) == 3
+    assert [choice.index for choice in found.choices] == [0, 1, 2]
+    drawn = complete(ai, n=4, seed=3, logprobs=0)
+    best = complete(ai, n=2, best_of=4, seed=3, logprobs=0)
+    texts = [choice.text for choice in drawn.choices]
+    chosen = [choice.text for choice in best.choices]
+    assert len(chosen) == 2 and set(chosen) < set(texts) and best.usage == drawn.usage
+
+
+def test_log_probs_cover_the_tokens_of_the_text(ai: OpenAI) -> None:
+    for options in ({"regex": "(café|naïve)( dog)?"}, {"seed": 1}, {"seed": 2, "stop": " a"}):
+        choice = complete(ai, logprobs=0, **options).choices[0]
+        told = choice.logprobs
+        assert told is not None and told.tokens and told.token_logprobs and told.text_offset is not None
+        assert len(told.tokens) == len(told.token_logprobs) == len(told.text_offset)
+        if "regex" not in options:
+            assert "".join(told.tokens) == choice.text
+            for at, token in zip(told.text_offset, told.tokens, strict=True):
+                assert choice.text[at:].startswith(token)
+        assert all(value is not None and value <= 0 for value in told.token_logprobs)
+    answer = chat(ai, regex="(café|naïve)( dog)?", logprobs=True, top_logprobs=0).choices[0]
+    assert answer.logprobs and answer.logprobs.content
+    assert b"".join(bytes(one.bytes or []) for one in answer.logprobs.content).decode() == answer.message.content
+
+
+def test_a_stop_string_ends_the_text_and_is_excluded(ai: OpenAI) -> None:
+    stopped = [complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0) for seed in range(3, 11)]
+    assert not any(stop in answer.choices[0].text for answer in stopped for stop in (" the", " a"))
+    taken_off = 0
+    for answer in stopped:
+        logprobs = answer.choices[0].logprobs
+        assert logprobs and logprobs.tokens and answer.usage and answer.choices[0].finish_reason == "stop"
+        taken_off += answer.usage.completion_tokens > len(logprobs.tokens) + 1
+    assert taken_off > 2  # the model wrote them, as its ends
+    at_once = complete(ai, seed=2, stop=[" the", " a", "zebra"], logprobs=0).choices[0]  # it begins with one
+    assert at_once.logprobs and (at_once.text, at_once.logprobs.tokens) == ("", [])
+    said = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text
+    assert {"dog", "ball"} <= set(re.findall(r"\w+", said)) and " a" not in said
+    assert re.fullmatch(PATTERN, complete(ai, regex=PATTERN, stop=" the").choices[0].text)
+    several = complete(ai, max_tokens=12, constraint={"keywords": ["dog"]}, stop=["\n", " "], n=6)
+    assert len({choice.text for choice in several.choices}) == len(several.choices) > 1  # none twice for its end's sake
+    assert [choice.index for choice in several.choices] == list(range(len(several.choices)))
+    lines = complete(ai, constraint={"ltlf": "F(dog)"}, stop="\n").choices[0].text
+    assert "dog" in lines and "\n" not in lines
+
+
+def test_an_echo_is_the_prompt_followed_by_the_answer(ai: OpenAI) -> None:
+    plain, echoed = (complete(ai, regex=PATTERN, echo=echo).choices[0].text for echo in (False, True))
+    assert echoed == f"sentence: {plain}"
+    streamed = list(complete_stream(ai, regex=PATTERN, echo=True))
+    assert "".join(streamed) == echoed and streamed[0] == "sentence:"
+
+
+def complete_stream(ai: OpenAI, **options: Any) -> Iterator[str]:
+    ours = {name: options.pop(name) for name in list(options) if name in OURS}
+    stream = ai.completions.create(
+        model="captions", prompt="sentence:", max_tokens=24, stream=True, extra_body=ours, **options
+    )
+    for chunk in stream:
+        assert chunk.object == "text_completion" and chunk.id.startswith("cmpl-")
+        yield from (choice.text for choice in chunk.choices if choice.index == 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": 3}, {"seed": 4, "n": 3}, {"regex": PATTERN}, {"regex": PATTERN, "n": 3},
+        {"regex": "[^d]{3,30}", "seed": 1},
+        {"constraint": {"keywords": ["dog", "ball"]}}, {"constraint": {"ltlf": "F(dog)"}, "algorithm": "abs"},
+        {"seed": 5, "stop": [" a", "."]}, {"json_schema": SCHEMA}, {"regex": PATTERN, "temperature": 1.0, "seed": 2},
+        {"regex": "( dog|cat)( [a-z]+){2}"}, {"response_format": {"type": "text"}, "temperature": 0},
+    ],
+    ids=str,
+)
+def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]) -> None:
+    whole = complete(ai, logprobs=0, **options)
+    ours = {name: value for name, value in options.items() if name in OURS}
+    plain = {name: value for name, value in options.items() if name not in OURS}
+    texts, ends, told, tokens = dict[int, str](), dict[int, str](), None, dict[int, list[str]]()
+    for chunk in ai.completions.create(
+        model="captions", prompt="sentence:", max_tokens=24, stream=True, logprobs=0, extra_body=ours,
+        stream_options={"include_usage": True}, **plain,
+    ):
+        for choice in chunk.choices:
+            assert choice.index not in ends  # nothing comes after the end
+            texts[choice.index] = texts.get(choice.index, "") + choice.text
+            if choice.finish_reason:
+                ends[choice.index] = choice.finish_reason
+            if choice.logprobs:
+                tokens[choice.index] = tokens.get(choice.index, []) + list(choice.logprobs.tokens or [])
+        told = chunk.usage or told
+    assert texts == {choice.index: choice.text for choice in whole.choices}
+    assert ends == {choice.index: choice.finish_reason for choice in whole.choices}
+    assert tokens == {choice.index: choice.logprobs.tokens for choice in whole.choices if choice.logprobs}
+    assert told == whole.usage
+
+
+def test_a_chat_stream_starts_with_the_role(ai: OpenAI) -> None:
+    stream = ai.chat.completions.create(model="captions", messages=USER, stream=True, seed=6)
+    deltas = [choice.delta for chunk in stream for choice in chunk.choices]
+    assert deltas[0].role == "assistant" and all(delta.role is None for delta in deltas[1:])
+    assert "".join(delta.content or "" for delta in deltas) == chat(ai, seed=6).choices[0].message.content
+    assert len(deltas) > 3
+
+
+def test_the_models_template_makes_the_prompt(ai: OpenAI) -> None:
+    direct = complete(ai, prompt="concepts: dog, frisbee, catch\nsentence:", regex=PATTERN)
+    assert chat(ai, regex=PATTERN, max_tokens=24).choices[0].message.content == direct.choices[0].text
+    turns: Any = [
+        {"role": "developer", "content": [{"type": "text", "text": "Captions."}]}, {"role": "user", "content": "cat"},
+        {"role": "assistant", "content": "A cat sleeps."}, {"role": "user", "content": "dog"},
+    ]
+    written = "Captions.\nconcepts: cat\nsentence: A cat sleeps.\nconcepts: dog\nsentence:"
+    direct = complete(ai, prompt=[written], regex=PATTERN)
+    answer = chat(ai, turns, regex=PATTERN, max_completion_tokens=24)
+    assert answer.choices[0].message.content == direct.choices[0].text
+
+
+def test_the_default_budget_is_the_remaining_context(ai: OpenAI, captions_dir: Path) -> None:
+    context = json.loads((captions_dir / "config.json").read_text())["max_position_embeddings"]
+    words = "a dog and " * context
+    prompt = words[: words.index(" ", 10 * (context // 3 - 2))]
+    told = complete(ai, prompt, max_tokens=2, regex="[a-z]").usage
+    assert told
+    room = context - told.prompt_tokens + 1  # the last token is written, never read
+    assert 2 < room < 10, "or else this shows little"
+    short = ai.completions.create(model="captions", prompt=prompt, seed=1, n=8)
+    assert "length" in {choice.finish_reason for choice in short.choices}
+    assert short.usage and short.usage.completion_tokens <= 8 * room
+    with pytest.raises(openai.UnprocessableEntityError, match=r"pass the model.s context"):
+        complete(ai, prompt, max_tokens=room + 1, regex="[a-z]")
+
+
+def test_default_options_of_clients_do_not_change_the_answer(ai: OpenAI) -> None:
+    defaults: dict[str, Any] = {
+        "best_of": 1, "frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "n": 1, "top_p": 1,
+        "user": "anna", "stop": None, "suffix": None, "stream": False, "logprobs": None,
+    }
+    assert complete(ai, regex=PATTERN, **defaults).choices == complete(ai, regex=PATTERN).choices
+    of_vllm = {
+        "early_stopping": False, "stop_token_ids": [], "include_stop_str_in_output": False, "skip_special_tokens": True,
+        "spaces_between_special_tokens": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
+    }
+    body = {"regex": PATTERN, **of_vllm}
+    assert ai.completions.create(model="captions", prompt="sentence:", max_tokens=24, extra_body=body).choices
+    chats: dict[str, Any] = {
+        "tools": [], "tool_choice": "none", "metadata": {"a": "b"}, "store": False, "modalities": ["text"],
+    }
+    assert chat(ai, regex=PATTERN, **chats).choices == chat(ai, regex=PATTERN).choices
+
+
+def test_the_async_client_sends_many_requests_and_streams(url: str, ai: OpenAI) -> None:
+    async def ask() -> tuple[list[str], str]:
+        async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
+            asked = [
+                client.chat.completions.create(model="captions", messages=USER, seed=seed, max_tokens=12)
+                for seed in range(4)
+            ]
+            told = [answer.choices[0].message.content or "" for answer in await asyncio.gather(*asked)]
+            parts = []
+            async for chunk in await client.chat.completions.create(
+                model="captions", messages=USER, seed=0, max_tokens=12, stream=True
+            ):
+                parts += [choice.delta.content or "" for choice in chunk.choices]
+            return told, "".join(parts)
+
+    texts, streamed = asyncio.run(ask())
+    assert texts == [chat(ai, seed=seed, max_tokens=12).choices[0].message.content for seed in range(4)]
+    assert streamed == texts[0]
+
+
+class Pet(BaseModel):
+    """A typed answer."""
+
+    animal: Literal["dog", "cat"]
+    colour: Literal["black", "white", "brown"]
+    age: Literal[1, 2, 3]
+
+
+def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
+    async def ask() -> Pet:
+        async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
+            model = OpenAIChatModel("captions", provider=OpenAIProvider(openai_client=client))
+            agent = Agent(model, output_type=NativeOutput(Pet), instructions="Name a pet.", retries=0)
+            return (await agent.run("dog in the snow")).output
+
+    assert isinstance(asyncio.run(ask()), Pet)
+
+
+def test_openai_parsing_gets_a_typed_answer(ai: OpenAI) -> None:
+    parsed = ai.chat.completions.parse(model="captions", messages=USER, response_format=Pet, temperature=0.7)
+    assert isinstance(parsed.choices[0].message.parsed, Pet)
+
+
+def test_an_error_is_the_clients_exception_with_our_code(ai: OpenAI) -> None:
+    refused: list[tuple[type[openai.APIStatusError], str, str | None, dict[str, Any]]] = [
+        (openai.UnprocessableEntityError, "budget_too_small", "max_tokens", {"regex": "a{40}", "max_tokens": 4}),
+        (openai.UnprocessableEntityError, "constraint_syntax", "guided_regex", {"guided_regex": "a(b"}),
+        (openai.UnprocessableEntityError, "constraint_syntax", "guided_regex", {"guided_regex": "a(b", "stop": "x"}),
+        (openai.UnprocessableEntityError, "constraint_unsatisfiable", None, {"constraint": {"ltlf": "F(a) & G(!a)"}}),
+        (openai.NotFoundError, "unknown_automaton", None, {"automaton": "0" * 64}),
+        (openai.UnprocessableEntityError, "invalid_request", "max_tokens", {"max_tokens": 100_000}),
+    ]
+    for kind, code, param, options in refused:
+        with pytest.raises(kind) as raised:
+            complete(ai, **options)
+        assert (raised.value.code, raised.value.param) == (code, param), raised.value.body
+        assert raised.value.type == "invalid_request_error"
+        with pytest.raises(kind):
+            complete(ai, stream=True, **options)
+    with pytest.raises(openai.NotFoundError) as unknown:
+        ai.completions.create(model="gpt-4", prompt="a")
+    assert unknown.value.code == "unknown_model"

@@ -1,0 +1,111 @@
+"""What calls of OpenAI's kind are refused with: in OpenAI's shape, whoever refuses, by code, field and reason."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.auth import add_key, new_key
+from app.main import create_app
+from app.settings import Settings
+
+ROWS = Path(__file__).parents[2] / "cases" / "openai_requests.toml"
+CASES = tomllib.loads(ROWS.read_text(encoding="utf-8"))["case"]
+COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
+KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+def error_of(response: Any) -> dict[str, Any]:
+    """The error of an answer, whose shape is checked."""
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert list(body) == ["error"]
+    error: dict[str, Any] = body["error"]
+    assert {"message", "type", "param", "code", "request_id"} <= error.keys() and error["message"]
+    assert error["request_id"] == response.headers["x-request-id"]
+    status = response.status_code
+    assert error["type"] == KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return error
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_an_invalid_request_is_refused_by_field_and_reason(case: dict[str, Any], client: TestClient) -> None:
+    path = CHATS if "messages" in case["json"].partition(":")[0] else COMPLETIONS
+    response = client.post(path, content=case["json"].encode(), headers={"content-type": "application/json"})
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (case.get("status", 422), case["code"]), error
+    wanted = case.get("param")
+    assert error["param"] is not None if wanted == "*" else error["param"] == wanted, error
+    assert case.get("says", "") in error["message"]
+    if not case.get("marked"):
+        assert "MARKER" not in response.text
+
+
+def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> None:
+    kinds = {
+        404: client.get("/v1/nowhere"), 405: client.get(COMPLETIONS),
+        413: client.post(COMPLETIONS, content=b" " * 2**21),
+        415: client.post(CHATS, content=b"{}", headers={"content-type": "text/plain"}),
+        421: client.get("/v1/models", headers={"host": "elsewhere.example"}),
+        403: client.get("/v1/models", headers={"origin": "http://elsewhere.example"}),
+        431: client.get("/v1/models", headers={"x-long": "a" * 20_000}),
+    }
+    for status, response in kinds.items():
+        assert response.status_code == status
+        error_of(response)
+    assert client.get("/nowhere").headers["content-type"] == "application/problem+json"
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[tuple[TestClient, str, str]]:
+    """A service with keys and no workers; a key that generates twice a minute, and one that only compiles."""
+    texts = []
+    for name, scopes, limit in (("anna", ["generate"], 2), ("bert", ["compile"], 0)):
+        text, key = new_key(name, scopes, requests_per_minute=limit)
+        add_key(tmp_path / "keys", key)
+        texts.append(text)
+    settings = Settings(keys_file=str(tmp_path / "keys"), embedded_workers=())
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        yield client, texts[0], texts[1]
+
+
+def test_keys_limits_and_a_service_that_is_not_ready(locked: tuple[TestClient, str, str]) -> None:
+    client, anna, bert = locked
+
+    def ask(key: str) -> Any:
+        return client.post(COMPLETIONS, json={"prompt": "a"}, headers={"authorization": f"Bearer {key}"})
+
+    nobody = ask("sk-proj-of-openai")
+    assert nobody.status_code == 401 and nobody.headers["www-authenticate"]
+    assert error_of(nobody)["code"] == "unauthorized"
+    assert (ask(bert).status_code, error_of(ask(bert))["scope"]) == (403, "generate")
+    waiting = ask(anna)
+    assert (waiting.status_code, error_of(waiting)["code"]) == (503, "not_ready") and waiting.headers["retry-after"]
+    ask(anna)
+    limited = ask(anna)
+    assert (limited.status_code, error_of(limited)["code"]) == (429, "rate_limited") and limited.headers["retry-after"]
+
+
+def test_an_idempotency_key_repeats_one_request_only(client: TestClient) -> None:
+    def ask(seed: int | None) -> Any:
+        body = {"prompt": "sentence:", "max_tokens": 8} | ({} if seed is None else {"seed": seed})
+        return client.post(COMPLETIONS, json=body, headers={"idempotency-key": "openai-1"})
+
+    one, two = ask(None).json(), ask(None).json()
+    assert (one["id"], one["choices"], one["seed"]) == (two["id"], two["choices"], two["seed"])
+    assert error_of(ask(5))["code"] == "idempotency_mismatch"
+
+
+def test_a_deadline_in_a_stream_is_an_error_event(client: TestClient) -> None:
+    slow = {"regex": "[a-z ]{300,}"}
+    assert client.post("/compile", json={"constraint": slow, "explain": False}).status_code == 200
+    body = {"prompt": "sentence:", **slow, "max_tokens": 200, "beams": 64, "timeout_s": 0.4, "stream": True}
+    events = [line[6:] for line in client.post(COMPLETIONS, json=body).text.splitlines() if line.startswith("data: ")]
+    assert "[DONE]" not in events
+    assert json.loads(events[-1])["error"]["code"] == "deadline"

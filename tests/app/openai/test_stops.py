@@ -1,0 +1,98 @@
+"""Stop strings and constraints together: what is answered satisfies, and holds no stop string, whoever re-checks it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from app.openai.requests import CompletionRequest
+from app.openai.stops import without_beginning, without_stop
+from app.openai.translate import completion_order
+from compiler.pipeline import compile_spec
+from compiler.spec import spec_from_json
+from compiler.text import answer_text, check_text
+from compiler.vocab import byte_vocabulary
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import drive
+from tests.fake_models import PrefixModel
+
+VOCABULARY = byte_vocabulary()
+ENDS = [  # a constraint, stop strings, and whether the model may write them as its end
+    (None, ["\n"], True),
+    (None, ["b", "ab", "aba"], True),
+    ({"ltlf": "F(ab)"}, ["\n", "\n\n"], True),
+    ({"all": [{"keywords": ["a"]}, {"not": {"keywords": ["b"]}}, {"max_words": 3}]}, ["\n"], True),
+    ({"ltlf": "F(ab)"}, ["b "], False),
+    ({"ltlf": "F(ab)"}, ["\n", "a a"], False),
+    ({"max_chars": 4}, ["\n"], False),
+    ({"regex": "[ab\n ]{2,5}"}, ["\n", "ba"], False),
+    ({"regex": "a+b", "leading_space": "forbid"}, ["aab"], False),
+    ({"choice": ["ab", "ab\n", "ba"]}, ["\n"], False),
+]
+
+
+class Letters(PrefixModel):
+    """Writes a, b, spaces and line breaks, and ends now and then."""
+
+    def __init__(self) -> None:
+        super().__init__(VOCABULARY.size, VOCABULARY.eos_ids)
+        self._scores = torch.full((VOCABULARY.size,), -9.0)
+        self._scores[[ord(character) for character in "ab \n"] + [VOCABULARY.eos_ids[0]]] = 4.0
+
+    def log_probs(self, prefix: tuple[int, ...]) -> torch.Tensor:
+        return self._scores.log_softmax(dim=0)
+
+
+@pytest.mark.parametrize(("constraint", "stops", "written"), ENDS, ids=str)
+def test_an_answer_satisfies_and_holds_no_stop_string(
+    constraint: dict[str, Any] | None, stops: list[str], written: bool
+) -> None:
+    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1), 64)  # type: ignore[arg-type]
+    assert order.stops == (tuple(stops) if written else ())
+    assert order.order.spec is not None
+    whole = compile_spec(order.order.spec, VOCABULARY)
+    alone = None if constraint is None else compile_spec(spec_from_json(constraint), VOCABULARY).text
+    drawn = SamplingOptions(whole.tokens.min_tokens + 8, n=200, seed=3)
+    model = Letters()
+    found = drive(model, [1], Sampling(PreparedConstraint.prepare(whole.tokens, model.device), drawn))
+    ended = 0
+    for answer in found:
+        raw = bytes(token for token in answer.tokens if token != VOCABULARY.eos_ids[0]).decode()
+        model_s = answer_text(whole.text, raw)
+        text = without_stop(model_s, order.stops)
+        ended += text != model_s
+        assert not any(stop in text for stop in stops), text
+        assert alone is None or check_text(alone, text).satisfied, text
+    assert bool(ended) == written
+
+
+@pytest.mark.parametrize("constraint", [constraint for constraint, _, _ in ENDS if constraint], ids=str)
+def test_a_stop_string_excludes_only_texts_that_contain_it(constraint: dict[str, Any]) -> None:
+    """Every text over a few letters that satisfies and holds none is still an answer."""
+    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
+    assert order.order.spec is not None
+    whole = compile_spec(order.order.spec, VOCABULARY).text
+    alone = compile_spec(spec_from_json(constraint), VOCABULARY).text
+    for length in range(6):
+        for letters in itertools.product("ab \n", repeat=length):
+            text = "".join(letters)
+            wanted = "bb" not in text and check_text(alone, text).satisfied
+            assert check_text(whole, text).satisfied == wanted, text
+
+
+def test_a_possible_stop_string_is_held_back() -> None:
+    chance = random.Random(5)
+    for _ in range(3_000):
+        stops = ["".join(chance.choices("ab", k=chance.randint(1, 4))) for _ in range(chance.randint(0, 3))]
+        text = "".join(chance.choices("abc", k=chance.randint(0, 8)))
+        longer = text + "".join(chance.choices("abc", k=chance.randint(0, 4)))
+        if any(stop in longer[:-1] for stop in stops):
+            continue  # a stop string stands at the end alone
+        assert without_stop(longer, stops).startswith(without_beginning(text, stops))
+        if not stops:
+            assert without_beginning(text, stops) == text

@@ -1,0 +1,165 @@
+"""Streams of OpenAI's kind where something comes between: another worker, storage away, a client that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+
+from app.broker import Event
+from app.errors import StorageDown, UnknownAutomaton
+from app.messages import (
+    ChoiceBody,
+    CompileJobResult,
+    GenerateJobResult,
+    Job,
+    RestartMessage,
+    Result,
+    StepMessage,
+    StepRow,
+    TimingsBody,
+    UsageBody,
+    dump,
+)
+from app.messages.jobs import News
+from app.models import open_model_files
+from app.openai import stream as streaming
+from app.openai.render import CompletionWriter
+from app.openai.requests import CompletionRequest
+from app.openai.stream import Chunks, StreamedAnswer
+from app.openai.translate import completion_order
+from app.service import SubmissionContext, SubmittedJob
+from app.settings import BUILT_IN_MODEL
+from tests.app import fake_handlers
+from tests.app.fake_service import faked_service
+
+Story = list[Job | Result | News | Exception]
+
+
+def step(number: int, text: str, finished: bool = False) -> StepMessage:
+    return StepMessage(number, 9 - number, (StepRow(text, 0, 0, int(not finished), 0.0, 0.0, -1.0, finished),))
+
+
+class TellingService:
+    """What a stream reads of the service, by a script: an error stands for storage that breaks off there."""
+
+    def __init__(self, story: Story, text: str) -> None:
+        self.files = open_model_files(BUILT_IN_MODEL)
+        self._story, self._text = story, text
+        self._away = 1
+        self.left: list[str | None] = []
+        self.read_from: list[str] = []
+        self.desk = SimpleNamespace(leave_soon=lambda *job_ids: self.left.extend(job_ids))
+        self.constraints = SimpleNamespace(automaton=self._forgotten)
+
+    async def _forgotten(self, automaton: str) -> Any:
+        raise UnknownAutomaton("it was dropped")
+
+    def reader(self, begun: SubmittedJob) -> Any:
+        return SimpleNamespace(until_deadline=contextlib.nullcontext)
+
+    async def events(self, job_id: str, after: str) -> AsyncGenerator[Event, None]:
+        self.read_from.append(after)
+        for number, news in enumerate(self._story):
+            if isinstance(news, Exception):
+                if after == str(number - 1):
+                    continue
+                raise news
+            if not after or number > int(after):
+                yield Event(str(number), dump(news))
+
+    async def result(self, job_id: str) -> Result:
+        if self._away:
+            self._away -= 1
+            raise StorageDown
+        sizes = CompileJobResult("0" * 64, 1, 1, 1, 1, 1, True, 0.0)
+        choice = ChoiceBody(self._text, "eos", -1.0, -1.0, True, (), None)
+        timings = TimingsBody(0.0, 0.0, 0.0, 0.0, cached=True)
+        return GenerateJobResult(sizes.automaton, (choice,), 5, UsageBody(2, 4, 1), timings, (4,))
+
+
+def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], TellingService]:
+    """The data of all events that a client is sent."""
+    monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
+    service = TellingService(story, text)
+    order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5), 64)
+    streamed = StreamedAnswer(
+        service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), order,  # type: ignore[arg-type]
+        CompletionWriter("job", "captions", order, 0), usage=False,
+    )
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    asyncio.run(Chunks(streamed, "request", {})({"type": "http"}, receive, send))
+    lines = b"".join(sent).decode().splitlines()
+    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")], service
+
+
+def texts(events: list[str]) -> list[str]:
+    return [json.loads(event)["choices"][0]["text"] for event in events if "choices" in event]
+
+
+def test_a_restarted_worker_repeats_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: Story = [
+        step(1, "a"), step(2, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
+    ]
+    events, service = events_of(story, "a dog runs.", monkeypatch)
+    assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
+    assert service.left == [None, "job"]
+
+
+def test_a_retry_with_a_different_answer_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: Story = [step(1, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a cat")]
+    events, _ = events_of(story, "a cat runs.", monkeypatch)
+    assert texts(events) == ["a dog"] and "[DONE]" not in events
+    error = json.loads(events[-1])["error"]
+    assert (error["code"], error["type"]) == ("cancelled", "server_error")
+    assert "send the request again" in error["message"]
+
+
+def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: Story = [step(1, "a"), step(2, "a dog"), StorageDown(), step(3, "a dog runs")]
+    events, service = events_of(story, "a dog runs.", monkeypatch)
+    assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
+    assert service.read_from == ["", "1"]
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
+    with faked_service(monkeypatch, request.param, stream_grace_s=60.0) as url:
+        yield url
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
+def test_a_disconnect_cancels_the_request_at_once(faked: str, stream: bool) -> None:
+    body = {"prompt": "a", "max_tokens": 8, "stream": stream}
+    patience, asked = httpx2.Timeout(60, read=1.0), f"{faked}/v1/completions"
+    with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", asked, json=body, timeout=patience) as response:
+        next(response.iter_lines())
+    assert fake_handlers.stopped.wait(10), "there is nobody who could come back"
+
+
+@pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
+def test_the_first_chunk_is_sent_during_generation(faked: str) -> None:
+    with OpenAI(base_url=f"{faked}/v1", api_key="none", max_retries=0) as ai:
+        stream = iter(ai.completions.create(model="captions", prompt="a", stream=True, seed=1))
+        assert next(stream).choices[0].text == "dog"
+        started = time.monotonic()
+        fake_handlers.go_on.set()
+        assert [chunk.choices[0].finish_reason for chunk in stream] == ["stop"]
+        assert time.monotonic() - started < 30

@@ -1,0 +1,50 @@
+"""The service with its built-in model, and a Chromium to look at its page with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.app.playground.chromium import PHONE, WIDE, chromium_path, opened, running_chromium
+from tests.servers.service_process import ServiceProcess
+
+
+@pytest.fixture(scope="session")
+def service(request: pytest.FixtureRequest) -> ServiceProcess:
+    """A process that serves, as `abs serve` starts it; none where there is nothing to look at it with."""
+    _chromium()
+    started: ServiceProcess = request.getfixturevalue("running_service")
+    return started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_chromium(_chromium()) as browser:
+        yield browser
+
+
+def _chromium() -> str:
+    """The path of a Chromium. Skips where there is none, but in CI that is an error: nothing is skipped there."""
+    path = chromium_path()
+    if path is None and os.environ.get("CI"):
+        pytest.fail("no Chromium: .ci/run installs one from the system's packages")
+    if path is None:
+        pytest.skip("no Chromium on the path: install chromium, or set ABS_CHROMIUM to one")
+    return path
+
+
+@pytest.fixture
+def page(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
+    """A page of a desk's width, empty as yet."""
+    with opened(browser, service.url, WIDE) as watched:
+        yield watched.page
+
+
+@pytest.fixture
+def phone(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
+    """A page of a phone's width."""
+    with opened(browser, service.url, PHONE) as watched:
+        yield watched.page

@@ -1,0 +1,69 @@
+"""What the tests of the playground's shell do in a page again and again."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from playwright.sync_api import Page, Route, expect
+
+from tests.app.playground.chromium import WAIT_MS, Watched
+
+FORMULA = "F(dog) & G(!cat)"
+expect.set_options(timeout=WAIT_MS)
+
+
+def visit(page: Page, fragment: str = "") -> Page:
+    """Open the playground, and wait until it listens."""
+    page.goto(f"/{fragment}")
+    expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+    return page
+
+
+def tab(page: Page, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
+def formula(page: Page, text: str) -> None:
+    tab(page, "Formula")
+    page.get_by_label("Formula — ").fill(text)
+
+
+def compiles(page: Page) -> None:
+    expect(page.locator(".live-line")).to_contain_text("Compiles")
+
+
+def fault(page: Page) -> tuple[str, int]:
+    """The sentence of the fault that is shown, and the column of the caret in the line above it."""
+    shown = page.locator(".fault:visible")
+    expect(shown).to_have_count(1)
+    line, caret = str(shown.locator(".caret").text_content()).split("\n")
+    assert caret.strip() == "^" and len(caret) <= len(line) + 1
+    return str(shown.locator("p").text_content()), caret.index("^")
+
+
+def generated(page: Page) -> None:
+    page.locator("#status").evaluate("status => { status.textContent = ''; }")  # what it says of the run before
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
+
+
+def snippet(page: Page, name: str) -> str:
+    """The request as code, once it is shown."""
+    return str(page.locator(f'[data-snippet="{name}"] pre').text_content())
+
+
+def refuse(page: Page, path: str, problem: dict[str, Any]) -> None:
+    """Have the service refuse all that is asked of a path."""
+
+    def answer(route: Route) -> None:
+        body = json.dumps(problem)
+        route.fulfill(status=int(problem.get("status", 422)), content_type="application/problem+json", body=body)
+
+    page.route(f"**{path}", answer)
+
+
+def refusals_are_expected(watched: Watched) -> None:
+    """Forget what the browser says of answers that are no answers: the test asked for them."""
+    watched.faults[:] = [one for one in watched.faults if not one.startswith("error: Failed to load resource")]

@@ -1,0 +1,182 @@
+"""The playground's whole story in a real browser: wide and narrow, light and dark, with axe at each turn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.app.playground.chromium import PHONE, WIDE, Scheme, complaints, opened
+from tests.servers.service_process import ServiceProcess
+
+PAGE_BYTES_MAX = 2_000_000
+FIRST_PICTURE_MS_MAX = 5000.0  # on a machine that is busy with other tests; benchmarks/page measures
+BROKEN = "F(dog & X(F(ball))"
+PRESET = "Combination: shape, order, absence and length"
+IS_DONE = re.compile("is-done")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
+def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
+    with opened(browser, service.url, size, scheme) as watched:
+        page = watched.page
+        page.goto("/")
+        expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+        _see_the_fault_and_mend_it(page)
+        _generate_and_slide_back(page)
+        _break_the_text(page)
+        link = page.url
+        assert _overflow(page) == 0, "the page scrolls sideways"
+    with opened(browser, service.url, size, scheme) as again:
+        _follow(again.page, link)
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])
+def test_an_answer_in_the_other_colours(
+    browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme
+) -> None:
+    with opened(browser, service.url, size, scheme) as watched:
+        page = watched.page
+        page.goto("/")
+        formula = page.get_by_role("textbox", name=re.compile("^Formula"))
+        formula.fill(BROKEN)
+        expect(page.locator(".fault:visible")).to_contain_text(re.compile("expected", re.IGNORECASE))
+        _no_complaints(page, "a fault")
+        formula.fill(BROKEN + ")")
+        expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#lattice")).to_have_class(IS_DONE)
+        page.get_by_label("Text to check").fill("No such animal.")
+        expect(page.locator(".verdict")).to_contain_text("It ends too early")
+        _no_complaints(page, "an answer, and a broken text")
+        assert _overflow(page) == 0, "the page scrolls sideways"
+
+
+def _see_the_fault_and_mend_it(page: Page) -> None:
+    expect(page.locator(".automaton-picture")).to_be_visible()
+    formula = page.get_by_role("textbox", name=re.compile("^Formula"))
+    formula.fill("")
+    formula.press_sequentially(BROKEN)
+    fault = page.locator(".fault:visible")
+    expect(fault).to_contain_text(re.compile("expected", re.IGNORECASE))
+    line, pointer = (fault.locator(".caret").text_content() or "").split("\n")
+    assert line == BROKEN and pointer == " " * len(BROKEN) + "^"
+    expect(formula).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#automaton-hint")).to_have_text("Of the last constraint that compiled:")
+    _no_complaints(page, "a fault")
+    formula.press("End")
+    formula.press_sequentially(")")
+    expect(fault).to_have_count(0)
+    expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
+    expect(page.locator(".automaton-picture .node[id^=state]")).to_have_count(3)
+    expect(page.locator("#automaton-hint")).to_be_hidden()
+    _no_complaints(page, "an automaton")
+
+
+def _generate_and_slide_back(page: Page) -> None:
+    page.get_by_label("Start from an example").select_option(label=PRESET)
+    expect(page.locator(".automaton-summary")).to_contain_text("folded away")
+    page.evaluate(  # how many columns there are whenever one is added
+        """() => {
+            window.grown = [];
+            const plane = document.querySelector(".lattice-plane");
+            new MutationObserver(() => grown.push(plane.children.length)).observe(plane, { childList: true });
+        }"""
+    )
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator("#lattice")).to_have_class(IS_DONE)
+    grown = page.evaluate("grown")
+    assert len(set(grown)) > 2, f"it grows as events come in: {grown}"
+    expect(page.locator(".beam.chosen").last).to_be_visible()
+    written = page.locator(".tokens-text").text_content() or ""
+    assert re.search(r"\bdog\b.*\bball\b", written) and not re.search(r"\bman\b", written), written
+    expect(page.locator(".node.on-path").nth(3)).to_be_attached()
+    at_the_end = page.locator(".node.live").get_attribute("id")
+    _no_complaints(page, "an answer")
+    slider = page.get_by_label("Step", exact=True)
+    slider.press("Home")
+    expect(page.locator(".lattice-column.now")).to_contain_text("t 1")
+    expect(page.locator(".node.live")).to_have_count(1)
+    assert page.locator(".node.live").get_attribute("id") != at_the_end
+    page.locator(".lattice-column.now .beam.refused", has_text="breaks it").first.focus()
+    expect(page.locator(".lattice-card")).to_contain_text("“regex [A-Z][a-z ,]+\\.”")
+    _no_complaints(page, "a step further back")
+
+
+def _break_the_text(page: Page) -> None:
+    text, verdict = page.get_by_label("Text to check"), page.locator(".verdict")
+    expect(verdict).to_contain_text("satisfies the constraint")
+    text.fill("A dog and a man with a ball.")
+    expect(verdict).to_contain_text("breaks the constraint at character")
+    expect(page.locator("#checker mark.broken")).to_contain_text("with a ball")
+    expect(page.locator("#checker li", has_text="breaks at")).to_contain_text("keywords man")
+    _no_complaints(page, "a broken text")
+
+
+def _follow(page: Page, link: str) -> None:
+    assert "#v1." in link
+    page.goto(link)
+    expect(page.get_by_role("textbox", name=re.compile("^Formula"))).to_have_value("F(dog & X(F(ball)))")
+    expect(page.get_by_role("tab", name="Combine")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".automaton-picture")).to_be_visible()
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator("#lattice")).to_have_class(IS_DONE)
+    _no_complaints(page, "a followed link")
+
+
+def _no_complaints(page: Page, where: str) -> None:
+    found = complaints(page)
+    assert not found, "\n".join([where, *found])
+
+
+def _overflow(page: Page) -> int:
+    width: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return width
+
+
+def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProcess) -> None:
+    paints = []
+    for _ in range(3):  # each with an empty cache; a busy machine may spoil one
+        with opened(browser, service.url, WIDE) as watched:
+            page = watched.page
+            page.goto("/")
+            expect(page.locator(".automaton-picture")).to_be_visible()
+            page.wait_for_load_state("networkidle")
+            paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+            loaded = watched.bytes_loaded()
+            assert 800_000 < loaded < PAGE_BYTES_MAX, "all of it, Graphviz too"
+    assert min(paints) < FIRST_PICTURE_MS_MAX, paints
+
+
+def test_the_policy_allows_no_inline_code_nor_style(page: Page) -> None:
+    answer = page.goto("/")
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe-inline" not in policy and "'unsafe-eval'" not in policy
+    expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+
+
+def test_the_page_follows_the_preferred_colour_scheme(browser: Browser, service: ServiceProcess) -> None:
+    """Dark by the system's choice or by the button, and no movement where none is wanted."""
+    with opened(browser, service.url, WIDE, "dark", reduced_motion="reduce") as watched:
+        page = watched.page
+        page.goto("/")
+        expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+        dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        moving = page.evaluate("document.getAnimations().length")
+        assert moving == 0
+        button = page.locator("#theme")
+        for _ in range(3):
+            button.click()
+            if page.evaluate("document.documentElement.dataset.theme") == "light":
+                break
+        assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != dark
+
+
+def test_screenshots_for_the_docs_are_small() -> None:
+    images = list((Path(__file__).parents[3] / "docs" / "images").glob("*.png"))
+    assert images, "python -m tests.app.playground.screenshots makes them"
+    for image in images:
+        assert image.stat().st_size < 200_000, image.name

@@ -1,0 +1,266 @@
+"""The playground's shell in a real browser: writing a constraint, links, looks, keys, the keyboard alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.auth import add_key, new_key
+from tests.app.playground.chromium import PHONE, WIDE, Scheme, complaints, opened
+from tests.app.playground.shell import (
+    FORMULA,
+    compiles,
+    fault,
+    formula,
+    generated,
+    refusals_are_expected,
+    snippet,
+    tab,
+    visit,
+)
+from tests.servers.service_process import ServiceProcess, serving
+
+
+def test_a_formula_error_is_marked_until_it_is_fixed(page: Page) -> None:
+    visit(page)
+    formula(page, "F(dog & X(F(ball))")
+    sentence, column = fault(page)
+    assert "not closed" in sentence and column == 18
+    area = page.get_by_label("Formula — ")
+    expect(area).to_have_attribute("aria-invalid", "true")
+    expect(area).to_have_accessible_description(re.compile("Line 1, column 19.*not closed"))
+    expect(page.locator(".live-line")).to_have_text("It does not compile yet.")
+    formula(page, "F(dog & X(F(ball)))")
+    compiles(page)
+    expect(page.locator(".fault:visible")).to_have_count(0)
+    expect(area).not_to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#sizes")).to_contain_text("3 states")
+    expect(page.locator("#automaton svg")).to_be_visible()
+    expect(page.locator(".explained")).to_contain_text("An answer is accepted when")
+    expect(page.locator(".samples")).to_contain_text("dog ball")
+
+
+def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
+    visit(page)
+    formula(page, 'F("😀 puppy") &\n  G("😀" & )')
+    _, column = fault(page)
+    assert column == 10
+    expect(page.locator(".code-back mark")).to_have_text(")")
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "text", "wanted", "marked"),
+    [
+        ("Regex", "Pattern", "ab[c", "character set", "["),
+        ("Infill", "Text with gaps", "A <|infill_x|> day", "No gap has this name", "<"),
+        ("Schema", "JSON schema", '{"type": "object",}', "a name in double quotes", "}"),
+        ("Schema", "JSON schema", '{"properties": {"a": {"type": "strng"}}}', "not a type", '"'),
+        ("Raw", "Constraint as JSON", '{"all": [{"max_words": 9}, {"ltlf": "F(dog & "}]}', "expected", '"'),
+    ],
+)
+def test_errors_of_other_forms_are_shown_at_their_position(
+    name: str, label: str, text: str, wanted: str, marked: str, page: Page
+) -> None:
+    visit(page)
+    tab(page, name)
+    page.get_by_label(label).fill(text)
+    sentence, _ = fault(page)
+    assert wanted in sentence
+    expect(page.locator(".code-back mark")).to_have_text(marked)
+
+
+def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
+    visit(page)
+    tab(page, "Combine")
+    parts = page.locator(".part")
+    parts.nth(0).get_by_label("Formula — ").fill("F(dog)")
+    parts.nth(1).get_by_label("kind of this part").select_option("regex")
+    parts.nth(1).get_by_label("not", exact=True).check()
+    parts.nth(1).get_by_label("Pattern").fill("a(b")
+    expect(parts.nth(1).locator(".fault")).to_contain_text("unterminated subpattern")
+    expect(parts.nth(0).locator(".fault")).to_be_hidden()
+    parts.nth(1).get_by_label("Pattern").fill("a(b)")
+    compiles(page)
+
+
+def test_parts_that_contradict_one_another_are_named(page: Page) -> None:
+    visit(page)
+    tab(page, "Raw")
+    page.get_by_label("Constraint as JSON").fill('{"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}]}')
+    expect(page.locator(".live-line")).to_contain_text("contradict each other. Change or drop one.")
+
+
+FORMS: list[dict[str, Any]] = [
+    {"ltlf": "F(pet)", "propositions": {"pet": ["dog", "guinea pig"], "n": {"regex": "[0-9]+"}}},
+    {"ltlf": "F(X1)", "propositions": {"X1": {"words": ["A"], "case_sensitive": True}}},
+    {"regex": "[a-z]+", "leading_space": "forbid"},
+    {"keywords": ["dog", ["catch", "caught"], {"forms": ["ball"], "min": 2, "max": 3}], "ordered": True},
+    {"keywords": ["dog"], "inflect": True, "case_sensitive": True},
+    {"infill": "A <|infill_word|>."},
+    {"json_schema": {"properties": {"a": {"type": "integer"}}}, "whitespace": "pretty", "max_depth": 2},
+    {"choice": ["yes", "no, not at all"]},
+    {"max_words": 9, "min_words": 2, "sentences": {"min": 1, "max": 2}},
+    {"sentences": 2},
+    {"all": [{"regex": "[A-Z].*"}, {"not": {"any": [{"keywords": ["cat"]}, {"max_chars": 8}]}}]},
+    {"not": {"ltlf": "F(cat)"}},
+    {"dfa": {"start": "s", "accepting": ["s"], "transitions": []}},
+    {"keywords": [["a,b", "c"]]},
+]
+
+
+def test_links_restore_the_forms_and_are_never_sent(browser: Browser, service: ServiceProcess) -> None:
+    make = "async (said) => (await import('/static/permalink.js')).linkOf(said)"
+    options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
+    with opened(browser, service.url, WIDE) as watched:
+        page = visit(watched.page)
+        for constraint in FORMS:
+            said = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
+            link = page.evaluate(make, said)
+            assert re.fullmatch(r"#v1\.z\.[A-Za-z0-9_-]+", link)
+            visit(page, link)
+            expect(page.locator("#prompt")).to_have_value(str(said["prompt"]))
+            page.get_by_role("button", name="Copy as code").click()
+            sent = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
+            page.get_by_role("button", name="Close").click()
+            assert (sent["prompt"], sent["constraint"]) == (said["prompt"], constraint)
+            assert {name: sent[name] for name in options} == options
+            page.goto("about:blank")
+            visit(page)
+        assert not [one.url for one in watched.requests if "v1.z" in one.url.partition("#")[0]]
+
+
+def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
+    for link in ("#v1.z.broken", "#v2.z.AAAA", "#v1.z.", "#v1.j.bnVsbA", "#v1.j.eyJwIjoxLCJjIjp7fX0"):
+        page.goto("about:blank")
+        visit(page, link)
+        expect(page.get_by_role("alert")).to_contain_text("This link is broken or of another version.")
+        compiles(page)
+        page.get_by_role("button", name="Dismiss").click()
+        expect(page.locator("#notice")).to_be_hidden()
+
+
+def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: ServiceProcess) -> None:
+    with opened(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as watched:
+        page = visit(watched.page)
+        formula(page, FORMULA)
+        page.locator("#prompt").fill("concepts: dog")
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.locator("#status")).to_contain_text("on the clipboard")
+        link = page.evaluate("navigator.clipboard.readText()")
+        page.goto("about:blank")
+        page.goto(link)
+        expect(page.locator("#prompt")).to_have_value("concepts: dog")
+        expect(page.get_by_label("Formula — ")).to_have_value(FORMULA)
+
+
+def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
+    visit(page)
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the prompt")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#prompt")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("tab", name="Formula")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Keywords")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("dog")
+    page.keyboard.press("Enter")
+    page.keyboard.type("ball")
+    compiles(page)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
+    outline = "[getComputedStyle(document.activeElement)].map((one) => `${one.outlineStyle} ${one.outlineWidth}`)[0]"
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        assert page.evaluate(outline) == "solid 2px", page.evaluate("document.activeElement.outerHTML")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")], ids=["wide", "phone"])
+def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
+    size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess
+) -> None:
+    with opened(browser, service.url, size, scheme) as watched:
+        page = visit(watched.page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        formula(page, "F(dog")
+        fault(page)
+        page.get_by_label("Text to check").fill("a")
+        assert complaints(page) == []
+        for name in ("Regex", "Keywords", "Infill", "Schema", "Choice", "Length", "Combine", "Raw"):
+            tab(page, name)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        assert complaints(page) == []
+        formula(page, FORMULA)
+        page.get_by_text("Options").click()
+        compiles(page)
+        page.get_by_label("Text to check").fill("A cat and a dog")
+        expect(page.locator(".verdict")).to_contain_text("breaks")
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator(".compared-text")).to_have_count(3)
+        generated(page)
+        assert complaints(page) == []
+        page.get_by_role("button", name="Copy as code").click()
+        assert complaints(page) == []
+
+
+def test_a_chosen_colour_scheme_persists(page: Page) -> None:
+    visit(page)
+    colour = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(colour)
+    for name in ("Light", "Dark"):
+        page.get_by_role("button", name="Colours").click()
+        expect(page.get_by_role("button", name="Colours")).to_contain_text(name)
+    assert page.evaluate(colour) != light
+    visit(page)
+    assert page.evaluate(colour) != light
+
+
+def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> None:
+    painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    assert min(visit(page).evaluate(painted) for _ in range(3)) < 1000, "the best of three: the machine may be busy"
+    choices = page.locator("#preset option")
+    assert choices.count() > 9
+    for number in range(1, choices.count()):
+        page.get_by_label("Start from an example").select_option(index=number)
+        compiles(page)
+        expect(page.locator("#problem")).to_be_hidden()
+
+
+def test_an_entered_key_is_stored_in_its_tab_only(
+    browser: Browser, service: ServiceProcess, tmp_path: Path
+) -> None:
+    text, key = new_key("anna", ["generate", "compile"])
+    add_key(tmp_path / "keys", key)
+    with (
+        serving(tmp_path, keys_file=tmp_path / "keys", public_paths="/", embedded_workers="compile") as locked,
+        opened(browser, locked.url, WIDE) as watched,
+    ):
+        page = visit(watched.page)
+        field = page.get_by_label("This service needs a key")
+        expect(field).to_be_visible()
+        expect(page.locator("#problem")).to_contain_text("The service needs a key that is in force.")
+        assert complaints(page) == []
+        for wrong in ("abs_wrong", "abs_schlüssel “"):
+            field.fill(wrong)
+            field.press("Enter")
+            expect(page.locator("#problem")).to_contain_text("The service needs a key that is in force.")
+            expect(field).to_be_visible()
+        field.fill(text)
+        page.get_by_role("button", name="Use key").click()
+        compiles(page)
+        expect(field).to_be_hidden()
+        expect(page.locator("#served")).to_contain_text("captions")
+        places = "[{...sessionStorage}, {...localStorage}, document.cookie, location.href]"
+        kept = page.evaluate(f"{places}.map((one) => JSON.stringify(one))")
+        assert text in kept[0] and not any(text in one for one in kept[1:])
+        page.get_by_role("button", name="Copy as code").click()
+        code = str(page.locator("#code").text_content())
+        assert "$ABS_API_KEY" in code and text not in code
+        refusals_are_expected(watched)  # its worker may still have been starting

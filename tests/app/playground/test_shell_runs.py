@@ -1,0 +1,263 @@
+"""The playground's shell in a real browser: generating, streams that break, the checker, errors as sentences."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.app.playground.chromium import WIDE, opened
+from tests.app.playground.shell import (
+    FORMULA,
+    compiles,
+    formula,
+    generated,
+    refusals_are_expected,
+    refuse,
+    snippet,
+    tab,
+    visit,
+)
+from tests.servers.service_process import ServiceProcess
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
+    visit(page)
+    tab(page, "Choice")
+    page.get_by_label("Choices").fill("it's “\"$HOME\"” `x` \\n 😀\nyes")
+    page.locator("#prompt").fill("it's \"so\" \\ $HOME \u202e\n")
+    page.get_by_role("button", name="Copy as code").click()
+    assert "\u202e" not in snippet(page, "curl") + snippet(page, "Python") + snippet(page, "OpenAI client")
+    python = [sys.executable, "-c"]
+    for name, command in (("curl", ["bash", "-c"]), ("Python", python), ("OpenAI client", python)):
+        done = subprocess.run([*command, snippet(page, name)], capture_output=True, text=True, cwd=ROOT, timeout=120)
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)["choices"][0]["text"] if name == "curl" else done.stdout.removesuffix("\n")
+        assert answer.strip() in ("it's “\"$HOME\"” `x` \\n 😀", "yes"), name
+
+
+def test_answers_are_generated_selected_and_checked(page: Page) -> None:
+    visit(page)
+    formula(page, FORMULA)
+    compiles(page)
+    generated(page)
+    answers = page.locator(".choices li")
+    expect(answers).to_have_count(3)
+    expect(page.locator("#tokens")).to_contain_text("dog")
+    checker = page.get_by_label("Text to check")
+    first = checker.input_value()
+    assert re.search(r"\bdog\b", first) and not re.search(r"\bcat\b", first)
+    expect(page.locator(".verdict")).to_contain_text("satisfies the constraint")
+    answers.nth(1).get_by_role("radio").check()
+    expect(checker).not_to_have_value(first)
+    assert page.url.partition("#")[2].startswith("v1.z."), "what was generated can be linked to"
+
+
+def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
+    visit(page)
+    formula(page, FORMULA)
+    compiles(page)
+    checker, marked = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
+    checker.fill("A 😀 dog and a cat run")
+    expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18, after “cat”")
+    expect(marked).to_have_text(" run")
+    parts = page.locator(".parts-told li")
+    expect(parts).to_have_count(2)
+    expect(parts.nth(0)).to_contain_text("holds")
+    expect(parts.nth(1)).to_contain_text("breaks at")
+    expect(page.locator(".checked-words li").filter(has_text="cat")).to_contain_text("cat")
+    checker.fill("A bird")
+    expect(page.locator(".verdict")).to_contain_text("ends too early")
+    expect(marked).to_have_text("…")
+    checker.fill("A dog")
+    expect(page.locator(".verdict")).to_contain_text("✓")
+    expect(marked).to_have_count(0)
+    formula(page, "F(bird)")
+    expect(page.locator(".verdict")).to_contain_text("ends too early")
+
+
+def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
+    visit(page)
+    formula(page, FORMULA)
+    sample = page.locator(".sample").first
+    expect(sample).to_have_text("shortest dog")  # before that it is one of the constraint before
+    sample.click()
+    expect(page.get_by_label("Text to check")).to_have_value("dog")
+    expect(page.locator(".verdict")).to_contain_text("✓")
+
+
+def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
+    visit(page)
+    page.get_by_role("button", name="Compare").click()
+    columns = page.locator(".compared")
+    expect(page.locator(".compared-text")).to_have_count(3)
+    expect(columns.nth(0)).to_contain_text("✗")
+    for place, name in ((1, "abs"), (2, "banked")):
+        expect(columns.nth(place)).to_contain_text(name)
+        expect(columns.nth(place)).to_contain_text("✓ satisfies the constraint")
+        expect(columns.nth(place)).to_contain_text(re.compile(r"log-prob −\d+\.\d+ · \d+ tokens · \d+\.\d+ s"))
+
+
+def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
+    visit(page)
+    compiles(page)
+    page.get_by_text("Options").click()
+    page.get_by_label("max_tokens").fill("2")
+    expect(page.locator("#problem")).to_contain_text("Set max_tokens to at least 4")
+    page.get_by_role("button", name="Use 4").click()
+    expect(page.locator("#problem")).to_be_hidden()
+    expect(page.get_by_label("max_tokens")).to_have_value("4")
+    generated(page)
+
+
+def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> None:
+    visit(page)
+    page.get_by_text("Options").click()
+    expect(page.get_by_label("length_penalty")).to_be_visible()
+    page.get_by_label("algorithm").select_option("sample")
+    expect(page.get_by_label("length_penalty")).to_be_hidden()
+    expect(page.get_by_label("beams", exact=True)).to_be_hidden()
+    page.get_by_label("seed").fill("7")
+    texts = []
+    for _ in range(2):
+        generated(page)
+        texts.append(page.locator(".answer-text").all_text_contents())
+    assert texts[0] == texts[1]
+    expect(page.locator("#figures")).to_contain_text("seed 7")
+
+
+def test_a_generation_can_be_stopped(page: Page) -> None:
+    visit(page)
+    compiles(page)
+    page.get_by_text("Options").click()
+    page.get_by_label("max_tokens").fill("200")
+    page.get_by_label("beams", exact=True).fill("64")
+    with page.expect_response(re.compile("/jobs/")) as called_off:
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#steps")).to_contain_text("step")
+        page.get_by_role("button", name="Stop").click()
+    assert (called_off.value.request.method, called_off.value.status) == ("DELETE", 202)
+    expect(page.locator("#status")).to_have_text("Stopped.")
+    expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+
+
+def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
+    held: list[Route] = []
+    visit(page)
+    compiles(page)
+    page.route("**/generate", lambda route: held.append(route))
+    with page.expect_request("**/generate"):
+        page.get_by_role("button", name="Generate").click()
+    formula(page, "F(dog)")
+    expect(page.locator(".automaton-summary")).to_contain_text("2 states")
+    held[0].continue_()
+    expect(page.locator("#status")).to_contain_text("The constraint was another one when you asked.")
+    expect(page.locator(".automaton-summary")).to_contain_text("2 states")
+    expect(page.locator(".node.on-path")).to_have_count(0)
+
+
+def test_an_unready_service_is_not_shown_as_constraint_error(
+    browser: Browser, service: ServiceProcess
+) -> None:
+    problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
+    with opened(browser, service.url, WIDE) as watched:
+        page = visit(watched.page)
+        compiles(page)
+        refuse(page, "/compile", problem)
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#problem")).to_contain_text("is not ready")
+        expect(page.locator("#status")).to_have_text("")
+        page.unroute("**/compile")
+        generated(page)
+        expect(page.locator("#problem")).to_be_hidden()
+        refusals_are_expected(watched)
+
+
+def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
+    asked: list[str] = []
+
+    def cut(route: Route) -> None:
+        whole = route.fetch()
+        events = whole.body().split(b"\n\n")
+        route.fulfill(response=whole, body=b"\n\n".join(events[:5]) + b"\n\nevent: st")
+
+    visit(page)
+    compiles(page)
+    page.on("request", lambda one: one.url.endswith("/events") and asked.append(one.headers["last-event-id"]))
+    page.route("**/generate", cut)
+    generated(page)
+    assert asked == ["4"]
+    expect(page.locator(".choices li")).to_have_count(3)
+
+
+def test_a_restart_discards_earlier_events(page: Page) -> None:
+    def told_twice(route: Route) -> None:
+        whole = route.fetch()
+        events = whole.body().split(b"\n\n")
+        again = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
+        route.fulfill(response=whole, body=b"\n\n".join([*events[:5], again, *events[1:]]))
+
+    visit(page)
+    compiles(page)
+    page.route("**/generate", told_twice)
+    generated(page)
+    expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
+
+
+def test_every_refusal_is_shown_as_a_helpful_sentence(
+    browser: Browser, service: ServiceProcess
+) -> None:
+    cases = tomllib.loads((ROOT / "tests" / "cases" / "page_refusals.toml").read_text(encoding="utf-8"))["case"]
+    with opened(browser, service.url, WIDE) as watched:
+        page = watched.page
+        for case in cases:
+            path = case["path"]
+            refuse(page, path, case["problem"])
+            visit(page)
+            if path == "/generate":
+                page.get_by_role("button", name="Generate").click()
+            page.get_by_label("Text to check").fill("A dog")
+            expect(page.locator("main")).to_contain_text(case["sentence"])
+            expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+            page.unroute_all()
+        refusals_are_expected(watched)
+
+
+def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
+    told = visit(page).evaluate(
+        """async () => {
+          const { SENTENCES, sentence } = await import('/static/problems.js');
+          const full = { min_tokens: 12, limit: 'x_max', cap: 34, retry_after_s: 5, conflict: ['a', 'b'], timeout_s: 60,
+            scope: 'compile', needed_bytes: 5e9, memory_bytes: 1e9, prompt_tokens: 300, max_tokens: 64, position: 8,
+            context_length: 256, attempts: 3, construct: 'look-ahead', expected: "')'", detail: 'it is wrong',
+            reasons: ['loading'], served: 'captions', request_id: 'abs-1' };
+          return Object.keys(SENTENCES).map((code) => [code, sentence({ code, ...full }), sentence({ code })]);
+        }"""
+    )
+    for code, full, bare in told:
+        for text in (full, bare):
+            assert re.fullmatch(r"[A-Z“].*[.]", text), (code, text)
+        assert "undefined" not in full and "NaN" not in full, (code, full)
+    sentences = {code: full for code, full, _ in told}
+    figures = {
+        "budget_too_small": "12", "prompt_too_long": "256", "out_of_memory": "4.7 GiB", "forbidden": "compile",
+        "storage_down": "5 seconds", "rate_limited": "34", "prompt_violates": "9", "worker_lost": "3",
+    }
+    assert {code: figure for code, figure in figures.items() if figure not in sentences[code]} == {}
+
+
+def test_an_unreachable_service_is_reported(browser: Browser, service: ServiceProcess) -> None:
+    with opened(browser, service.url, WIDE) as watched:
+        page = visit(watched.page)
+        compiles(page)
+        page.route("**/generate", lambda route: route.abort())
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#problem")).to_contain_text("The service cannot be reached.")
+        refusals_are_expected(watched)

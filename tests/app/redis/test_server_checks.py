@@ -1,0 +1,83 @@
+"""Which servers are taken, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from app.errors import SettingsInvalid, StorageDown
+from app.redis.connection import without_password
+from app.redis.server_checks import check_server
+from app.settings import Settings
+from app.wiring import check_storage
+from tests.servers.redis_server import RedisServer, running_server
+
+PASSWORD = "p@ss/w?rd#1"
+
+
+def look_at(server: RedisServer, jobs: bool = True, volatile: bool = False) -> dict[str, str]:
+    return asyncio.run(check_server(server.url, "ABS_BROKER", jobs, volatile, 20.0))
+
+
+def test_a_suitable_server_is_accepted_and_described(redis_server: RedisServer) -> None:
+    facts = asyncio.run(check_storage(Settings(broker=redis_server.url, store=redis_server.url)))
+    assert set(facts) == {"server", "policy", "persistence", "memory", "clock"}
+    assert (facts["policy"], facts["persistence"]) == ("volatile-lru", "AOF")
+    assert abs(float(facts["clock"])) < 5
+    assert asyncio.run(check_storage(Settings())) == {}
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
+def test_a_server_that_may_evict_jobs_is_refused(policy: str) -> None:
+    with running_server("--maxmemory-policy", policy) as server:
+        with pytest.raises(SettingsInvalid, match=f"maxmemory-policy is {policy}.*set volatile-lru"):
+            look_at(server)
+        look_at(server, jobs=False)  # what it holds can be made again
+
+
+def test_a_non_persistent_server_is_refused_by_default() -> None:
+    with running_server("--appendonly", "no", "--maxmemory-policy", "noeviction") as server:
+        with pytest.raises(SettingsInvalid, match="set appendonly yes, or ABS_ALLOW_NON_PERSISTENT_REDIS=yes"):
+            look_at(server)
+        assert look_at(server, volatile=True)["persistence"] == "none"
+
+
+def test_an_old_server_is_refused(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.redis.server_checks.VERSION_MIN", 99)
+    with pytest.raises(SettingsInvalid, match=r"is of version \d+\.\d+\.\d+: 99 or newer is needed"):
+        look_at(redis_server)
+
+
+def test_a_connection_error_names_the_server_without_its_password(
+    own_redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    own_redis_server.ask("CONFIG", "SET", "requirepass", "another")
+    with pytest.raises(StorageDown) as refused:
+        asyncio.run(check_server(f"unix://:secret-word@{own_redis_server.socket}", "ABS_BROKER", True, False, 0.5))
+    assert "refuses our name or password" in str(refused.value)
+    assert f"ABS_BROKER = unix://{own_redis_server.socket}" in str(refused.value)
+    own_redis_server.kill()
+    with pytest.raises(StorageDown, match="cannot be reached: ABS_BROKER"):
+        asyncio.run(check_server(f"unix://:secret-word@{own_redis_server.socket}", "ABS_BROKER", True, False, 0.5))
+    assert "secret-word" not in caplog.text + str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"redis://:{PASSWORD}@host:6379/0", "redis://host:6379/0"),
+        ("rediss://user:secret@host/2?ssl_cert_reqs=none", "rediss://host/2"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock"),
+    ],
+)
+def test_urls_are_shown_without_passwords(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_an_invalid_server_url_is_a_settings_error() -> None:
+    with pytest.raises(SettingsInvalid, match="redis://host:port") as refused:
+        asyncio.run(check_storage(Settings(broker="redis://:secret@host:port/0", redis_wait_s=0.2)))
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,295 @@
+"""How a request becomes jobs, and what of it outlives the process that took it: over every broker and store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import app.worker.handlers.compile as compile_handler
+from app.broker import Broker, WorkerStatus
+from app.errors import AutomatonMissing, JobFailed, UnknownJob
+from app.messages import (
+    DescribeJobResult,
+    Failure,
+    GenerateJob,
+    GenerateJobResult,
+    GenerationOptions,
+    Job,
+    Result,
+    automaton_key,
+)
+from app.models import open_model_files
+from app.requests import GenerateParams
+from app.service import Service, SubmissionContext
+from app.settings import Settings
+from app.store import Store
+from app.wiring import open_broker, open_store
+from app.worker.handlers.base import Context, Handler, OpenHandler
+from app.worker.loop import serve
+from compiler.errors import BudgetTooSmall
+from compiler.spec import AllSpec, KeywordsSpec, RegexSpec, Spec
+from tests.app import fake_handlers
+from tests.servers.redis_server import RedisServer
+
+SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
+NEVER = AllSpec((RegexSpec("a"), RegexSpec("b")))
+COMPILE: Mapping[str, OpenHandler] = {"compile": compile_handler.open_handler}
+ALONE = SubmissionContext("owner", "/generate", alone=True)
+S_MAX = 60.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where jobs and automata are, and who works there."""
+
+    settings: Settings
+    broker: Broker
+    store: Store
+    group: asyncio.TaskGroup
+
+    def service(self) -> Service:
+        """An API process more."""
+        return Service(self.settings, self.broker, self.store, open_model_files(self.settings.model))
+
+    async def work(self, workers: Mapping[str, OpenHandler]) -> None:
+        """Let workers of these queues begin, and wait until they take jobs."""
+        for queue, opener in workers.items():
+            self.group.create_task(serve(queue, opener, self.broker, self.store, self.settings))
+        while await self.service().reasons_not_ready(tuple(workers)):
+            await asyncio.sleep(0.01)
+
+    async def pretend(self, *queues: str) -> None:
+        """Say that there are workers, who take nothing for now."""
+        for queue in queues:
+            await self.broker.announce(queue, WorkerStatus("nobody", ""))
+
+
+class _Over(Exception):
+    """The story is told."""
+
+
+@contextlib.asynccontextmanager
+async def place(settings: Settings) -> AsyncIterator[Place]:
+    broker, store = open_broker(settings), open_store(settings)
+    with contextlib.suppress(BaseExceptionGroup):
+        async with asyncio.timeout(3 * S_MAX), asyncio.TaskGroup() as group:
+            failed: BaseException | None = None
+            try:
+                yield Place(settings, broker, store, group)
+            except BaseException as error:
+                failed = error
+            raise _Over
+    await broker.close()
+    await store.close()
+    if failed is not None:
+        raise failed
+
+
+@pytest.fixture(params=["memory", "redis"])
+def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
+    if request.param == "memory":
+        return Settings(model=str(captions_dir))
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return Settings(model=str(captions_dir), broker=server.url, store=server.url, secret=b"s" * 32)
+
+
+def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:
+    chosen = GenerationOptions(**{"max_tokens": 8, "beams": 4, **options})
+    return GenerateParams(prompt="a", spec=spec, automaton=automaton, model=None, options=chosen, timeout_s=None)
+
+
+async def over(service: Service, job: str, owner: str = "owner") -> Result:
+    while True:
+        state, result = await service.state(job, owner)
+        if result is not None:
+            return result
+        assert state.state in ("waiting", "running")
+        await asyncio.sleep(0.01)
+
+
+def open_telling_words(settings: Settings) -> Handler:
+    """Answers by the job's names."""
+
+    def handle(job: Job, context: Context) -> Result:
+        assert isinstance(job, GenerateJob)
+        assert context.load(automaton_key(job.automaton)) is not None
+        return fake_handlers.open_quick(settings)(job, context)
+
+    return Handler(handle, 8)
+
+
+WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": open_telling_words}
+
+
+def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.pretend("compile", "generate")
+            begun = await here.service().begin_generate(order(), ALONE)
+            assert begun.compile_job is not None
+            other = here.service()  # the first is gone
+            state, result = await other.state(begun.job_id, "owner")
+            assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
+            await here.work(WORKERS)
+            answer = await over(other, begun.job_id)
+            assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
+
+    asyncio.run(story())
+
+
+def test_concurrent_requests_share_one_compile_job(
+    settings: Settings, compiles: list[Spec]
+) -> None:
+    rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; over a server 500 are asked elsewhere
+
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.work(WORKERS)
+            services = [here.service() for _ in range(4)]
+            compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
+            begun = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
+            await asyncio.gather(*compiling, *(services[0].answer(one) for one in begun))
+
+    asyncio.run(story())
+    assert compiles == [SPEC]
+
+
+def test_a_failed_compilation_answers_all_waiting_and_later_requests(
+    settings: Settings, compiles: list[Spec]
+) -> None:
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.pretend("compile", "generate")
+            service = here.service()
+            begun = [await service.begin_generate(order(NEVER), ALONE) for _ in range(3)]
+            await here.work(WORKERS)
+            failures = [await over(service, one.job_id) for one in begun]
+            assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
+            for _ in range(2):
+                with pytest.raises(JobFailed) as failed:
+                    await here.service().constraints.compile(NEVER)
+                assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
+
+    asyncio.run(story())
+    assert len(compiles) == 1
+
+
+def test_a_worker_recompiles_an_automaton_missing_from_the_store(
+    settings: Settings, compiles: list[Spec]
+) -> None:
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.work(COMPILE)
+            await here.pretend("generate")
+            service = here.service()
+            compiled = await service.constraints.compile(SPEC)
+            begun = await service.begin_generate(order(), ALONE)
+            key = automaton_key(compiled.automaton)
+            data = await here.store.get(key)
+            assert data is not None and begun.compile_job is None
+            await here.store.delete(key, data)
+            await here.work({"generate": open_needy})
+            answer = await over(here.service(), begun.job_id)
+            assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
+
+    asyncio.run(story())
+    assert compiles == [SPEC, SPEC]
+
+
+def open_needy(settings: Settings) -> Handler:
+    """Cannot do without the automaton, as the real handler."""
+    def handle(job: Job, context: Context) -> Result:
+        assert isinstance(job, GenerateJob)
+        if context.load(automaton_key(job.automaton)) is None:
+            raise AutomatonMissing("gone")
+        return fake_handlers.open_quick(settings)(job, context)
+
+    return Handler(handle)
+
+
+def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.work(COMPILE)
+            await here.pretend("generate")  # no model is asked
+            service = here.service()
+            for _ in range(2):  # cold, then known
+                with pytest.raises(BudgetTooSmall):
+                    await service.answer(await service.begin_generate(order(max_tokens=2)))
+
+    asyncio.run(story())
+
+
+def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.pretend("compile", "generate")
+            service = here.service()
+            begun = await service.begin_generate(order(), ALONE)
+            assert begun.compile_job is not None
+            for job, owner in ((begun.job_id, "other"), (begun.job_id, ""), (begun.compile_job, "owner"), ("0", "")):
+                with pytest.raises(UnknownJob):
+                    await service.state(job, owner)
+                with pytest.raises(UnknownJob):
+                    await service.cancel(job, owner)
+            assert await service.cancel(begun.job_id, "owner")
+
+    asyncio.run(story())
+
+
+def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.pretend("compile", "generate")
+            service = here.service()
+            ids = [
+                (await service.begin_generate(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
+                for owner, route in (("a", "/generate"), ("b", "/generate"), ("a", "/x"), ("a", "/generate"))
+            ]
+            assert ids[0] == ids[3] and len(set(ids)) == 3
+
+    asyncio.run(story())
+
+
+def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
+    async def story() -> None:
+        fake_handlers.reset()
+        async with place(settings) as here:
+            await here.work({"compile": fake_handlers.open_patient})
+            await here.pretend("generate")
+            service = here.service()
+            begun = [await service.begin_generate(order()) for _ in range(2)]
+            waiting = [asyncio.create_task(service.answer(one)) for one in begun]
+            assert await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+            for task, one in zip(waiting, begun, strict=True):
+                assert not fake_handlers.stopped.is_set()
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                assert (await service.state(one.job_id, ""))[0].state == "cancelled"
+            assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
+
+    asyncio.run(story())
+
+
+def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:
+    spec = KeywordsSpec((("wolf", "bear"),))
+
+    async def story() -> None:
+        async with place(settings) as here:
+            await here.work(COMPILE)
+            service = here.service()
+            asking = SubmissionContext("owner", "/compile", "key", "digest")
+            first, second = [
+                await service.answer(await service.begin_describe(spec, None, True, asking)) for _ in range(2)
+            ]
+            assert isinstance(first, DescribeJobResult) and first == second
+            assert first.explanation is not None and not first.cached
+
+    asyncio.run(story())

@@ -1,0 +1,193 @@
+"""The contract of every store: add a store to STORES and it is held to the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from app.messages import kept_key
+from app.store import Store
+from app.store.base import ENTRY_BYTES
+from app.store.memory import MemoryStore
+from app.store.redis import RedisStore
+from tests.app.broker.brokers import RealTime, Time, TurnedTime
+from tests.app.manual_clock import Clock
+from tests.servers.redis_server import RedisServer
+
+VALUE_BYTES_MAX = 1_000
+OWNER_BYTES_MAX = 3 * (100 + ENTRY_BYTES)
+STORY_S_MAX = 60.0
+Story = Callable[[Store, Time], Awaitable[None]]
+Tell = Callable[[Story], None]
+
+
+def in_memory(url: str) -> tuple[Store, Time]:
+    time = TurnedTime()
+    return MemoryStore(VALUE_BYTES_MAX, time.clock, OWNER_BYTES_MAX), time
+
+
+def on_redis(url: str) -> tuple[Store, Time]:
+    return RedisStore(url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX), RealTime()
+
+
+STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "redis": on_redis}
+
+
+@pytest.fixture(params=STORES)
+def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+    """Runs a story with a fresh store that keeps values of up to 1,000 bytes."""
+
+    def run(story: Story) -> None:
+        async def whole() -> None:
+            store, time = STORES[request.param](redis_server.url)
+            try:
+                async with asyncio.timeout(STORY_S_MAX):
+                    await story(store, time)
+            finally:
+                await store.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+def test_a_stored_value_is_returned_unchanged(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        assert await store.get("a") is None
+        await store.put("a", b"\x00\xff", 10)
+        await store.put("b", b"", 10)
+        assert (await store.get("a"), await store.get("b")) == (b"\x00\xff", b"")
+        await store.put("a", b"new", 10)
+        assert await store.get("a") == b"new"
+
+    tell(story)
+
+
+def test_an_owner_over_its_share_displaces_its_oldest_values(tell: Tell) -> None:
+    async def kept(store: Store, *keys: str) -> str:
+        return "".join([key for key in keys if await store.get(key) is not None])
+
+    async def story(store: Store, time: Time) -> None:
+        value = bytes(100)
+        await store.put("x", value, 10, "ben")
+        await store.put("y", value, 10)
+        for key in "abc":
+            await store.put(key, value, 10, "anna")
+        assert await kept(store, *"abcxy") == "abcxy"
+        await store.put("d", value, 10, "anna")
+        assert await kept(store, *"abcdxy") == "bcdxy"
+        await store.put("b", value, 10, "anna")  # put again it is the newest
+        await store.put("e", value, 10, "anna")
+        assert "b" in await kept(store, *"bcdexy") and await kept(store, "c", "x", "y") == "xy"
+        await store.delete("e", value)
+        await store.put("f", bytes(101), 10, "anna")
+        assert await store.get("f") == bytes(101)
+        for _ in range(20):
+            await store.put("f", value, 10, "anna")
+        assert await kept(store, "f", "x", "y") == "fxy"
+
+    tell(story)
+
+
+def test_a_value_over_the_owners_share_is_stored_alone(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("small", b"1", 10, "owner")
+        for _ in range(4):
+            await store.put("large", bytes(900), 10, "owner")
+        assert await store.get("large") == bytes(900)
+
+    tell(story)
+
+
+def test_a_value_expires_after_its_ttl(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("short", b"1", time.real(5))
+        await store.put("long", b"2", time.real(500))
+        await time.passes(2)
+        assert await store.get("short") == b"1"
+        await time.passes(3.1)
+        assert (await store.get("short"), await store.get("long")) == (None, b"2")
+
+    tell(story)
+
+
+def test_a_renewal_extends_and_never_shortens_a_ttl(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("used", b"1", time.real(5))
+        await store.put("long", b"2", time.real(500))
+        assert await store.get("used", renew_s=time.real(500)) == b"1"
+        assert await store.get("long", renew_s=time.real(1)) == b"2"
+        await time.passes(6)
+        assert (await store.get("used"), await store.get("long")) == (b"1", b"2")
+
+    tell(story)
+
+
+def test_an_oversized_value_is_not_stored_and_evicts_nothing(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("a", bytes(10), 100)
+        await store.put("huge", bytes(VALUE_BYTES_MAX + 1), 100)
+        assert (await store.get("huge"), await store.get("a")) == (None, bytes(10))
+
+    tell(story)
+
+
+def test_delete_leaves_a_replaced_value(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        await store.put("a", b"new", 100)
+        await store.delete("a", b"damaged")
+        assert await store.get("a") == b"new"
+        await store.delete("a", b"new")
+        await store.delete("absent", b"x")
+        assert await store.get("a") is None
+
+    tell(story)
+
+
+def test_a_store_reports_its_size(tell: Tell) -> None:
+    async def story(store: Store, time: Time) -> None:
+        before = await store.used_bytes()
+        await store.put("a", bytes(VALUE_BYTES_MAX), 100)
+        assert await store.used_bytes() >= before + VALUE_BYTES_MAX
+
+    tell(story)
+
+
+def test_the_memory_store_evicts_the_least_recently_used() -> None:
+    async def story() -> None:
+        store = MemoryStore(30, Clock())
+        for key in "abc":
+            await store.put(key, bytes(10), 100)
+        await store.get("a")
+        await store.put("d", bytes(10), 100)
+        assert [key for key in "abcd" if await store.get(key) is not None] == ["a", "c", "d"]
+
+    asyncio.run(story())
+
+
+def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
+    async def story() -> None:
+        store = MemoryStore(30, Clock())
+        for _ in range(10):
+            await store.put("a", bytes(20), 100)
+            await store.delete("a", bytes(20))
+        await store.put("b", bytes(30), 100)
+        assert await store.get("b") == bytes(30)
+
+    asyncio.run(story())
+
+
+def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
+        await store.put("a", b"1", 10, "anna")
+        for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
+            redis_server.ask("HSET", kept_key("anna"), field, text)
+        for key in "bcd":
+            await store.put(key, b"1", 10, "anna")
+            assert await store.get(key) == b"1"
+        await store.close()
+
+    asyncio.run(story())

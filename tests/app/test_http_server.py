@@ -1,0 +1,212 @@
+"""Clients that are slow, silent, greedy or wrong on real sockets, and how the server stops."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from app.errors import SettingsInvalid
+from app.http_server import require_guarded
+from app.settings import Settings
+from tests.servers.small_server import BIG_BYTES, S_MAX, Server, everything, small_server
+
+GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+CLOSE = b"Connection: close\r\n"
+LIMITS = {"header_timeout_s": 1, "keep_alive_s": 1, "write_timeout_s": 1, "connections_max": 40, "shutdown_grace_s": 5}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with small_server(**LIMITS) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def others_are_served(server: Server) -> Iterator[None]:
+    yield
+    assert answers(server)
+
+
+def answers(server: Server) -> bool:
+    return server.ask(GET % (b"/health", CLOSE)).startswith(b"HTTP/1.1 200 ")
+
+
+def one_answer(connection: socket.socket) -> bytes:
+    """The answer of /health, on a connection that stays open."""
+    said = b""
+    while not said.endswith(b"ok\r\n0\r\n\r\n"):
+        part = connection.recv(65_536)
+        assert part
+        said += part
+    return said
+
+
+def closed_after(connection: socket.socket) -> float:
+    """In how many seconds the server closes."""
+    began = time.monotonic()
+    everything(connection)
+    return time.monotonic() - began
+
+
+def test_a_silent_connection_is_closed(server: Server) -> None:
+    with server.connect() as connection:
+        assert 0.5 < closed_after(connection) < S_MAX / 2
+
+
+def test_a_slow_header_times_out_without_delaying_others(server: Server) -> None:
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(server.connect()) for _ in range(20)]
+        for connection in slow:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        while time.monotonic() < began + 0.8:
+            for connection in slow:
+                connection.sendall(b"a")
+            assert answers(server)
+            time.sleep(0.05)
+        for connection in slow:
+            said = everything(connection)
+            assert said.startswith(b"HTTP/1.1 408 ") and b'"code": "request_timeout"' in said
+    assert time.monotonic() - began < S_MAX / 2
+
+
+def test_a_second_header_has_no_more_time_than_the_first(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(GET % (b"/health", b""))
+        assert one_answer(connection).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET /hea")
+        assert everything(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_idle_connection_is_closed(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(GET % (b"/health", b""))
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_slow_body_times_out(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+        said = everything(connection)
+    assert said.startswith(b"HTTP/1.1 408 ") and b"the body did not arrive" in said
+
+
+def test_an_unread_body_does_not_keep_a_connection_open(server: Server) -> None:
+    with server.connect() as connection:
+        head = b"POST /check HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n"
+        connection.sendall(head)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 421 ")
+        ends = time.monotonic() + S_MAX
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < ends:
+                connection.sendall(b"x")
+                time.sleep(0.05)
+        assert time.monotonic() < ends
+
+
+@pytest.mark.parametrize("path", [b"/big", b"/events"])
+def test_a_client_that_does_not_read_is_disconnected(path: bytes, server: Server) -> None:
+    with server.connect(receive_bytes=4_096) as connection:
+        connection.sendall(GET % (path, b""))
+        time.sleep(3)
+        assert answers(server)
+        assert len(everything(connection)) < BIG_BYTES
+    if path == b"/events":
+        assert server.line() == "http.disconnect"
+
+
+def test_a_slow_reader_receives_the_whole_response(server: Server) -> None:
+    got = 0
+    with server.connect() as connection:
+        connection.sendall(GET % (b"/big", CLOSE))
+        ends = time.monotonic() + 2.5
+        while part := connection.recv(1_000_000 if time.monotonic() < ends else 2**24):
+            got += len(part)
+            time.sleep(0.05 if time.monotonic() < ends else 0)
+    assert got > BIG_BYTES
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "code"),
+    [
+        (GET % (b"/health", b"X: " + b"y" * 20_000 + b"\r\n"), 431, b"headers_too_large"),
+        (GET % (b"/health", b"X: " + b"y" * 400_000 + b"\r\n"), 431, b"headers_too_large"),
+        (GET % (b"/health", b"X: y\r\n" * 80), 431, b"headers_too_large"),
+        (GET % (b"/" + b"a" * 30_000, b""), 431, b"headers_too_large"),
+        (b"GET /health HTTP/1.1\r\nX: " + b"y" * 100_000, 431, b"headers_too_large"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, b"malformed_request"),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400, b"malformed_request"),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, b"malformed_request"),
+        (GET % (b"/health", b"X : y\r\n"), 400, b"malformed_request"),
+        (GET % (b"/health", b"X: a\x00b\r\n"), 400, b"malformed_request"),
+        (GET % (b"/he alth", b""), 400, b"malformed_request"),
+        (GET % (b"/health", b"Content-Length: 1\r\nContent-Length: 2\r\n"), 400, b"malformed_request"),
+        (GET % (b"/health", b"Content-Length: +1\r\n"), 400, b"malformed_request"),
+        (GET % (b"/health", b"Transfer-Encoding: gzip, chunked\r\n"), 400, b"malformed_request"),
+        (GET % (b"/health", b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n"), 400, b"malformed_request"),
+        (GET % (b"/health", b"Transfer-Encoding: chunked\r\n") + b"zz\r\n", 400, b"malformed_request"),
+        (GET % (b"/health", b"Transfer-Encoding: chunked\r\n") + b"f" * 30 + b"\r\n", 400, b"malformed_request"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, b"malformed_request"),
+    ],
+)
+def test_a_malformed_request_is_answered_once_and_disconnected(
+    request_: bytes, status: int, code: bytes, server: Server
+) -> None:
+    said = server.ask(request_ + GET % (b"/health", b""))
+    assert said.startswith(b"HTTP/1.1 %d " % status), said[:200]
+    assert said.count(b"HTTP/1.1 ") == 1, "what follows a fault is never read as another request"
+    assert b'"code": "%s"' % code in said and b"content-type: application/problem+json" in said.lower()
+    assert b"\r\nserver:" not in said.lower()
+
+
+def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
+    said = server.ask(GET % (b"/slow", b"") + GET % (b"/health", b"") * 3 + GET % (b"/health", CLOSE))
+    assert said.count(b"HTTP/1.1 200 ") == 5
+
+
+def test_an_upgrade_request_is_ignored(server: Server) -> None:
+    fields = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n"
+    assert server.ask(GET % (b"/health", fields)).startswith(b"HTTP/1.1 200 ")
+
+
+def test_connections_over_the_maximum_get_503(server: Server) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(LIMITS["connections_max"]):
+            stack.enter_context(server.connect())
+        with server.connect() as late:
+            said = everything(late)
+        assert said.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in said.lower()
+        assert b'"limit": "connections_max"' in said
+    ends = time.monotonic() + S_MAX
+    while not answers(server):
+        assert time.monotonic() < ends
+
+
+def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:
+    with small_server(**LIMITS) as server, server.connect() as busy, server.connect() as idle:
+        busy.sendall(GET % (b"/slow", b""))
+        idle.sendall(GET % (b"/health", b""))
+        assert one_answer(idle)
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.line() == "draining"
+        assert everything(idle) == b""
+        assert everything(busy).startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(S_MAX) == 0
+        with pytest.raises(OSError):
+            server.connect()
+
+
+def test_a_public_address_requires_keys_or_explicit_permission() -> None:
+    for host in ("0.0.0.0", "::", "10.0.0.1", "example.org"):
+        with pytest.raises(SettingsInvalid, match=r"ABS_KEYS_FILE.*127\.0\.0\.1.*ABS_ALLOW_UNAUTHENTICATED=yes"):
+            require_guarded(Settings(host=host))
+        require_guarded(Settings(host=host, allow_unauthenticated=True))
+        require_guarded(Settings(host=host, keys_file="keys"))
+    for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1"):
+        require_guarded(Settings(host=host))

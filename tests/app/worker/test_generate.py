@@ -1,0 +1,396 @@
+"""What the generate worker does with a job, with models of which everything is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.automaton_cache import automaton_secret
+from app.errors import AutomatonMissing, PromptViolates
+from app.messages import (
+    ALGORITHM_DEFAULT,
+    GenerateJob,
+    GenerateJobResult,
+    GenerationOptions,
+    automaton_hash,
+    automaton_key,
+)
+from app.models import open_model_files
+from app.settings import Settings
+from app.worker.handlers.generate import Generator
+from compiler.codec import encode
+from compiler.errors import BudgetTooSmall
+from compiler.pipeline import compile_spec
+from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
+from decoding.engine import Engine
+from decoding.errors import Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
+from decoding.generation import StepEvent
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.sampling import SamplingOptions
+from tests.app.worker.test_handlers import Context
+from tests.fake_models import HashModel
+
+DOG = KeywordsSpec((("dog",),))
+
+
+@pytest.fixture
+def settings(captions_dir: Path) -> Settings:
+    return Settings(model=str(captions_dir))
+
+
+@contextmanager
+def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
+    """A generator whose model knows nothing of language."""
+    files = open_model_files(settings.model)
+    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, **options)
+    generator = Generator(model, files, settings)
+    try:
+        yield generator
+    finally:
+        generator.close()
+
+
+def a_job(
+    settings: Settings, context: Context, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
+) -> GenerateJob:
+    """A job whose automaton is in the store."""
+    vocabulary = open_model_files(settings.model).vocabulary
+    automaton = automaton_hash(spec, vocabulary.fingerprint)
+    secret = automaton_secret(settings.secret, automaton)
+    context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
+    chosen = GenerationOptions(**{"max_tokens": 6, "beams": 2, "trace": trace, **options})
+    return GenerateJob("abs-1", automaton, prompt, chosen, time.time() + 60)
+
+
+def run(
+    settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
+) -> GenerateJobResult:
+    context = Context()
+    with open_generator(settings) as generator:
+        return generator.run(a_job(settings, context, spec, prompt, trace, **options), context)
+
+
+def test_the_default_algorithm_is_defined_once() -> None:
+    assert SearchOptions(1).algorithm == GenerationOptions(max_tokens=1).algorithm == ALGORITHM_DEFAULT
+
+
+def test_default_options_are_those_of_decoding() -> None:
+    for options in (SearchOptions(1), SamplingOptions(1, 0)):
+        for field in dataclasses.fields(options):
+            if field.name != "seed":
+                assert getattr(options, field.name) == getattr(GenerationOptions(max_tokens=1), field.name), field.name
+
+
+@pytest.mark.parametrize("algorithm", ["abs", "banked", "sample"])
+def test_every_algorithm_satisfies_and_its_figures_add_up(settings: Settings, algorithm: str) -> None:
+    result = run(settings, algorithm=algorithm, n=2, trace=True, seed=7 if algorithm == "sample" else None)
+    assert result.usage.completion_tokens == sum(result.token_counts)
+    for choice, tokens in zip(result.choices, result.token_counts, strict=True):
+        assert choice.satisfied and re.search(r"\bdog\b", choice.text, re.IGNORECASE)
+        assert choice.trace is not None and choice.trace[-1].distance == 0
+        assert abs(sum(step.log_prob for step in choice.trace) - choice.log_prob) < 0.01
+        assert tokens == len(choice.trace) <= 6
+
+
+def test_a_seed_determines_the_samples(settings: Settings) -> None:
+    texts = [
+        [choice.text for choice in run(settings, algorithm="sample", n=3, seed=seed).choices] for seed in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("spec", "prompt", "whole"),
+    [
+        (RegexSpec("say [a-c]{2}!"), "say a", "say [a-c]{2}!"),
+        (KeywordsSpec((("dogs",),)), "the dog", r".*\bdogs\b.*"),
+        (NotSpec(KeywordsSpec((("dog",),))), "a hot dog", r"a hot dog\w.*"),
+        (ChoiceSpec(("🐕🐈", "🐕🐎")), "🐕", "🐕(🐈|🐎)"),
+        (RegexSpec(" yes!"), " ye", " yes!"),
+        (RegexSpec("yes!"), "yes!", "yes!"),
+        (RegexSpec("yes!"), "", "yes!"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["abs", "banked", "sample"])
+def test_with_full_scope_prompt_and_answer_satisfy_together(
+    settings: Settings, algorithm: str, spec: Spec, prompt: str, whole: str
+) -> None:
+    seed = 3 if algorithm == "sample" else None
+    result = run(settings, spec, prompt, True, scope="full", algorithm=algorithm, max_tokens=12, seed=seed)
+    choice = result.choices[0]
+    assert re.fullmatch(whole, prompt + choice.text, re.IGNORECASE | re.DOTALL)
+    assert choice.satisfied and choice.trace is not None
+    assert "".join(word.text for word in choice.words) == "".join(re.findall(r"\w+|[^\w\s]", prompt + choice.text))
+    assert (choice.trace[-1].distance, choice.trace[-1].state) == (0, choice.words[-1].state)
+    assert len(choice.trace) == result.token_counts[0]
+
+
+@pytest.mark.parametrize("name", ["stories260k", "tinystories-656k"])
+def test_full_scope_applies_to_the_text_of_the_prompt(shared: Path, name: str) -> None:
+    """One puts a space before what it reads first, both lack characters."""
+    settings = Settings(model=str(shared / "models" / name))
+    for prompt, whole in (
+        ("Once upon", "Once upon a time, .*"),
+        ("Once upon ", "Once upon a (time|place)[.]"),
+        ("雪 O", ".{3}nce[.!]"),
+    ):
+        choice = run(settings, RegexSpec(whole), prompt, scope="full", max_tokens=20).choices[0]
+        assert re.fullmatch(whole, prompt + choice.text)
+
+
+def test_a_full_scope_trace_lists_letters_the_answer_completes(settings: Settings) -> None:
+    choice = run(settings, LtlfSpec("F(cats & X(F dog))"), "big cat", True, scope="full").choices[0]
+    assert choice.trace is not None
+    completed = [letter for step in choice.trace for letter in step.propositions]
+    words = [word.propositions for word in choice.words]
+    assert completed == words[1:]  # "big" was complete, "cat" was not
+
+
+@pytest.mark.parametrize(
+    ("spec", "prompt", "position"),
+    [
+        (RegexSpec("say [a-c]{2}!"), "say what", 4),
+        (RegexSpec("abc"), "abcd", 3),
+        (NotSpec(DOG), "a dog ran", 5),
+        (NotSpec(DOG), "a dog, ran", 5),
+        (RegexSpec("[^🐕]*"), "é🐕", 1),
+        (RegexSpec("yes"), " yes", 0),
+    ],
+)
+def test_a_prompt_violation_is_located_at_its_first_character(
+    settings: Settings, spec: Spec, prompt: str, position: int
+) -> None:
+    with pytest.raises(PromptViolates) as refusal:
+        run(settings, spec, prompt, scope="full", max_tokens=40)
+    assert refusal.value.position == position
+
+
+def test_min_tokens_count_from_the_end_of_the_prompt(settings: Settings) -> None:
+    spec = LtlfSpec("F(coffee & X(F(cat & X(F(toy)))))")
+    assert run(settings, spec, "coffee, ", scope="full", max_tokens=3).token_counts == (3,)
+    with pytest.raises(BudgetTooSmall) as refusal:
+        run(settings, spec, "coffee, ", scope="full", max_tokens=2)
+    assert refusal.value.min_tokens == 3
+
+
+def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: Settings) -> None:
+    specs = [DOG, RegexSpec("[a-z ]{5,9}!"), KeywordsSpec((("a",), ("b",)), True), NotSpec(DOG)]
+    context = Context()
+    jobs = [
+        a_job(
+            settings,
+            context,
+            spec,
+            f"prompt {number}",
+            max_tokens=6 + number,
+            beams=1 + number,
+            algorithm=algorithm,
+            seed=number if algorithm == "sample" else None,
+            scope=scope,
+        )
+        for number, (spec, algorithm, scope) in enumerate(
+            (spec, algorithm, scope)
+            for spec in specs
+            for algorithm in ("abs", "banked", "sample")
+            for scope in ("answer", "full")
+            if scope == "answer" or spec in (DOG, specs[3])
+        )
+    ]
+    with open_generator(settings) as generator:
+        alone = [generator.run(job, context).choices for job in jobs]
+    with open_generator(settings) as generator, ThreadPoolExecutor(len(jobs)) as threads:
+        crowd = [result.choices for result in threads.map(lambda job: generator.run(job, context), jobs)]
+    assert crowd == alone
+
+
+def test_a_constraint_is_copied_to_the_device_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    whole = PreparedConstraint.prepare.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type[PreparedConstraint], *rest: Any, **options: Any) -> PreparedConstraint:
+        seen.append(rest)
+        prepared: PreparedConstraint = whole(cls, *rest, **options)
+        return prepared
+
+    monkeypatch.setattr(PreparedConstraint, "prepare", classmethod(counted))
+    context = Context()
+    with open_generator(settings) as generator:
+        for spec in (DOG, DOG, NotSpec(DOG), DOG):
+            generator.run(a_job(settings, context, spec), context)
+    assert len(seen) == 2
+    seen.clear()
+    with open_generator(dataclasses.replace(settings, device_table_cache_bytes=1)) as generator:
+        for _ in range(2):
+            generator.run(a_job(settings, context), context)
+    assert len(seen) == 2
+
+
+def test_a_cached_automaton_is_used_without_the_store(settings: Settings) -> None:
+    context = Context()
+    job = a_job(settings, context)
+    with open_generator(settings) as generator:
+        first = generator.run(job, context)
+        context.values.clear()
+        assert generator.run(job, context).choices == first.choices
+    with open_generator(settings) as generator, pytest.raises(AutomatonMissing):
+        generator.run(job, context)
+
+
+def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings) -> None:
+    context = Context()
+    job = a_job(settings, context)
+    context.values = dict.fromkeys(context.values, b"junk")
+    with open_generator(settings) as generator, pytest.raises(AutomatonMissing):
+        generator.run(job, context)
+    assert context.values == {}
+
+
+def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> None:
+    patient, leaving = Context(), Context()
+    job = a_job(settings, patient, max_tokens=40)
+    going = dataclasses.replace(a_job(settings, leaving, max_tokens=400, beams=8), progress="steps")
+    with open_generator(settings) as generator, ThreadPoolExecutor(2) as threads:
+        alone = generator.run(job, patient).choices
+        gone = threads.submit(generator.run, going, leaving)
+        while not leaving.told:
+            time.sleep(0.001)
+        staying = threads.submit(generator.run, job, patient)
+        leaving.called_off = True
+        with pytest.raises(Cancelled):
+            gone.result(30)
+        assert staying.result(30).choices == alone
+    assert len(leaving.told) < 400
+
+
+def test_step_events_are_published_if_the_job_requests_them(settings: Settings) -> None:
+    context = Context()
+    job = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24)
+    with open_generator(settings) as generator:
+        generator.run(job, context)
+        assert context.told == context.sizes_told == []
+        result = generator.run(dataclasses.replace(job, progress="steps"), context)
+    assert [sizes.automaton for sizes in context.sizes_told] == [result.automaton]
+    assert [step.step for step in context.told] == list(range(1, len(context.told) + 1))
+    assert all(step.step + step.budget_after == 24 for step in context.told)
+    assert result.choices[0].text in [row.text for step in context.told for row in step.rows if row.finished]
+    inside = [row for step in context.told for row in step.rows if row.text.endswith("\ufffd")]
+    assert inside  # a character that is not complete yet is shown as one that cannot be
+
+
+def test_step_texts_are_correct_after_skipped_steps(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Engine.generate
+
+    def sparing(engine: Engine, *rest: Any, on_step: Callable[[StepEvent], None], **options: Any) -> Any:
+        def every_third(event: StepEvent) -> None:
+            if event.step_number % 3 == 0:
+                on_step(event)
+
+        return whole(engine, *rest, on_step=every_third, **options)
+
+    full, sparse = Context(), Context()
+    for context in (full, sparse):
+        job = dataclasses.replace(
+            a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16), progress="steps"
+        )
+        with open_generator(settings) as generator:
+            generator.run(job, context)
+        monkeypatch.setattr(Engine, "generate", sparing)
+    assert sparse.told
+    assert sparse.told == [step for step in full.told if step.step % 3 == 0]
+
+
+def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
+    for spec in (LtlfSpec("F(dog & X(F cat))"), RegexSpec("[ab]{3}[c-e]+é")):
+        context = Context()
+        job = dataclasses.replace(a_job(settings, context, spec, trace=True, max_tokens=9), progress="steps")
+        with open_generator(settings) as generator:
+            choice = generator.run(job, context).choices[0]
+        assert choice.trace is not None
+        ended = next(
+            (number, place)
+            for number, step in enumerate(context.told)
+            for place, row in enumerate(step.rows)
+            if row.finished and row.log_prob == choice.log_prob
+        )
+        states, (number, place) = [], ended
+        for step in reversed(context.told[: number + 1]):
+            states.append(step.rows[place].state)
+            place = step.rows[place].parent
+        assert states[::-1] == [step.state for step in choice.trace]
+
+
+def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings: Settings) -> None:
+    folder = Path(settings.model)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+    tokenizer["padding"] = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<|endoftext|>",
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    cut = Settings(model=str(tmp_path), secret=settings.secret)
+    prompt = "a dog and a cat " * 10
+    counts = [run(one, prompt=prompt).usage.prompt_tokens for one in (settings, cut)]
+    assert counts[0] == counts[1] > 8
+    assert run(cut).usage.prompt_tokens < 8
+
+
+def test_an_empty_prompt_needs_a_token_that_begins_a_text(tmp_path: Path, settings: Settings) -> None:
+    assert run(settings, prompt="").usage.prompt_tokens == 1
+    folder = Path(settings.model)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del config["bos_token_id"]
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    del tokenizer["post_processor"]  # which puts that token first
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    with pytest.raises(PromptEmpty):
+        run(Settings(model=str(tmp_path)), prompt="")
+
+
+def test_prompt_and_budget_must_fit_the_models_context(settings: Settings) -> None:
+    context = Context()
+    with open_generator(settings, context_length=20) as generator:
+        assert generator.run(a_job(settings, context, max_tokens=19), context).choices  # after a and what begins a text
+        with pytest.raises(PromptTooLong) as refusal:
+            generator.run(a_job(settings, context, prompt="a dog " * 10, max_tokens=11), context)
+    assert (refusal.value.max_tokens, refusal.value.context_length) == (11, 20)
+
+
+def test_a_model_that_mismatches_its_tokenizer_is_refused(settings: Settings) -> None:
+    files = open_model_files(settings.model)
+    with pytest.raises(VocabularyMismatch):
+        Generator(HashModel(files.vocabulary.size + 1, files.vocabulary.eos_ids), files, settings)
+
+
+def test_memory_is_measured_by_default(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"), open_generator(dataclasses.replace(settings, generation_memory_bytes=2**20)):
+        assert "MiB" not in caplog.text
+    with caplog.at_level("INFO"), open_generator(settings):
+        assert "ABS_GENERATION_MEMORY_BYTES" in caplog.text
+
+
+def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings) -> None:
+    before = set(threading.enumerate())
+    with open_generator(settings) as generator:
+        context = Context()
+        generator.run(a_job(settings, context), context)
+    assert set(threading.enumerate()) <= before

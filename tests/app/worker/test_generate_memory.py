@@ -1,0 +1,102 @@
+"""Memory that is too little for a request, or runs out beside the engine: over tables, over a check."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+from app.settings import Settings
+from app.worker.handlers.generate import Generator
+from decoding.engine import Engine
+from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
+from decoding.options import SearchOptions
+from decoding.search import rows_of
+from tests.app.worker.test_generate import a_job, open_generator
+from tests.app.worker.test_handlers import Context
+
+
+@pytest.mark.parametrize(("beside", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
+def test_out_of_memory_at_preparation_depends_on_running_generations(
+    monkeypatch: pytest.MonkeyPatch, captions_dir: Path, beside: int, expected: type[Exception]
+) -> None:
+    settings, context = Settings(model=str(captions_dir)), Context()
+
+    def none_left(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with open_generator(settings) as generator:
+        job = a_job(settings, context, max_tokens=6, beams=2)
+        monkeypatch.setattr(Generator, "_constraint", none_left)
+        monkeypatch.setattr(Engine, "generations", property(lambda _: beside))
+        with pytest.raises(expected) as refusal:
+            generator.run(job, context)
+        assert refusal.value.__context__ is None  # it would hold what the failed try had made
+        monkeypatch.undo()
+        assert generator.run(job, context).choices
+
+
+def test_a_check_that_runs_out_of_memory_is_retried(
+    monkeypatch: pytest.MonkeyPatch, captions_dir: Path
+) -> None:
+    settings, context = Settings(model=str(captions_dir)), Context()
+    with open_generator(settings) as generator:
+        score, tries = generator._model.score, []
+
+        def scarce(*arguments: Any) -> Any:
+            tries.append(arguments)
+            if len(tries) == 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return score(*arguments)
+
+        monkeypatch.setattr(generator._model, "score", scarce)
+        assert generator.run(a_job(settings, context, max_tokens=6, beams=2), context).choices[0].satisfied
+        assert len(tries) == 2
+
+
+def test_a_request_over_the_memory_is_refused(captions_dir: Path) -> None:
+    settings, context = Settings(model=str(captions_dir)), Context()
+    needs = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
+    narrow = dataclasses.replace(settings, generation_memory_bytes=needs + needs // 2)
+    with open_generator(narrow) as generator, ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda job: generator.run(job, context), [a_job(narrow, context)] * 4))
+        assert len({result.choices for result in results}) == 1
+        with pytest.raises(RequestTooLarge) as refusal:
+            generator.run(a_job(narrow, context, beams=8), context)
+    assert refusal.value.memory_bytes == narrow.generation_memory_bytes
+
+
+@pytest.mark.parametrize(("options", "rows"), [
+    ({"algorithm": "banked", "beams": 2}, rows_of(SearchOptions(6, beams=2))),
+    ({"algorithm": "abs", "beams": 5}, 5),
+    ({"algorithm": "sample", "n": 3, "seed": 7}, 3),
+])  # fmt: skip
+def test_admission_counts_all_rows_of_the_algorithm(
+    captions_dir: Path, options: dict[str, Any], rows: int
+) -> None:
+    settings, context = Settings(model=str(captions_dir)), Context()
+    job = a_job(settings, context, max_tokens=6, **options)
+    needs = 8 * (2 + rows * 6)  # HashModel.bytes_for
+    with open_generator(dataclasses.replace(settings, generation_memory_bytes=needs)) as generator:
+        with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
+            assert generator.run(job, context).choices
+        assert generate.call_args.args[2:] == (rows, 6)
+    narrow = dataclasses.replace(settings, generation_memory_bytes=needs - 1)
+    with open_generator(narrow) as generator, pytest.raises(RequestTooLarge) as refusal:
+        generator.run(job, context)
+    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needs, needs - 1)
+
+
+@pytest.mark.parametrize("beams", [1, 2, 5])
+def test_a_search_never_keeps_more_rows_than_admission_counts(captions_dir: Path, beams: int) -> None:
+    settings, context = Settings(model=str(captions_dir)), Context()
+    job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=beams), progress="steps")
+    with open_generator(settings) as generator:
+        assert generator.run(job, context).choices
+    live = [sum(not row.finished for row in step.rows) for step in context.told]
+    assert max(live) == rows_of(SearchOptions(8, beams=beams))

@@ -1,0 +1,130 @@
+"""Workers while their server is away: they end when they are told to, and nobody starts them anew for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.broker import SubmitOptions, WorkerStatus
+from app.broker.memory import MemoryBroker
+from app.broker.redis.broker import RedisBroker
+from app.messages import GenerateJob, GenerationOptions, dump
+from app.observability import metrics
+from app.settings import Settings
+from app.store.memory import MemoryStore
+from app.worker.handlers.base import Handler
+from app.worker.loop import serve
+from tests.app import fake_handlers
+from tests.servers.abs_up import until
+from tests.servers.cluster import COMMON, SCRIPTED, SLACK_S, Part
+from tests.servers.redis_server import RedisServer, running_server
+
+S_MAX = 20.0
+DRAIN_S, WAIT_S = 0.5, 1.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with running_server() as server:
+        yield server
+
+
+@contextlib.contextmanager
+def scripted(server: RedisServer, folder: Path) -> Iterator[Part]:
+    """A generate worker that takes jobs."""
+    own = {"ABS_SHUTDOWN_GRACE_S": str(DRAIN_S), "ABS_REDIS_WAIT_S": str(WAIT_S)}
+    part = Part("worker", SCRIPTED, {"ABS_BROKER": server.url, "ABS_STORE": server.url, **own}, folder)
+    part.start()
+    try:
+        part.wait_until("/ready")
+        yield part
+    finally:
+        part.end()
+
+
+def submit(server: RedisServer, prompt: str) -> None:
+    job = GenerateJob("abs-1", "0" * 64, prompt, GenerationOptions(max_tokens=8), time.time() + 600, progress="steps")
+
+    async def story() -> None:
+        broker = RedisBroker.from_url(server.url, Settings(secret=COMMON["ABS_SECRET"].encode()))
+        await broker.submit("generate", prompt, dump(job), SubmitOptions(detached=True))
+        await broker.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("prompt", ["", "steps 5000 0.05"])
+def test_a_worker_stops_in_time_without_its_server(prompt: str, server: RedisServer, tmp_path: Path) -> None:
+    with scripted(server, tmp_path) as part:
+        if prompt:
+            submit(server, prompt)
+            until(lambda: part.metric("abs_running_requests", queue="generate") == 1, "the job runs")
+        server.kill()
+        try:
+            part.wait_until("/live")
+            began = time.monotonic()
+            assert part.stop() == 0, part.log()
+            assert time.monotonic() - began < DRAIN_S + 4 * WAIT_S + SLACK_S
+        finally:
+            server.start()
+
+
+class Away(MemoryBroker):
+    """One whose server is away."""
+
+    async def announce(self, queue: str, presence: WorkerStatus) -> None:
+        await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def served(
+    beats: metrics.HeartbeatRegistry, monkeypatch: pytest.MonkeyPatch, handler: Handler
+) -> AsyncIterator[None]:
+    """A worker of this handler on a server that is away, which has given its first signs."""
+    monkeypatch.setattr(metrics, "BEATS", beats)
+    for name, seconds in (("SIGN_S", 0.02), ("TELL_S_MAX", 0.02)):
+        monkeypatch.setattr(f"app.worker.loop.{name}", seconds)
+    async with asyncio.timeout(S_MAX):
+        task = asyncio.create_task(serve("q", lambda _: handler, Away(16), MemoryStore(1000), Settings()))
+        await asyncio.sleep(0.3)
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = metrics.HeartbeatRegistry()
+
+    async def story() -> None:
+        async with served(beats, monkeypatch, fake_handlers.open_quick(Settings())):
+            monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.1)
+            monkeypatch.setattr(metrics, "HUNG_S_MAX", 2.0)
+            await asyncio.sleep(0.2)
+            assert "no sign of life" in beats.reasons()[0] and beats.hung() == ()
+
+    asyncio.run(story())
+
+
+def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
+    handler = dataclasses.replace(fake_handlers.open_quick(Settings()), trouble=lambda: "".join(trouble))
+
+    async def story() -> None:
+        async with served(beats, monkeypatch, handler):
+            assert beats.hung()[0].endswith(": stuck: no step")
+            trouble.clear()
+            await asyncio.sleep(0.1)
+            assert beats.hung() == ()
+            monkeypatch.setattr(metrics, "HUNG_S_MAX", 0.3)
+            time.sleep(0.5)  # the loop does nothing else meanwhile
+            assert "no sign" in beats.hung()[0]
+        assert beats.hung() == (), "a worker that has ended is none that hangs"
+
+    asyncio.run(story())

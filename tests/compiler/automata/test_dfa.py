@@ -1,0 +1,128 @@
+"""Laws of the automata: minimisation is canonical, the Boolean operations are those of the languages."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from compiler.automata import Dfa, complement, is_empty, live_states, minimize, unique_rows
+from compiler.automata.dfa import equivalent, product
+from compiler.errors import LimitExceeded
+from compiler.limits import Limits
+from tests.references.shortest_word import shortest_word
+
+WORDS = [word for length in range(6) for word in itertools.product(range(3), repeat=length)]
+
+
+def random_dfa(seed: int, states: int = 6, symbols: int = 3) -> Dfa:
+    draw = np.random.default_rng(seed)
+    columns = int(draw.integers(1, symbols + 1))
+    return Dfa(
+        draw.integers(0, columns, symbols).astype(np.int32),
+        draw.integers(0, states, (states, columns)).astype(np.int32),
+        draw.random(states) < 0.4,
+        int(draw.integers(states)),
+    )
+
+
+def language(dfa: Dfa) -> list[bool]:
+    return [dfa.accepts(word) for word in WORDS]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_minimizing_keeps_the_language_and_is_idempotent(seed: int) -> None:
+    dfa = random_dfa(seed)
+    small = minimize(dfa)
+    again = minimize(small)
+    assert language(small) == language(dfa)
+    assert small.states <= dfa.states
+    assert np.array_equal(again.next_state, small.next_state)
+    assert np.array_equal(again.symbol_class, small.symbol_class)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equal_languages_have_equal_minimal_arrays(seed: int) -> None:
+    dfa = random_dfa(seed)
+    draw = np.random.default_rng(seed + 1_000)
+    order = draw.permutation(dfa.states)
+    renamed = np.empty_like(dfa.next_state)
+    renamed[order] = order[dfa.next_state]
+    accepting = np.empty_like(dfa.accepting)
+    accepting[order] = dfa.accepting
+    other = Dfa(dfa.symbol_class, renamed, accepting, int(order[dfa.start]))
+    left, right = minimize(dfa), minimize(other)
+    assert np.array_equal(left.next_state, right.next_state)
+    assert np.array_equal(left.accepting, right.accepting)
+    assert equivalent(dfa, other)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_products_and_complements_are_those_of_the_languages(seed: int) -> None:
+    left, right = random_dfa(seed), random_dfa(seed + 500)
+    both = product(left, right, np.logical_and, Limits())
+    either = product(left, right, np.logical_or)
+    pairs = list(zip(language(left), language(right), strict=True))
+    assert language(both) == [a and b for a, b in pairs]
+    assert language(either) == [a or b for a, b in pairs]
+    assert language(complement(left)) == [not a for a in language(left)]
+    assert equivalent(left, right) == (
+        minimize(left).states == minimize(right).states and language(left) == language(right)
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_shortest_word_is_accepted_and_none_is_shorter(seed: int) -> None:
+    dfa = random_dfa(seed)
+    word = shortest_word(dfa)
+    accepted = [candidate for candidate in WORDS if dfa.accepts(candidate)]
+    assert is_empty(dfa) == (word is None)
+    if word is None:
+        assert not accepted
+    else:
+        assert dfa.accepts(word)
+        assert not accepted or len(word) == len(accepted[0])
+
+
+def test_live_states_are_those_that_reach_acceptance() -> None:
+    dfa = Dfa(np.zeros(1, np.int32), np.array([[1], [2], [2], [3]], np.int32), np.array([False, True, False, False]))
+    assert live_states(dfa).tolist() == [True, True, False, False]
+
+
+def test_a_product_over_the_limit_is_refused() -> None:
+    ring = [
+        Dfa(np.zeros(1, np.int32), np.roll(np.arange(n), -1)[:, None].astype(np.int32), np.arange(n) == 0)
+        for n in (17, 19)
+    ]
+    with pytest.raises(LimitExceeded, match="dfa_states_max"):
+        product(*ring, np.logical_and, Limits(dfa_states_max=100))
+
+
+@pytest.mark.parametrize(
+    ("symbol_class", "next_state", "accepting", "start"),
+    [([0], [[2]], [True], 0), ([1], [[0]], [True], 0), ([0], [[0]], [True, False], 0), ([0], [[0]], [True], 1)],
+)
+def test_an_inconsistent_automaton_cannot_be_constructed(
+    symbol_class: list[int], next_state: list[list[int]], accepting: list[bool], start: int
+) -> None:
+    with pytest.raises(ValueError, match=r"state|column|shape|accepting"):
+        Dfa(np.array(symbol_class, np.int32), np.array(next_state, np.int32), np.array(accepting), start)
+
+
+def test_unique_rows_numbers_rows_by_first_appearance() -> None:
+    draw = np.random.default_rng(3)
+    for width in (1, 2, 7):
+        rows = draw.integers(0, 3, (200, width))
+        first, inverse = unique_rows(rows)
+        assert np.array_equal(rows[first][inverse], rows)
+        assert sorted(first.tolist()) == first.tolist()
+        assert len(first) == len({tuple(row) for row in rows.tolist()})
+
+
+def test_unique_rows_survives_a_hash_that_always_collides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.automata.interning.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    rows = np.array([[1, 2], [3, 4], [1, 2]])
+    first, inverse = unique_rows(rows)
+    assert np.array_equal(rows[first][inverse], rows)
+    assert len(first) == 2

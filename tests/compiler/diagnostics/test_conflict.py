@@ -1,0 +1,196 @@
+"""Why nothing satisfies a constraint: the conjuncts that are named contradict each other, and each is needed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from compiler.diagnostics import conflict, conjuncts
+from compiler.diagnostics.conflict import smallest_conflict
+from compiler.engines import NATIVE
+from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded, SpecUnsatisfiable
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import AllSpec, LabelsSpec, spec_from_json
+from compiler.vocab import byte_vocabulary
+from tests.references.random_constraints import random_spec
+from tests.references.text import satisfies
+
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]},
+        ["'all.0' (keywords dog)", "'all.2' (not keywords dog)"],
+    ),
+    ({"ltlf": "F(cat) & G(!dog) & F(dog)"}, ["'ltlf' (ltlf G !dog)", "'ltlf' (ltlf F dog)"]),
+    (  # `nomatch` speaks of what the whole formula names, and `eos` of a step that the whole formula adds
+        {"ltlf": "F(dog) & (cat | true) & G(nomatch | eos)"},
+        ["'ltlf' (ltlf F dog)", "'ltlf' (ltlf G (nomatch | eos))"],
+    ),
+    (
+        {"all": [{"ltlf": "G(nomatch) & (dog | true)"}, {"choice": ["dog"]}]},
+        ["'all.0.ltlf' (ltlf G nomatch)", "'all.1' (choice of \"dog\")"],
+    ),
+    ({"ltlf": "G(dog) & F(eos)"}, ["'ltlf' (ltlf G dog)"]),
+    ({"not": {"regex": "(?s:.*)"}}, ["'not' (not regex (?s:.*))"]),
+    ({"min_words": 3, "max_chars": 4}, ["'min_words' (at least 3 words)", "'max_chars' (at most 4 characters)"]),
+    (
+        {"min_words": 3, "max_words": 9, "sentences": 0},
+        ["'min_words' (at least 3 words)", "'sentences' (no sentence)"],
+    ),
+    ({"labels": ["a", "b"], "ltlf": "F(c) & F(a)"}, ["'ltlf' (ltlf F c)"]),
+    (
+        {"labels": ["a", "b"], "all": [{"ltlf": "G(a)"}, {"regex": "a b a"}]},
+        ["'all.0' (ltlf G(a))", "'all.1' (regex a b a)"],
+    ),
+    (
+        {"all": [{"not": {"any": [{"keywords": ["dog"]}, {"keywords": ["cat"]}]}}, {"keywords": ["fox", "cat"]}]},
+        ["'all.0.not.any.1' (not keywords cat)", "'all.1.keywords.1' (keywords cat)"],
+    ),
+    (
+        {"all": [{"not": {"not": {"regex": "a"}}}, {"choice": ["b", "c"]}]},
+        ["'all.0.not.not' (regex a)", '\'all.1\' (choice of "b", "c")'],
+    ),
+    (
+        {"keywords": [{"forms": ["dog"], "max": 1}, "cat", {"forms": ["dog"], "min": 2}]},
+        ["'keywords.0' (keywords dog exactly 1 time)", "'keywords.2' (keywords dog at least 2 times)"],
+    ),
+    (
+        {"all": [{"regex": "dog|[0-9]+"}, {"all": [{"max_chars": 9}, {"keywords": ["dog", "cat"], "ordered": True}]}]},
+        ["'all.0' (regex dog|[0-9]+)", "'all.1.all.1.keywords.1' (keywords cat, in order)"],
+    ),
+    (
+        {"all": [{"choice": ["ab", "ba"]}, {"choice": ["ba", "cc"]}, {"choice": ["cc", "ab"]}]},
+        [f"'all.{n}' (choice of {words})" for n, words in enumerate(('"ab", "ba"', '"ba", "cc"', '"cc", "ab"'))],
+    ),
+]
+
+
+POOL: list[dict[str, Any]] = [
+    {"keywords": ["a"]}, {"keywords": ["b"]}, {"not": {"keywords": ["a"]}}, {"regex": "[ab ]*"}, {"regex": "(ab?)+"},
+    {"max_chars": 2}, {"min_words": 2}, {"max_words": 1}, {"ltlf": "G(a -> X(b))"}, {"choice": ["a b", "b", "ab"]},
+    {"not": {"choice": ["b", "ab"]}}, {"ltlf": "F(b)"}, {"any": [{"keywords": ["a"]}, {"max_words": 2}]},
+]  # fmt: skip
+
+
+def refused(constraint: object) -> SpecUnsatisfiable:
+    with pytest.raises(SpecUnsatisfiable) as caught:
+        compile_text(spec_from_json(constraint))
+    return caught.value
+
+
+@pytest.mark.parametrize(("constraint", "named"), CASES, ids=[str(case[1][-1]) for case in CASES])
+def test_the_conjuncts_that_contradict_each_other_are_named(constraint: object, named: list[str]) -> None:
+    assert sorted(refused(constraint).conflict) == sorted(named)
+
+
+@pytest.mark.parametrize("constraint", [case[0] for case in CASES if "all" in case[0] and "labels" not in case[0]])
+def test_every_named_conjunct_is_necessary(constraint: dict[str, Any]) -> None:
+    parts = {
+        int(one.split(".")[1].rstrip("'")[0]) for one in (text.split(" ")[0] for text in refused(constraint).conflict)
+    }
+    for left_out in parts:
+        rest = [part for number, part in enumerate(constraint["all"]) if number in parts - {left_out}]
+        compile_text(spec_from_json({"all": rest}))
+
+
+def test_the_message_names_the_contradicting_conjuncts() -> None:
+    error = refused({"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]})
+    assert str(error) == (
+        "no text satisfies the constraint: 'all.0' (keywords dog) and 'all.2' (not keywords dog) contradict each other"
+    )
+    assert "alone rules out every one" in str(refused({"ltlf": "F(cat) & G(dog & !dog)"}))
+    assert str(refused({"labels": ["a"], "ltlf": "F(b)"})).startswith("no sequence of the labels")
+
+
+def test_a_compilation_for_a_vocabulary_names_the_conflict() -> None:
+    spec = spec_from_json({"all": [{"regex": "a+"}, {"regex": "b+"}]})
+    with pytest.raises(SpecUnsatisfiable) as caught:
+        compile_spec(spec, byte_vocabulary())
+    assert caught.value.conflict == ("'all.0' (regex a+)", "'all.1' (regex b+)")
+
+
+def test_a_smaller_conflict_is_preferred_where_the_conjuncts_are_few() -> None:
+    constraint = {"all": [{"regex": "[^\\s\\S]"}, {"regex": "a"}, {"regex": "b"}]}
+    assert refused(constraint).conflict == ("'all.0' (regex [^\\s\\S])",)
+
+
+def test_a_conflict_of_two_is_found_among_many_conjuncts() -> None:
+    parts: list[object] = [{"regex": f"(?s:.*)x{number}(?s:.*)"} for number in range(12)]
+    constraint = {"all": [*parts, {"not": {"regex": "(?s:.*)x7(?s:.*)"}}]}
+    assert [one.split(" ")[0] for one in refused(constraint).conflict] == ["'all.7'", "'all.12'"]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_reported_conflict_is_minimal_and_unsatisfiable(seed: int) -> None:
+    draw = random.Random(seed)
+    parts = [draw.choice(POOL) for _ in range(draw.randint(3, 7))]
+    try:
+        compile_text(spec_from_json({"all": parts}))
+    except SpecUnsatisfiable as error:
+        named = {int(one.split("'")[1].split(".")[1]) for one in error.conflict}
+        kept = [part for number, part in enumerate(parts) if number in named]
+        assert len(kept) == len(error.conflict)
+        refused({"all": kept})
+        for left_out in range(len(kept) if len(kept) > 1 else 0):
+            compile_text(spec_from_json({"all": [part for number, part in enumerate(kept) if number != left_out]}))
+
+
+def test_a_conflict_stays_unsatisfiable_when_the_search_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflict, "SEARCH_S_MAX", 0.0)
+    error = refused({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
+    assert [one.split(" ")[0] for one in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
+
+
+@pytest.mark.parametrize("error", [EngineFailure("MONA is missing"), MemoryError()])
+def test_a_conflict_stays_unsatisfiable_when_a_trial_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def failing(*_: object) -> object:
+        raise error
+
+    spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
+    monkeypatch.setattr(conflict, "combine", failing)
+    assert len(smallest_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))) == 3
+
+
+def test_a_conflict_is_reported_when_compile_time_runs_out() -> None:
+    meter = ResourceGuard(Limits(compile_s_max=1e-9))
+    spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
+    assert len(smallest_conflict(spec, NATIVE, meter)) == 3
+
+
+def test_a_cancelled_compilation_stops_the_conflict_search() -> None:
+    meter = ResourceGuard(DEFAULT_LIMITS, cancelled=lambda: True)
+    spec = spec_from_json({"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}, {"regex": "a"}]})
+    with pytest.raises(CompileCancelled):
+        smallest_conflict(spec, NATIVE, meter)
+
+
+def test_a_conjunct_over_a_limit_stays_in_the_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be tried is not known to be needless."""
+    limits = Limits(dfa_states_max=60)
+    spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
+    named = smallest_conflict(spec, NATIVE, ResourceGuard(limits))
+    assert named[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_text_satisfies_a_constraint_iff_it_satisfies_every_conjunct(seed: int) -> None:
+    draw = random.Random(seed)
+    spec = AllSpec((random_spec(draw), random_spec(draw))) if seed % 2 else random_spec(draw)
+    try:
+        found = conjuncts(spec, ResourceGuard(Limits()))
+    except LimitExceeded:
+        return
+    units = ["a", "b", "ab", " ", "1", ".", "é", "A", "", '"', "{", "}"]
+    for _ in range(40):
+        text = "".join(draw.choice(units) for _ in range(draw.randrange(7)))
+        assert satisfies(spec, text) == all(satisfies(part.spec, text) for part in found), (text, found)
+
+
+def test_conjuncts_of_a_label_constraint_keep_its_labels() -> None:
+    spec = spec_from_json({"ltlf": "F(a) & G(!b)", "labels": ["a", "b", "c"]})
+    assert isinstance(spec, LabelsSpec)
+    assert [part.spec for part in conjuncts(spec, ResourceGuard(Limits()))] == [
+        spec_from_json({"ltlf": f"({part})", "labels": ["a", "b", "c"]}) for part in ("F a", "G !b")
+    ]

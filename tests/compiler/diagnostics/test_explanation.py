@@ -1,0 +1,312 @@
+"""What is told of a constraint: each shown text is judged from the definitions, each number by the automaton."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compiler.artifact import Compiled
+from compiler.diagnostics import Explanation, explain, told_as
+from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
+from compiler.diagnostics.prose import sentence, title
+from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from compiler.pipeline import compile_spec
+from compiler.spec import LabelsSpec, RegexSpec, caller_names, spec_from_json
+from compiler.text import check_text
+from compiler.vocab import byte_vocabulary
+from tests.references.random_constraints import random_spec
+from tests.references.text import satisfies
+
+BYTES = byte_vocabulary()
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+STORY = {
+    "type": "object",
+    "properties": {"summary": {"type": "string", "constraint": {"keywords": ["dog", "ball"], "ordered": True}}},
+    "required": ["summary"],
+    "additionalProperties": False,
+}
+GUARDED = {"start": "s", "accepting": ["t"], "transitions": [
+    {"from": "s", "to": "s", "when": "!dog"}, {"from": "s", "to": "t", "when": "dog"},
+]}  # fmt: skip
+LETTERED = {"start": "s", "accepting": ["t"], "transitions": [
+    {"from": "s", "to": "s", "text": "abc"}, {"from": "s", "to": "t", "bytes": [[48, 57]]},
+]}  # fmt: skip
+FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that its first sentence holds
+    "ltlf": ({"ltlf": "F(dog & X(F(cat))) & G(!bird)"}, "satisfies the formula “F(dog & X(F(cat))) & G(!bird)”"),
+    "eos": (
+        {"ltlf": "F(pet & X(eos))", "propositions": {"pet": ["cat", "ice cream"]}},
+        "where pet stands for “cat” or “ice cream”",
+    ),
+    "regex": ({"regex": r"\d{4}-\d\d-\d\d"}, r"matches the pattern “\d{4}-\d\d-\d\d”"),
+    "cyrillic": ({"regex": "[а-я]+ .{3}\\w{2}"}, "matches the pattern"),
+    "no letters": ({"regex": "[^a-z]{4}", "leading_space": "forbid"}, "matches the pattern “[^a-z]{4}”"),
+    "keywords": (
+        {"keywords": ["dog", ["catch", "catches"], "frisbee"], "ordered": True},
+        "mentions dog, then catch (or catches), then frisbee, in this order",
+    ),
+    "counts": ({"keywords": ["dog", {"forms": ["cat"], "min": 2, "max": 3}]}, "dog and cat 2 to 3 times, in any order"),
+    "infill": (
+        {"infill": "My day on <|infill_word|> went well. <|infill_sentence|>"},
+        "fills the gaps of the template",
+    ),
+    "choice": ({"choice": ["yes", "no", "maybe", "perhaps"]}, "it is “yes”, “no”, “maybe” or “perhaps”"),
+    "json_schema": ({"json_schema": PERSON}, "an object with the properties name and age (optional)"),
+    "schema with a constraint": ({"json_schema": STORY, "whitespace": "pretty"}, "indented by two spaces"),
+    "length": ({"min_words": 3, "max_words": 8, "sentences": 1}, "3 to 8 words and exactly 1 sentence"),
+    "characters": ({"max_chars": 12, "min_words": 2}, "at least 2 words and at most 12 characters"),
+    "all": (
+        {"all": [{"regex": "[A-Z][a-z ]+\\."}, {"not": {"keywords": ["dog"]}}, {"max_chars": 40}]},
+        "(it is not so that it mentions dog), and it has at most 40 characters",
+    ),
+    "any": ({"any": [{"keywords": ["dog"]}, {"regex": "[0-9]+"}]}, "it mentions dog, or the whole of it matches"),
+    "not": ({"not": {"regex": ".*"}}, "it is not so that the whole of it matches the pattern “.*”"),
+    "dfa": ({"dfa": GUARDED}, "over the propositions of the word trace, of 2 states"),
+    "dfa over bytes": ({"dfa": LETTERED}, "over the bytes of the text, of 2 states"),
+}
+
+
+def compiled(constraint: object) -> Compiled:
+    return compile_spec(spec_from_json(constraint), BYTES)
+
+
+def shown(explanation: Explanation) -> list[str]:
+    assert explanation.shortest is not None
+    return [explanation.shortest, *explanation.samples]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_sample_satisfies_the_constraint(name: str) -> None:
+    constraint = compiled(FORMS[name][0])
+    for seed in range(5):
+        explanation = explain(constraint, seed)
+        assert all(satisfies(constraint.spec, text) for text in shown(explanation))
+        assert len(set(explanation.samples)) == len(explanation.samples) == SAMPLES
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_accepted_text_is_shorter_than_the_shortest(name: str) -> None:
+    constraint = compiled(FORMS[name][0])
+    explanation = explain(constraint)
+    assert explanation.shortest is not None
+    assert len(explanation.shortest.encode()) + 1 <= constraint.tokens.min_tokens  # a leading space may cost one more
+    assert min(len(text.encode()) for text in shown(explanation)) == len(explanation.shortest.encode())
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_first_sentence_describes_the_accepted_texts(name: str) -> None:
+    constraint, words = FORMS[name]
+    told = explain(compiled(constraint)).sentences
+    assert words in told[0]
+    assert all(one.endswith(".") and one[0].isupper() for one in told)
+
+
+def test_the_shortest_text_agrees_with_exhaustive_search() -> None:
+    constraint = compiled({"all": [{"keywords": ["a", "b"]}, {"not": {"regex": "a.*"}}]})
+    shortest = explain(constraint).shortest
+    assert shortest is not None
+    texts = ("".join(chars) for size in range(len(shortest)) for chars in itertools.product("ab .", repeat=size))
+    assert not any(satisfies(constraint.spec, text) for text in texts)
+
+
+def random_constraints() -> Iterator[Any]:
+    source = random.Random(3)
+    while True:
+        yield random_spec(source)
+
+
+def test_samples_of_random_constraints_satisfy_them() -> None:
+    judged = 0
+    for spec in itertools.islice(random_constraints(), 40):
+        try:
+            constraint = compile_spec(spec, BYTES)
+        except (SpecUnsatisfiable, SpecUnspellable, LimitExceeded):
+            continue
+        texts = shown(explain(constraint))
+        assert all(satisfies(spec, text) for text in texts), spec
+        judged += len(texts)
+    assert judged > 40
+
+
+def test_samples_depend_on_the_seed_alone() -> None:
+    constraint = compiled({"keywords": ["dog", "cat"]})
+    assert explain(constraint, 1) == explain(constraint, 1)
+    assert explain(constraint, 1).samples != explain(constraint, 2).samples
+
+
+@pytest.mark.parametrize(
+    ("constraint", "texts"),
+    [
+        ({"choice": ["a", "b"]}, {"a", "b"}),
+        ({"regex": "x?"}, {"", "x"}),
+        ({"regex": "é"}, {"é"}),
+        ({"regex": "a|[\x01\x02]"}, {"a", "\x01", "\x02"}),
+        ({"regex": "(ab){0,2}"}, {"", "ab", "abab"}),
+        ({"choice": ["", "a", "b", "c"]}, None),
+    ],
+)
+def test_a_small_language_is_shown_in_full(constraint: object, texts: set[str] | None) -> None:
+    samples = explain(compiled(constraint)).samples
+    assert set(samples) == texts if texts is not None else len(set(samples)) == SAMPLES
+
+
+def test_samples_are_readable_where_the_constraint_allows() -> None:
+    for pattern in (r"[^x]{20}", r"(?s:.){5,30}", r"\W{4}", r"[\x00-\x7f]{9}"):
+        for seed in range(10):
+            for text in shown(explain(compiled({"regex": pattern}), seed)):
+                assert text.isascii() and text.isprintable(), (pattern, text)
+
+
+def test_samples_have_a_bounded_length() -> None:
+    for constraint in ({"regex": "(?s:.)*"}, {"ltlf": "G(dog -> X(F(cat)))"}, {"min_words": 2}):
+        for seed in range(10):
+            assert all(len(text) <= 200 for text in explain(compiled(constraint), seed).samples)
+
+
+def test_no_sample_is_shown_if_the_shortest_text_is_long() -> None:
+    explanation = explain(compiled({"regex": "(?:abcdefgh){600}"}))
+    assert explanation.shortest is None and explanation.samples == ()
+    assert "4,800 bytes" in explanation.sentences[-1]
+
+
+def test_a_long_shortest_text_is_shown_with_further_samples() -> None:
+    explanation = explain(compiled({"regex": "[ab]{1000}c*"}))
+    assert all(re.fullmatch("[ab]{1000}c*", text) for text in shown(explanation))
+    assert len(explanation.samples) == SAMPLES
+
+
+def test_samples_are_shown_without_the_optional_leading_space() -> None:
+    constraint = compiled({"regex": " ?[a-z]+"})
+    explanation = explain(constraint)
+    assert "One space before the answer is allowed, and is not part of it." in explanation.sentences
+    assert all(check_text(constraint.text, text).satisfied for text in shown(explanation))
+    forbidden = explain(compiled({"regex": "[a-z]+", "leading_space": "forbid"}))
+    assert "No space is allowed before the answer." in forbidden.sentences
+
+
+def test_letters_and_states_are_those_of_the_automaton() -> None:
+    constraint = compiled({"ltlf": "F(dog & X(F(cat))) & G(!bird)"})
+    explanation = explain(constraint)
+    assert [letter.name for letter in explanation.letters] == list(constraint.text.symbol_names)
+    assert [letter.means for letter in explanation.letters] == [
+        "no proposition holds" if name == "other" else f"{name} holds" for name in constraint.text.symbol_names
+    ]
+    assert tuple(state.distance for state in explanation.states) == constraint.state_distances
+    assert [state.start for state in explanation.states].index(True) == constraint.text.dfa.start
+    accepting = [state.state for state in explanation.states if state.accepting]
+    assert accepting == constraint.text.dfa.accepting.nonzero()[0].tolist()
+    assert explanation.letters_more == explanation.states_more == 0
+
+
+def test_an_explanation_lists_the_first_states_and_counts_the_others() -> None:
+    constraint = compiled({"regex": "a{500}"})
+    explanation = explain(constraint)
+    assert len(explanation.states) == SHOWN_MAX
+    assert explanation.states_more == constraint.text.dfa.states - SHOWN_MAX
+
+
+def test_the_numbers_in_the_sentences_are_those_of_the_automata() -> None:
+    constraint = compiled({"keywords": ["dog", "cat"]})
+    told = " ".join(explain(constraint).sentences)
+    assert f"{constraint.text.dfa.states} states, 1 accepting" in told
+    assert f"takes {constraint.tokens.min_tokens} tokens" in told
+    assert f"{constraint.tokens.states:,} states" in told
+
+
+def test_a_sequence_of_labels_is_shown_as_its_labels() -> None:
+    labels = ["walk", "run", "sit still"]
+    constraint = compiled({"labels": labels, "ltlf": 'F(run & X("sit still")) & G(walk -> X(run))'})
+    explanation = explain(constraint)
+    assert explanation.shortest == "run sit still"
+    assert len(set(explanation.samples)) == SAMPLES
+    for text in shown(explanation):
+        steps = re.findall("walk|run|sit still", text)
+        assert " ".join(steps) == text
+        assert ("run", "sit still") in itertools.pairwise(steps)
+        assert all(after == "run" for step, after in itertools.pairwise(steps) if step == "walk")
+    assert "a sequence of the 3 labels walk, run and sit still" in explanation.sentences[0]
+    assert [letter.name for letter in explanation.letters] == labels
+    assert isinstance(constraint.spec, LabelsSpec)
+
+
+def test_json_texts_that_are_shown_parse() -> None:
+    for seed in range(10):
+        for text in shown(explain(compiled({"json_schema": PERSON}), seed)):
+            person = json.loads(text)
+            assert len(person.pop("name")) <= 12
+            assert person.pop("age", 0) >= 0 and not person
+
+
+def test_an_explanation_uses_the_callers_names() -> None:
+    theirs = spec_from_json({"ltlf": "F(pet)", "propositions": {"pet": ["dog", "cat"]}})
+    ours = spec_from_json({"ltlf": "F(animal)", "propositions": {"animal": ["cat", "dog"]}})
+    told = told_as(explain(compile_spec(theirs, BYTES)), ours, caller_names(ours))
+    assert "F(animal)" in told.sentences[0]
+    assert [letter.name for letter in told.letters] == ["other", "animal"]
+    assert "pet" not in json.dumps([told.sentences, [letter.means for letter in told.letters]])
+
+
+def test_caller_names_do_not_change_labels() -> None:
+    theirs = spec_from_json({"labels": ["dog", "cat"], "ltlf": "F(pet)", "propositions": {"pet": ["dog"]}})
+    told = told_as(explain(compile_spec(theirs, BYTES)), theirs, caller_names(theirs.part))  # type: ignore[union-attr]
+    assert [letter.name for letter in told.letters] == ["dog", "cat"]
+    assert [letter.means for letter in told.letters] == ["the label dog, at which pet holds", "the label cat"]
+
+
+def test_sampling_stops_at_the_time_limit() -> None:
+    constraint = compiled({"regex": "[a-z]{40}"})
+    with pytest.raises(LimitExceeded):
+        explain(constraint, meter=ResourceGuard(Limits(compile_s_max=1e-9)))
+
+
+def test_samples_over_a_limit_do_not_prevent_the_explanation() -> None:
+    constraint = compiled({"keywords": ["dog", "cat"]})
+    text = dataclasses.replace(constraint.text, limits=Limits(table_bytes_max=1))
+    told = explain(dataclasses.replace(constraint, text=text), meter=ResourceGuard(DEFAULT_LIMITS))
+    assert told.shortest is None and told.samples == ()
+    assert told.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
+    assert len(told.states) == constraint.text.dfa.states
+
+
+def test_long_texts_of_callers_are_cut_in_sentences() -> None:
+    for spec in (RegexSpec("x" * 5000), spec_from_json({"choice": [f"{'y' * 300}{n}" for n in range(900)]})):
+        assert len(sentence(spec)) < 2_500
+        assert len(title(spec)) < 60
+    assert DEFAULT_LIMITS.pattern_chars_max > 5000
+
+
+def test_control_characters_are_written_out() -> None:
+    told = sentence(RegexSpec("a\x1b\n"))
+    assert told == r"An answer is accepted when the whole of it matches the pattern “a\x1b\n”."
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"ltlf": "k & last"},
+        {"all": [{"keywords": ["j"]}, {"max_words": 1}]},
+        {"ltlf": "F a", "labels": [*(f"l{number}" for number in range(300)), "a"]},
+    ],
+)
+def test_three_distinct_samples_are_found_for_repetitive_languages(constraint: dict[str, Any]) -> None:
+    compiled = compile_spec(spec_from_json(constraint), byte_vocabulary())
+    for seed in range(20):
+        assert len(explain(compiled, seed).samples) == 3
+
+
+def test_length_propositions_are_not_shown_as_the_callers() -> None:
+    text = compile_spec(spec_from_json({"all": [{"keywords": ["dog"]}, {"max_words": 3}]}), byte_vocabulary()).text
+    assert [word.letters for word in check_text(text, "a dog").words] == [(), ("dog",)]
+    assert "(a word)" in text.symbol_names and not any("?#" in name for name in text.symbol_names)

@@ -1,0 +1,184 @@
+"""Templates against `re.fullmatch` on the patterns they stand for, and choices against the list of their texts."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.automata.dfa import equivalent
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.forms.infill import choice_node, infill_node
+from compiler.limits import Limits, ResourceGuard
+from compiler.regex import Node, determinize, node_nfa
+
+CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "infill.toml").read_text(encoding="utf-8"))["case"]
+WORD = r"\w+(?:['’-]\w+)*"
+LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+GAPS = {
+    "<|infill_word|>": WORD,
+    "<|infill_ngram|>": rf"{WORD}(?:[,;:]? {WORD}){{0,7}}",
+    "<|infill_sentence|>": rf"[\"'“‘(]?\w(?:[^.!?{LINE_ENDS}]*[^\s.!?])?[.!?][\"'”’)]?",
+    "<|infill:a+|b|>": "(?:a+|b)",
+}
+LITERALS = ("", " ", "a", ". ", "and ", "(x)*", "é", "“")
+FRAGMENTS = (
+    "a",
+    "b",
+    " ",
+    " ",
+    ". ",
+    ".",
+    "!",
+    ", ",
+    "'",
+    "-",
+    "’s",
+    "x_1",
+    "é",
+    '"',
+    "”",
+    "(",
+    ")",
+    "\n",
+    "\u2028",
+    "and ",
+)
+
+
+def accepts(node: Node, limits: Limits | None = None) -> Any:
+    """A function that says whether a text matches the pattern."""
+    meter = ResourceGuard(limits or Limits())
+    dfa, parts = determinize(node_nfa(node, meter), meter)
+    return lambda text: dfa.accepts(parts.word(text))
+
+
+def template(source: str) -> Any:
+    return accepts(infill_node(source, ResourceGuard(Limits())))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table_of_templates(case: dict[str, Any]) -> None:
+    fills = template(case["template"])
+    for text in case["accepts"]:
+        assert fills(text), text
+    for text in case["rejects"]:
+        assert not fills(text), text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_templates_accept_what_their_pattern_accepts(seed: int) -> None:
+    rng = random.Random(seed)
+    verdicts = []
+    for _ in range(15):
+        pieces = [rng.choice((rng.choice(LITERALS), rng.choice(tuple(GAPS)))) for _ in range(rng.randint(1, 3))]
+        fills = template("".join(pieces))
+        reference = re.compile("".join(GAPS.get(piece, re.escape(piece)) for piece in pieces))
+        for _ in range(80):
+            text = "".join(
+                rng.choice((piece, rng.choice(FRAGMENTS), "a b", "Go.")) if piece in LITERALS else filled(rng)
+                for piece in pieces
+            )
+            verdicts.append(bool(reference.fullmatch(text)))
+            assert fills(text) == verdicts[-1], (pieces, text)
+    assert verdicts.count(True) > 20 and verdicts.count(False) > 20
+
+
+def filled(rng: random.Random) -> str:
+    return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 6)))
+
+
+@pytest.mark.parametrize("gap", [gap for gap in GAPS if gap.startswith("<|infill_")])
+def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
+    meter = ResourceGuard(Limits())
+    named = determinize(node_nfa(infill_node(gap, meter), meter), meter)
+    spelled = determinize(node_nfa(infill_node(f"<|infill:{GAPS[gap]}|>", meter), meter), meter)
+    assert (named[1].cuts == spelled[1].cuts).all() and (named[1].cell == spelled[1].cell).all()
+    assert equivalent(named[0], spelled[0])
+
+
+@pytest.mark.parametrize(
+    ("source", "position"),
+    [
+        ("a <|infill_words|> b", 2),
+        ("<|endoftext|>", 0),
+        ("<| infill_word |>", 0),
+        ("x<|Infill_word|>", 1),
+        ("x <|infill:a", 2),
+        ("x <|infill:(a|>b", 2),
+        ("x <|infill:[a|>", 11),
+        ("x <|infill:a\\|> b", 2),
+        ("line\n <|infill:a)|>", 16),
+        ("<|infill:*|>", 9),
+    ],
+)
+def test_an_error_names_its_offset_in_the_template(source: str, position: int) -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        infill_node(source, ResourceGuard(Limits()))
+    assert (caught.value.position, caught.value.field) == (position, "infill")
+    assert caught.value.line == source[:position].count("\n") + 1
+
+
+def test_an_unknown_gap_error_lists_the_known_gaps() -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        infill_node("<|blank|>", ResourceGuard(Limits()))
+    for gap in ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", "<|infill:REGEX|>"):
+        assert gap in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("source", "construct"),
+    [
+        ("<|infill:^a|>", "anchor in a gap"),
+        ("b<|infill:(a|b$)|>", "anchor in a gap"),
+        (r"<|infill:(a)\1|>", "back-reference"),
+    ],
+)
+def test_an_unsupported_construct_in_a_gap_is_refused_by_name(source: str, construct: str) -> None:
+    with pytest.raises(SpecUnsupported) as caught:
+        infill_node(source, ResourceGuard(Limits()))
+    assert (caught.value.construct, caught.value.field) == (construct, "infill")
+
+
+def test_a_template_that_is_too_long_meets_the_limit() -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        infill_node("a" * 11, ResourceGuard(Limits(template_chars_max=10)))
+    assert caught.value.limit == "template_chars_max"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.text(alphabet="ab é😀\n", max_size=5), max_size=8), st.text(alphabet="ab é😀\n", max_size=5))
+def test_a_choice_accepts_exactly_its_texts(choices: list[str], other: str) -> None:
+    chosen = accepts(choice_node(choices, ResourceGuard(Limits())))
+    assert all(chosen(text) for text in choices)
+    assert chosen(other) == (other in choices)
+
+
+def test_choices_share_their_common_prefixes() -> None:
+    words = [f"a long beginning of a text {number}" for number in range(100)]
+    assert node_nfa(choice_node(words, ResourceGuard(Limits())), ResourceGuard(Limits())).positions < 300
+
+
+def test_choices_that_are_prefixes_of_each_other_compile() -> None:
+    words = ["ab" * length for length in range(1_200)]
+    chosen = accepts(choice_node(words, ResourceGuard(Limits())))
+    assert all(chosen(word) for word in words) and not chosen("ab" * 1_200) and not chosen("aba")
+
+
+def test_a_thousand_words_fit_the_limits() -> None:
+    rng = random.Random(0)
+    words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(3, 9))) for _ in range(1_000)]
+    chosen = accepts(choice_node(words, ResourceGuard(Limits())))
+    assert all(chosen(word) for word in words) and not chosen("etaoinshrdlu")
+
+
+def test_a_hundred_thousand_words_meet_the_limit() -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        choice_node([f"{number:x}-{number}" for number in range(100_000)], ResourceGuard(Limits()))
+    assert caught.value.limit == "nfa_positions_max"

@@ -1,0 +1,133 @@
+"""The inflections of words: some that everyone knows, and those that the CommonGen references use."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import lemminflect
+import pytest
+from lemminflect.codecs.InflectionLUCodec import InflectionLUCodec
+from lemminflect.codecs.LemmaLUCodec import LemmaLUCodec
+
+from compiler.errors import EngineFailure
+from compiler.forms import inflections as inflect
+from compiler.forms.inflections import inflections
+
+
+@pytest.mark.parametrize(
+    ("form", "others"),
+    [
+        ("dog", "dogged dogging dogs"),
+        ("catch", "catches catching caught"),
+        ("caught", "catch catches catching"),
+        ("stand", "standing stands stood"),
+        ("run", "ran running runs"),
+        ("go", "goes going gone went"),
+        ("be", "am are been being is was were"),
+        ("big", "bigger biggest"),
+        ("can", "cans could"),
+        ("sheep", ""),
+        ("music", ""),
+        ("frisbee", "frisbees"),
+        ("zorb", "zorbs"),
+        ("snurch", "snurches"),
+        ("blorky", "blorkies"),
+        ("café", "cafés"),
+        ("x2", ""),
+        ("well-known", ""),
+        ("y", "ys"),
+    ],
+)
+def test_a_word_has_these_forms(form: str, others: str) -> None:
+    found = inflections(form)
+    assert found[0] == form and list(found[1:]) == sorted(found[1:])
+    assert set(others.split()) <= set(found[1:])
+    assert set(found[1:]) - set(others.split()) <= {"dog", "gos", "runnings"}
+
+
+def test_a_form_of_several_lemmas_has_the_forms_of_all() -> None:
+    assert {"leaf", "leave", "left", "leaving"} <= set(inflections("leaves"))
+    assert {"see", "seen", "sawed", "saws"} <= set(inflections("saw"))
+
+
+@pytest.mark.parametrize(
+    ("phrase", "holds", "lacks"),
+    [
+        ("ice cream", "ice creams", "ices cream"),
+        ("pick up", "picked up", "pick upped"),
+        ("look  for", "looking for", "look fors"),
+        (" tennis\tball", "tennis balls", "tennises ball"),
+    ],
+)
+def test_a_phrase_inflects_its_last_word_or_phrasal_verb(phrase: str, holds: str, lacks: str) -> None:
+    found = inflections(phrase)
+    assert found[0] == phrase and holds in found and lacks not in found
+
+
+@pytest.mark.parametrize(
+    ("form", "other"),
+    [
+        ("Dog", "Dogs"),
+        ("DOG", "DOGS"),
+        ("NASA", "NASAs"),
+        ("iPhone", "iPhones"),
+        ("Run", "Ran"),
+        ("doG", "doGs"),
+    ],
+)
+def test_forms_follow_the_case_of_the_word(form: str, other: str) -> None:
+    assert other in inflections(form)
+
+
+def test_the_word_stands_once_and_first() -> None:
+    for form in ("dog", "Dog", "dogs", "ran", "pick up", "  run ", "!", ""):
+        found = inflections(form)
+        assert found[0] == form and len(set(found)) == len(found)
+
+
+def test_the_inflection_package_is_loaded_lazily() -> None:
+    script = "import sys, compiler.forms.inflections; print('lemminflect' in sys.modules)"
+    root = Path(__file__).parents[3]
+    said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False"
+
+
+def test_lazily_parsed_tables_equal_the_packages_tables() -> None:
+    inflect._dictionary()
+    lemmatizer, inflector = lemminflect.Lemmatizer(), lemminflect.Inflections()
+    whole_lemmas = LemmaLUCodec.load(lemmatizer.lemma_lu_fn)
+    whole_forms = InflectionLUCodec.load(inflector.infl_lu_fn)
+    for ours, whole in ((lemmatizer.lemma_dict, whole_lemmas), (inflector.infl_dict, whole_forms)):
+        words = list(whole)
+        for word in (words[0], words[-1], "can", "be", "left", *words[::50]):
+            assert ours.get(word, {}) == whole.get(word, {})
+        for no_word in ("", "zorb", "dog,noun", "dog\ncat", ","):
+            assert ours.get(no_word, {}) == {}
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "lemminflect":
+            raise ImportError(name)
+        return whole(name, *rest, **named)
+
+    inflect._dictionary.cache_clear()
+    inflect._forms.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(EngineFailure, match="lemminflect"):
+        inflections("dog")
+
+
+def test_nearly_all_forms_that_commongen_lists_are_found(shared: Path) -> None:
+    rows = [json.loads(line) for line in (shared / "data/commongen/dev.jsonl").read_text(encoding="utf-8").splitlines()]
+    pairs = [pair for row in rows for pair in zip(row["concepts"], row["inflections"], strict=True)]
+    listed = [(concept, form) for concept, forms in pairs for form in forms]
+    found = [(concept, form) for concept, form in listed if form in inflections(concept)]
+    assert len(found) / len(listed) > 0.998

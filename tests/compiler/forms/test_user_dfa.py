@@ -1,0 +1,359 @@
+"""A caller's own automaton: its JSON, its faults, and its language against plain loops over its transitions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.automata import ANYTHING, CharDfa, is_empty, minimize, single
+from compiler.automata.dfa import equivalent
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
+from compiler.limits import Limits, ResourceGuard
+from compiler.regex import determinize
+from compiler.regex.glushkov import pattern_nfa
+from compiler.spec import Transition, UserDfa, propositions_named
+from compiler.spec.user_dfa import given_from_json, given_to_json
+from tests.references.byte_dfa import byte_dfa
+
+LETTERS = (
+    frozenset({"dog"}),
+    frozenset({"cat"}),
+    frozenset({"dog", "cat"}),
+    frozenset({"nomatch"}),
+    frozenset({"eos"}),
+)
+FETCH: dict[str, Any] = {
+    "start": "s0",
+    "accepting": ["s2"],
+    "transitions": [
+        {"from": "s0", "to": "s1", "when": "dog & !cat"},
+        {"from": "s0", "to": "s0", "when": "!dog & !cat"},
+        {"from": "s1", "to": "s2", "when": "cat | eos"},
+        {"from": "s2", "to": "s2"},
+    ],
+}
+WORD: dict[str, Any] = {
+    "start": "a",
+    "accepting": ["b"],
+    "transitions": [
+        {"from": "a", "to": "b", "bytes": [[97, 99], 122]},
+        {"from": "b", "to": "b", "text": "xyé😀"},
+        {"from": "b", "to": "c", "bytes": [[48, 57]]},
+        {"from": "c", "to": "b", "text": "-"},
+    ],
+}
+
+
+def meter(**caps: int) -> ResourceGuard:
+    return ResourceGuard(Limits(**caps))
+
+
+def changed(source: dict[str, Any], number: int, **fields: object) -> dict[str, Any]:
+    """The automaton with fields of one transition replaced."""
+    copy: dict[str, Any] = json.loads(json.dumps(source))
+    copy["transitions"][number] |= fields
+    return copy
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [FETCH, WORD, {"start": "x", "accepting": ["x"], "transitions": []}])
+def test_the_json_of_an_automaton_survives_a_round_trip(source: dict[str, Any]) -> None:
+    automaton = given_from_json(source, "dfa")
+    written = given_to_json(automaton)
+    assert given_from_json(json.loads(json.dumps(written)), "dfa") == automaton
+    assert given_to_json(given_from_json(written, "dfa")) == written
+
+
+def test_bytes_and_characters_are_written_in_one_order() -> None:
+    left = changed(changed(WORD, 0, bytes=[122, [97, 97], [98, 99], 97]), 1, text="😀éyxx")
+    assert given_from_json(left, "dfa") == given_from_json(WORD, "dfa")
+
+
+@pytest.mark.parametrize(
+    ("source", "field"),
+    [
+        ([], "dfa"),
+        ({"accepting": [], "transitions": []}, "dfa"),
+        ({"start": "a", "transitions": []}, "dfa"),
+        ({"start": "a", "accepting": []}, "dfa"),
+        ({"start": "a", "accepting": [], "transitions": [], "final": []}, "dfa"),
+        ({"start": 1, "accepting": [], "transitions": []}, "dfa.start"),
+        ({"start": "", "accepting": [], "transitions": []}, "dfa.start"),
+        ({"start": "a" * 65, "accepting": [], "transitions": []}, "dfa.start"),
+        ({"start": "a", "accepting": ["a", "b"], "transitions": []}, "dfa.accepting.1"),
+        ({"start": "a", "accepting": [None], "transitions": []}, "dfa.accepting.0"),
+        ({"start": "a", "accepting": "a", "transitions": []}, "dfa.accepting"),
+        ({"start": "a", "accepting": [], "transitions": {}}, "dfa.transitions"),
+        ({"start": "a", "accepting": [], "transitions": ["b"]}, "dfa.transitions.0"),
+        ({"start": "a", "accepting": [], "transitions": [{"from": "a"}]}, "dfa.transitions.0"),
+        ({"start": "\ud800", "accepting": [], "transitions": []}, "dfa.start"),
+        (changed(FETCH, 1, to=7), "dfa.transitions.1.to"),
+        (changed(FETCH, 1, to=""), "dfa.transitions.1.to"),
+        (changed(FETCH, 1, label="x"), "dfa.transitions.1"),
+        (changed(FETCH, 1, when=True), "dfa.transitions.1.when"),
+        (changed(FETCH, 1, bytes=[1]), "dfa.transitions.1"),
+        (changed(WORD, 0, bytes=[97, 256]), "dfa.transitions.0.bytes.1"),
+        (changed(WORD, 0, bytes=[[99, 97]]), "dfa.transitions.0.bytes.0"),
+        (changed(WORD, 0, bytes=[[97]]), "dfa.transitions.0.bytes.0"),
+        (changed(WORD, 0, bytes=[True]), "dfa.transitions.0.bytes.0"),
+        (changed(WORD, 0, bytes="az"), "dfa.transitions.0.bytes"),
+        (changed(WORD, 1, text=["x"]), "dfa.transitions.1.text"),
+        (changed(WORD, 1, text="x\udc00"), "dfa.transitions.1.text"),
+    ],
+)
+def test_an_error_names_its_field(source: object, field: str) -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        given_from_json(source, "dfa")
+    assert caught.value.field == field
+
+
+def test_bytes_and_propositions_do_not_mix() -> None:
+    mixed = {**FETCH, "transitions": [*FETCH["transitions"], {"from": "s2", "to": "s0", "text": "x"}]}
+    with pytest.raises(SpecSyntaxError, match="not both") as caught:
+        given_from_json(mixed, "dfa")
+    assert caught.value.field == "dfa.transitions.4"
+
+
+def test_an_automaton_lists_its_states_and_its_alphabet() -> None:
+    fetch, word = given_from_json(FETCH, "dfa"), given_from_json(WORD, "dfa")
+    assert fetch.states == ("s0", "s1", "s2") and not fetch.over_bytes
+    assert word.states == ("a", "b", "c") and word.over_bytes
+    assert propositions_named(fetch, meter()) == ("dog", "cat", "eos") and propositions_named(word, meter()) == ()
+
+
+# --- over propositions ----------------------------------------------------------------------------------------------
+
+
+def test_an_automaton_over_propositions_follows_its_guards() -> None:
+    dfa = user_letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, meter())
+    dog, cat, both, nomatch, eos = range(5)
+    for word in ([dog, cat], [nomatch, dog, both, dog], [nomatch, nomatch, dog, eos]):
+        assert dfa.accepts(word), word
+    for word in ([], [dog], [cat], [both, cat], [dog, nomatch, cat], [eos, cat]):
+        assert not dfa.accepts(word), word
+
+
+OPERATORS = ("dog", "cat", "eos", "nomatch", "bird", "true", "false", "!", "&", "|", "->", "<->")
+
+
+def random_guard(rng: random.Random, depth: int) -> tuple[str, Any]:
+    """A guard, and the same as a function of a letter."""
+    kind = rng.choice(OPERATORS if depth else OPERATORS[:7])
+    if kind in ("true", "false"):
+        return kind, lambda letter: kind == "true"
+    if kind.isalpha():
+        return kind, lambda letter: kind in letter
+    left, holds_left = random_guard(rng, depth - 1)
+    if kind == "!":
+        return f"!({left})", lambda letter: not holds_left(letter)
+    right, holds_right = random_guard(rng, depth - 1)
+    whole = {
+        "&": lambda letter: holds_left(letter) and holds_right(letter),
+        "|": lambda letter: holds_left(letter) or holds_right(letter),
+        "->": lambda letter: not holds_left(letter) or holds_right(letter),
+        "<->": lambda letter: holds_left(letter) == holds_right(letter),
+    }
+    return f"({left}) {kind} ({right})", whole[kind]
+
+
+def reference_accepts(automaton: UserDfa, holds: Sequence[Any], word: Sequence[frozenset[str]]) -> bool:
+    state = automaton.start
+    for letter in word:
+        ways = [
+            one.target
+            for one, applies in zip(automaton.transitions, holds, strict=True)
+            if one.source == state and applies(letter)
+        ]
+        if not ways:
+            return False
+        (state,) = ways
+    return state in automaton.accepting
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: int) -> None:
+    rng, compared, refused = random.Random(seed), 0, 0
+    while compared < 30:
+        guards = [random_guard(rng, 2) for _ in range(5)]
+        ends = [(rng.choice("pqr"), rng.choice("pqr")) for _ in guards]
+        transitions = tuple(Transition(*end, when=text) for end, (text, _) in zip(ends, guards, strict=True))
+        known = {"p", *itertools.chain(*ends)}
+        automaton = UserDfa("p", tuple(rng.sample(sorted(known), 1)), transitions)
+        holds = [function for _, function in guards]
+        clash = any(
+            sum(end[0] == state and applies(letter) for end, applies in zip(ends, holds, strict=True)) > 1
+            for state in known
+            for letter in LETTERS
+        )
+        if clash:
+            refused += 1
+            with pytest.raises(SpecSyntaxError, match="not deterministic"):
+                user_letter_dfa(automaton, LETTERS, meter())
+            continue
+        compared += 1
+        dfa = user_letter_dfa(automaton, LETTERS, meter())
+        assert dfa.states == minimize(dfa).states
+        for size in range(4):
+            for word in itertools.product(range(len(LETTERS)), repeat=size):
+                expected = reference_accepts(automaton, holds, [LETTERS[symbol] for symbol in word])
+                assert dfa.accepts(word) == expected, (automaton, word)
+    assert refused > 5
+
+
+def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        user_letter_dfa(given_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, meter())
+    assert caught.value.field == "dfa.transitions.1"
+    assert "dfa.transitions.0" in str(caught.value) and "at a step of dog," in str(caught.value)
+
+
+def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None:
+    source = changed(FETCH, 0, when="dog")
+    source["transitions"][1]["when"] = "cat"
+    user_letter_dfa(given_from_json(source, "dfa"), LETTERS[:2], meter())
+    with pytest.raises(SpecSyntaxError):
+        user_letter_dfa(given_from_json(source, "dfa"), LETTERS, meter())
+
+
+@pytest.mark.parametrize(
+    ("guard", "construct"),
+    [("F dog", "F in a guard"), ("dog U cat", "U in a guard"), ("last", "last in a guard"), ("N dog", "N")],
+)
+def test_temporal_guards_are_refused_by_name(guard: str, construct: str) -> None:
+    with pytest.raises(SpecUnsupported) as caught:
+        user_letter_dfa(given_from_json(changed(FETCH, 2, when=guard), "dfa"), LETTERS, meter())
+    assert (caught.value.construct, caught.value.field) == (construct, "dfa.transitions.2.when")
+
+
+def test_a_malformed_guard_is_refused_with_field_and_offset() -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        propositions_named(given_from_json(changed(FETCH, 2, when="dog & "), "dfa"), meter())
+    assert (caught.value.field, caught.value.position) == ("dfa.transitions.2.when", 6)
+
+
+def test_automata_over_propositions_meet_the_limits() -> None:
+    fetch = given_from_json(FETCH, "dfa")
+    for limit, cap in (("formula_chars_max", 30), ("dfa_states_max", 3), ("table_bytes_max", 100)):
+        with pytest.raises(LimitExceeded) as caught:
+            user_letter_dfa(fetch, LETTERS, meter(**{limit: cap}))
+        assert caught.value.limit == limit
+
+
+def test_a_compile_over_the_wrong_alphabet_is_refused() -> None:
+    with pytest.raises(ValueError):
+        user_letter_dfa(given_from_json(WORD, "dfa"), LETTERS, meter())
+    with pytest.raises(ValueError):
+        user_char_dfa(given_from_json(FETCH, "dfa"), meter())
+
+
+# --- over bytes -----------------------------------------------------------------------------------------------------
+
+
+def test_an_automaton_over_bytes_follows_its_transitions() -> None:
+    found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
+    for text in ("a", "z", "cxé😀y", "b7-", "bx1-2-y"):
+        assert found.accepts(text), text
+    for text in ("", "d", "aa", "a7", "a7--", "bè", "b😁", "é"):
+        assert not found.accepts(text), text
+
+
+def test_a_byte_automaton_equals_the_equivalent_pattern() -> None:
+    found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
+    dfa, parts = determinize(pattern_nfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", meter()), meter())
+    assert same_language(found, CharDfa(dfa, parts))
+
+
+def same_language(left: CharDfa, right: CharDfa) -> bool:
+    """Decided by product, over the bytes of the texts."""
+    return equivalent(byte_dfa(left.dfa, left.minterms)[0], byte_dfa(right.dfa, right.minterms)[0])
+
+
+@pytest.mark.parametrize(
+    ("transitions", "first", "second"),
+    [
+        ([("bytes", [97]), ("text", "ba")], 0, 1),
+        ([("bytes", [[0, 255]]), ("bytes", [7])], 0, 1),
+        ([("text", "é"), ("bytes", [0xC3])], 0, 1),
+        ([("bytes", [0xC3]), ("text", "é")], 0, 1),
+        ([("text", "xé"), ("text", "èa"), ("text", "é")], 0, 2),
+    ],
+)
+def test_two_transitions_that_read_one_byte_are_both_named(
+    transitions: list[tuple[str, object]], first: int, second: int
+) -> None:
+    source = {
+        "start": "a",
+        "accepting": ["b"],
+        "transitions": [{"from": "a", "to": "b", kind: what} for kind, what in transitions],
+    }
+    with pytest.raises(SpecSyntaxError, match="not deterministic") as caught:
+        user_char_dfa(given_from_json(source, "dfa"), meter())
+    assert f"dfa.transitions.{first} " in str(caught.value) and caught.value.field == f"dfa.transitions.{second}"
+
+
+def test_characters_with_a_shared_first_byte_may_differ() -> None:
+    ways = (Transition("a", "b", text="é😀"), Transition("a", "c", text="è😁"))
+    found = user_char_dfa(UserDfa("a", ("b",), ways), meter())
+    assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
+
+
+def test_incomplete_utf8_characters_are_not_accepted() -> None:
+    everything = (Transition("a", "a", byte_ranges=((0, 255),)),)
+    found = user_char_dfa(UserDfa("a", ("a",), everything), meter())
+    assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
+    halves = (Transition("a", "b", byte_ranges=((0xC3, 0xC3),)), Transition("b", "c", byte_ranges=((0xA9, 0xA9),)))
+    assert is_empty(user_char_dfa(UserDfa("a", ("b",), halves), meter()).dfa)
+    whole = user_char_dfa(UserDfa("a", ("c",), halves), meter())
+    assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
+
+
+def test_an_automaton_without_transitions_accepts_no_symbol() -> None:
+    found = user_char_dfa(UserDfa("a", ("a",), ()), meter())
+    assert found.accepts("") and not found.accepts("a") and not found.accepts("\U0010ffff")
+
+
+@pytest.mark.parametrize(
+    "path", [b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc1\x81", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf"]
+)
+def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
+    ends = [f"s{number}" for number in range(len(path) + 1)]
+    ways = [
+        Transition(source, target, byte_ranges=((byte, byte),))
+        for source, target, byte in zip(ends, ends[1:], path, strict=False)
+    ]
+    found = user_char_dfa(UserDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), meter())
+    assert is_empty(found.dfa) and found.dfa.states == 1 and found.minterms.count == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=4), max_size=4), st.text(max_size=4))
+def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: str) -> None:
+    ways = {(text[:size], text[size]) for text in texts for size in range(len(text))}
+    transitions = tuple(
+        Transition("-" + state.encode().hex(), "-" + (state + char).encode().hex(), text=char)
+        for state, char in sorted(ways)
+    )
+    automaton = UserDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
+    found = user_char_dfa(automaton, meter())
+    assert all(found.accepts(text) for text in texts)
+    assert found.accepts(other) == (other in texts)
+
+
+def test_automata_over_bytes_meet_the_limits() -> None:
+    chain = tuple(Transition(f"s{number}", f"s{number + 1}", text="😀") for number in range(100))
+    long = UserDfa("s0", ("s100",), chain)
+    for limit, cap in (("dfa_states_max", 200), ("table_bytes_max", 10_000)):
+        with pytest.raises(LimitExceeded) as caught:
+            user_char_dfa(long, meter(**{limit: cap}))
+        assert caught.value.limit == limit
+    assert user_char_dfa(long, meter()).accepts("😀" * 100)

@@ -1,0 +1,96 @@
+"""Schemas of many choices about one object: they compile within the limits, and agree with the library `jsonschema`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from compiler.automata import CharDfa
+from compiler.json_schema import schema_dfa
+from compiler.json_schema.compile import write_instance
+from compiler.limits import Limits, ResourceGuard
+from tests.compiler.json_schema.test_random_schemas import embed
+
+NAMES = [f"p{number}" for number in range(10)]
+PAIRS = list(zip(NAMES[::2], NAMES[1::2], strict=True))
+STRINGS = {"type": "object", "properties": {name: {"type": "string"} for name in NAMES}}
+
+
+def compiled(schema: Any) -> CharDfa:
+    return schema_dfa(schema, "compact", 3, embed, ResourceGuard(Limits()))
+
+
+def assert_agrees(schema: Any, values: list[Any]) -> None:
+    """The verdicts on the values are the library's, and there are some of either kind."""
+    automaton, validator = compiled(schema), Draft202012Validator(schema)
+    wanted = [validator.is_valid(value) for value in values]
+    texts = [write_instance(schema, value, "compact", ResourceGuard(Limits())) for value in values]
+    assert [automaton.accepts(text) for text in texts] == wanted
+    assert any(wanted) and not all(wanted)
+
+
+def of(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "x")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        {"dependentRequired": {one: [other] for one, other in PAIRS}},
+        {"allOf": [{"anyOf": [{"required": [one]}, {"required": [other]}]} for one, other in PAIRS]},
+        {"allOf": [{"oneOf": [{"required": [one]}, {"required": [other]}]} for one, other in PAIRS]},
+    ],
+    ids=["dependentRequired", "anyOf", "oneOf"],
+)
+def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any], closed: bool) -> None:
+    schema = {**STRINGS, **keyword, **({"additionalProperties": False} if closed else {})}
+    firsts, seconds = zip(*PAIRS, strict=True)
+    more = [{**of(*NAMES), "p3": 1}, {**of(*seconds), "q": 1}, {**of(*NAMES), "q": 1}]
+    assert_agrees(schema, [{}, 1, of(*NAMES), of(*firsts), of(*seconds), of("p0"), of("p1"), of(*NAMES[:9]), *more])
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("otherwise", [{}, {"else": {"required": ["w"]}}], ids=["then", "else"])
+def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, Any], closed: bool) -> None:
+    count = 12
+    schema = {
+        "type": "object",
+        "properties": {"kind": {"type": "string"}, "v": {"type": "integer"}, "w": {}},
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": f"k{i}"}}}, "then": {"properties": {"v": {"minimum": i}}}}
+            | otherwise
+            for i in range(count)
+        ],
+        **({"additionalProperties": False} if closed else {}),
+    }
+    values = [{"kind": f"k{i}", "v": v} for i in (0, 1, 5, count - 1) for v in (0, 1, 4, 5, 10, 11)]
+    more = [{}, {"v": 10}, {"v": 11}, {"kind": "k"}, {"kind": "k", "v": -1}, {"kind": "k3", "v": "x"}, {"kind": 1}, []]
+    assert_agrees(schema, [*values, *({**value, "w": 1} for value in values), *more, {"w": 1, "v": 0, "kind": "k1"}])
+
+
+def test_conditions_that_fail_separately_are_compiled_together() -> None:
+    null_a, null_c = ({"properties": {name: {"type": "null"}}, "required": [name]} for name in "ac")
+    only_b = {"properties": {"b": {}}, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {name: {"enum": [0, 1, 2, None]} for name in "abc"},
+        "additionalProperties": False,
+        "allOf": [
+            {"if": only_b, "then": {"minProperties": 2}, "else": only_b},
+            {"if": null_c, "then": {"required": ["a"]}, "else": {"minProperties": 2}},
+            {"if": null_a, "then": {"properties": {"c": {"const": 1}}}},
+            {"if": {"maxProperties": 2}, "then": {"properties": {"b": {"type": "integer"}}, "required": ["b"]}},
+        ],
+    }
+    values = [
+        {name: value for name, value in zip("abc", chosen, strict=True) if value != ""}
+        for chosen in itertools.product(("", 0, 1, None), repeat=3)
+    ]
+    automaton, validator = compiled(schema), Draft202012Validator(schema)
+    for value in values:
+        text = write_instance(schema, value, "compact", ResourceGuard(Limits()))
+        assert automaton.accepts(text) == validator.is_valid(value), value

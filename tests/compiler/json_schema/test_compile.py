@@ -1,0 +1,123 @@
+"""The schema compiler on the case table, its refusals and limits, and what it writes against `json.dumps`."""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.automata import CharDfa, minimize
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.json_schema import schema_dfa
+from compiler.json_schema.compile import write_instance
+from compiler.json_schema.nodes import NumberFacts
+from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
+from compiler.json_schema.reader import supported_keywords
+from compiler.limits import Limits, ResourceGuard
+from compiler.regex import pattern_dfa
+from tests.references.json_suite import groups
+
+TABLE = tomllib.loads((Path(__file__).parents[2] / "cases" / "json_schema.toml").read_text(encoding="utf-8"))
+
+
+def embed(value: object, field: str) -> CharDfa:
+    """A constraint of the tests: a pattern for the whole string."""
+    assert isinstance(value, dict) and field.endswith("constraint")
+    return CharDfa(*pattern_dfa(value["regex"], ResourceGuard(Limits())))
+
+
+def compiled(schema: Any, whitespace: Any = "compact", depth: int = 2) -> CharDfa:
+    return schema_dfa(schema, whitespace, depth, embed, ResourceGuard(Limits()))
+
+
+@pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["name"])
+def test_the_table_of_schemas(case: dict[str, Any]) -> None:
+    schema = json.loads(case["schema"])
+    automaton = compiled(schema, case.get("whitespace", "compact"), case.get("max_depth", 2))
+    assert [text for text in case["accepts"] if not automaton.accepts(text)] == []
+    assert [text for text in case["rejects"] if automaton.accepts(text)] == []
+
+
+@pytest.mark.parametrize("case", TABLE["refusal"], ids=lambda case: case["schema"])
+def test_an_unsupported_keyword_is_refused_by_name_and_path(case: dict[str, Any]) -> None:
+    with pytest.raises(SpecUnsupported) as caught:
+        compiled(json.loads(case["schema"]))
+    assert (caught.value.construct, caught.value.field) == (case["construct"], case["field"])
+
+
+@pytest.mark.parametrize("case", TABLE["fault"], ids=lambda case: case["schema"])
+def test_an_invalid_schema_is_a_syntax_error_with_its_path(case: dict[str, Any]) -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        compiled(json.loads(case["schema"]))
+    assert caught.value.field == case["field"]
+
+
+@pytest.mark.parametrize("case", TABLE["limit"], ids=lambda case: case["name"])
+def test_a_schema_that_explodes_ends_at_a_named_limit(case: dict[str, Any]) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        compiled(json.loads(case["schema"]), depth=case["max_depth"])
+    assert caught.value.limit == case["limit"]
+
+
+def test_a_deeply_nested_schema_meets_nesting_depth_max() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(5_000):
+        schema = {"items": schema}
+    with pytest.raises(LimitExceeded, match="nesting_depth_max"):
+        compiled(schema)
+
+
+def test_a_long_chain_of_references_is_followed() -> None:
+    links = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(2_000)}
+    automaton = compiled({"$ref": "#/$defs/d0", "$defs": {**links, "d2000": {"type": "null"}}})
+    assert automaton.accepts("null") and not automaton.accepts("1")
+
+
+def test_every_keyword_of_the_suite_is_supported_or_refused(shared: Path) -> None:
+    schemas = [group["schema"] for group in groups(shared)]
+    for keyword in {keyword for schema in schemas if isinstance(schema, dict) for keyword in schema}:
+        if keyword not in supported_keywords():
+            with pytest.raises(SpecUnsupported) as caught:
+                compiled({keyword: {}})
+            assert caught.value.construct == keyword
+
+
+def test_the_automaton_is_minimal() -> None:
+    dfa = compiled({"type": "object", "properties": {"a": {"type": "string", "maxLength": 5}, "b": {}}}).dfa
+    assert minimize(dfa).states == dfa.states
+
+
+def test_an_instance_is_written_in_the_order_of_the_schema() -> None:
+    schema = {"properties": {"b": {"properties": {"d": {}, "c": {}}}, "a": {"items": {"required": ["y", "x"]}}}}
+    instance = {"z": 1, "a": [{"x": 1, "y": 2}], "b": {"c": 1, "e": 2, "d": "é\n"}}
+    text = write_instance(schema, instance, "compact", ResourceGuard(Limits()))
+    assert text == '{"b":{"d":"é\\n","c":1,"e":2},"a":[{"y":2,"x":1}],"z":1}'
+    assert json.loads(write_instance(schema, instance, "pretty", ResourceGuard(Limits()))) == instance
+    assert compiled(schema, depth=3).accepts(text)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_compare_and_divide_as_decimals_do(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def number() -> str:
+        whole = str(rng.randrange(10 ** rng.randrange(1, 4)))
+        return rng.choice(("", "-")) + whole + rng.choice(("", ".0", f".{rng.randrange(1000)}", ".5", ".50"))
+
+    for _ in range(60):
+        lower = (Decimal(number()), rng.random() < 0.5) if rng.random() < 0.7 else None
+        upper = (Decimal(number()), rng.random() < 0.5) if rng.random() < 0.7 else None
+        divisors = (Decimal(rng.choice(("1", "3", "0.5", "2.5", "12"))),) if rng.random() < 0.4 else ()
+        integer = rng.random() < 0.3
+        dfa = number_dfa(NumberFacts(integer, lower, upper, divisors), NumberSpelling())
+        for text in (number() for _ in range(60)):
+            value = Decimal(text)
+            fits = (not integer or value == int(value)) and all(value % divisor == 0 for divisor in divisors)
+            fits &= lower is None or value > lower[0] or (value == lower[0] and not lower[1])
+            fits &= upper is None or value < upper[0] or (value == upper[0] and not upper[1])
+            assert dfa.accepts([SYMBOLS.index(char) for char in text]) == fits, (lower, upper, divisors, text)

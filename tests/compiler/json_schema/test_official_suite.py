@@ -1,0 +1,58 @@
+"""The official JSON Schema suite: what is supported, and that it cannot silently shrink."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from compiler.json_schema.reader import supported_keywords
+from tests.references.json_suite import Tally, run, table
+
+PAGE = Path(__file__).parents[3] / "docs" / "constraints" / "json_schema.md"
+CASES = Path(__file__).parents[2] / "cases" / "json_schema.toml"
+PINNED = {entry["file"]: entry for entry in tomllib.loads(CASES.read_text(encoding="utf-8"))["suite"]}
+
+
+@cache
+def tallies(shared: Path, whitespace: Literal["compact", "pretty"]) -> dict[str, Tally]:
+    return run(shared, whitespace)
+
+
+def test_each_file_of_the_suite_has_its_pinned_tally(shared: Path) -> None:
+    found = {}
+    for name, tally in tallies(shared, "compact").items():
+        counts = {"narrower": len(tally.narrower), "wider": len(tally.wider), "refused": tally.refused}
+        given = {key: value for key, value in counts.items() if value}
+        found[name] = {"compiled": tally.compiled, "right": tally.right, **given}
+    assert found == {
+        name: {key: entry[key] for key in entry if key not in ("file", "why")} for name, entry in PINNED.items()
+    }
+
+
+def test_every_wrong_verdict_has_a_reason() -> None:
+    for name, entry in PINNED.items():
+        assert bool(entry.get("narrower") or entry.get("wider")) == bool(entry.get("why")), name
+
+
+def test_only_ecmascript_patterns_accept_more_than_the_schema(shared: Path) -> None:
+    assert [name for name, tally in tallies(shared, "compact").items() if tally.wider] == ["optional/ecmascript-regex"]
+
+
+def test_white_space_changes_only_which_limits_are_met(shared: Path) -> None:
+    for name, tally in tallies(shared, "pretty").items():
+        compact = tallies(shared, "compact")[name]
+        grown = tally.refused.pop("dfa_states_max", 0) - compact.refused.get("dfa_states_max", 0)
+        assert tally.compiled == compact.compiled - grown, name
+        assert set(tally.narrower) <= set(compact.narrower) and set(tally.wider) <= set(compact.wider), name
+
+
+def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
+    for tally in tallies(shared, "compact").values():
+        known = {*supported_keywords(), "$dynamicRef", "pattern syntax", "dfa_states_max"}
+        assert set(tally.refused) <= known
+
+
+def test_the_page_shows_the_table_of_this_run(shared: Path) -> None:
+    assert table(tallies(shared, "compact")) in PAGE.read_text(encoding="utf-8")

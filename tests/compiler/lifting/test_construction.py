@@ -1,0 +1,179 @@
+"""The lift against the labeller itself: every token from every state does what its bytes do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.artifact import Compiled
+from compiler.automata import DEAD, NO_END
+from compiler.errors import LimitExceeded, SpecError
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
+from compiler.limits import Limits, ResourceGuard
+from compiler.pipeline import compile_spec
+from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
+from compiler.vocab import Vocabulary, byte_vocabulary
+from tests.references.random_constraints import REAL, pieces, random_spec, real_vocabulary
+
+SPECS: tuple[Spec, ...] = (
+    LtlfSpec("F dog & G(dog -> X !cat) & F dot"),
+    LtlfSpec("F(é日) & G !ab"),
+    KeywordsSpec((("a", "ab"), ("b",)), ordered=True),
+    RegexSpec(r"(?:a|é|日|😀)*\.?"),
+    RegexSpec(r"\w+(?: \w+){0,3}"),
+)
+
+
+def read(compiled: Compiled, labeller_state: int, letter_state: int, token: bytes) -> tuple[int, int] | None:
+    """The pair after the bytes of a token, read one by one; None where it is dead."""
+    text = compiled.text
+    for byte in token:
+        labeller_state, letters = text.labeller.step(labeller_state, byte)
+        letter_state = text.letters.run(letters, letter_state)
+    return None if labeller_state == DEAD else (labeller_state, letter_state)
+
+
+def check_state(
+    compiled: Compiled, vocabulary: Vocabulary, labeller_state: int, letter_state: int, ids: Iterable[int]
+) -> None:
+    automaton, labeller = compiled.tokens, compiled.text.labeller
+    shift = int(labeller_state >= labeller.boundary)  # the state after EOS stands between the two groups
+    number = (labeller_state + shift) * automaton.letter_states + letter_state
+    successors = automaton.successors(number)
+    for token in ids:
+        text = vocabulary.tokens[token]
+        if text is None:
+            continue
+        target = int(successors[automaton.token_class[token]])
+        expected = read(compiled, labeller_state, letter_state, text)
+        if expected is None:
+            assert automaton.distance[target] == UNREACHABLE
+        elif automaton.distance[target] != UNREACHABLE:
+            after, letters = expected
+            assert divmod(target, automaton.letter_states) == (after + int(after >= labeller.boundary), letters)
+    ended = int(successors[automaton.token_class[vocabulary.eos_ids[0]]])
+    flush = int(labeller.flush[labeller_state])
+    good = (
+        flush != NO_END
+        and compiled.text.letters.accepting[compiled.text.letters.run(labeller.strings[flush], letter_state)]
+    )
+    assert (automaton.distance[ended] == 0) == bool(good)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_every_token_does_what_its_bytes_do(spec: Spec) -> None:
+    vocabulary = pieces(random.Random(5))
+    words = (word.encode() for word in ("dog", " dog", "cat.", "ab é日", "b.a"))
+    whole = Vocabulary((*vocabulary.tokens, *(bytes([byte]) for byte in range(256)), *words), vocabulary.eos_ids)
+    compiled = compile_spec(spec, whole)
+    draw = random.Random(9)
+    labeller_states = range(1, compiled.text.labeller.states)
+    for labeller_state in draw.sample(labeller_states, min(60, len(labeller_states))):
+        for letter_state in range(compiled.tokens.letter_states):
+            check_state(compiled, whole, labeller_state, letter_state, range(whole.size))
+
+
+@pytest.mark.parametrize("name, size, eos", REAL, ids=[name for name, _, _ in REAL])
+def test_real_tokens_do_what_their_bytes_do(name: str, size: int, eos: int, shared: Path) -> None:
+    vocabulary = real_vocabulary(name, size, eos)
+    assert vocabulary is not None
+    compiled = compile_spec(LtlfSpec("F dog & G(dog -> X !cat)"), vocabulary)
+    draw = random.Random(2)
+    for labeller_state in draw.sample(range(1, compiled.text.labeller.states), 4):
+        letter_state = draw.randrange(compiled.tokens.letter_states)
+        check_state(compiled, vocabulary, labeller_state, letter_state, draw.sample(range(size), min(size, 20_000)))
+
+
+def test_ids_that_never_occur_are_dead_everywhere() -> None:
+    vocabulary = Vocabulary((None, b"a", None, b"b", None), (0,))
+    automaton = compile_spec(RegexSpec("[ab]*"), vocabulary).tokens
+    for state in range(automaton.states):
+        for token in (2, 4):
+            assert automaton.distance[automaton.advance(state, token)] == UNREACHABLE
+
+
+def test_all_eos_ids_share_one_class_that_ends_the_text() -> None:
+    vocabulary = Vocabulary((None, b"a", None, b"b"), (0, 2))
+    automaton = compile_spec(RegexSpec("a"), vocabulary).tokens
+    assert automaton.token_class[0] == automaton.token_class[2]
+    ended = automaton.advance(automaton.advance(automaton.start, 1), 2)
+    assert automaton.distance[ended] == 0
+    assert automaton.advance(ended, 0) == ended
+    assert automaton.distance[automaton.advance(ended, 1)] == UNREACHABLE
+
+
+def test_ids_of_equal_bytes_share_a_class() -> None:
+    automaton = compile_spec(RegexSpec("a+b"), Vocabulary((None, b"a", b"b", b"a"), (0,))).tokens
+    assert automaton.token_class[1] == automaton.token_class[3] != automaton.token_class[2]
+
+
+def test_distance_falls_by_at_most_one_a_token() -> None:
+    draw = random.Random(21)
+    checked = 0
+    while checked < 20:
+        try:
+            automaton = compile_spec(random_spec(draw), byte_vocabulary()).tokens
+        except SpecError:
+            continue
+        for state in draw.sample(range(automaton.states), min(50, automaton.states)):
+            after = automaton.distance[automaton.successors(state)]
+            if automaton.distance[state] not in (0, UNREACHABLE):
+                assert after.min() == automaton.distance[state] - 1
+            elif automaton.distance[state] == UNREACHABLE:
+                assert after.min() == UNREACHABLE
+        checked += 1
+
+
+def test_hashes_that_collide_do_not_merge_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = RegexSpec("(?:ab|ba|é)*")
+    honest = compile_spec(spec, byte_vocabulary()).tokens
+    monkeypatch.setattr("compiler.lifting.construction.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    colliding = compile_spec(spec, byte_vocabulary()).tokens
+    assert np.array_equal(honest.token_class, colliding.token_class)
+    assert np.array_equal(honest.distance, colliding.distance)
+
+
+def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
+    compiled = compile_spec(RegexSpec("[a-z]{1,40}(?:x|y)[a-z]{3}"), byte_vocabulary())
+    alphabet = [bytes([a, b]) for a in range(97, 123) for b in range(97, 123)]
+    with pytest.raises(LimitExceeded, match="table_bytes_max"):
+        lift(
+            compiled.text.labeller,
+            compiled.text.letters,
+            Vocabulary((None, *alphabet), (0,)),
+            ResourceGuard(Limits(table_bytes_max=4_000)),
+        )
+
+
+def plain() -> TokenAutomaton:
+    return from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, (1,))
+
+
+def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
+    table = np.array([[0, 1], [1, 1]])
+    assert from_table(np.array([0, 1, 0]), table, np.array([False, True]), 0, (2,)).min_tokens == 2
+    assert from_table(np.array([0, 0, 0]), table, np.array([False, True]), 0, (2,)).min_tokens == UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("token_class", np.array([0, 9], np.int32)),
+        ("edge_target", np.array([0, 1, 7], np.int32)),
+        ("start", 99),
+        ("distance", np.zeros(3, np.int32)),
+        ("eos_ids", ()),
+        ("eos_ids", (5,)),
+        ("function", np.array([[3]], np.int32)),
+    ],
+)
+def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: object) -> None:
+    good = plain()
+    fields = {name: getattr(good, name) for name in TokenAutomaton.__slots__}
+    TokenAutomaton(**fields)
+    with pytest.raises(ValueError, match=r"index|state|distance|eos|\["):
+        TokenAutomaton(**{**fields, field: value})

@@ -1,0 +1,268 @@
+"""From LTLf to letter automata: the paper's examples, tables of traces, and laws against a direct evaluator."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.automata import Dfa, complement
+from compiler.automata.dfa import equivalent, product
+from compiler.errors import LimitExceeded
+from compiler.limits import Limits, ResourceGuard
+from compiler.ltlf import Formula, formula_to_dfa, parse_formula, propositions_of
+from tests.references.ltlf import satisfies
+from tests.references.random_formulas import LETTERS, NAMES, random_formula, traces
+from tests.references.shortest_word import shortest_word
+
+ROWS = tomllib.loads(Path(__file__).parents[2].joinpath("cases", "ltlf.toml").read_text(encoding="utf-8"))["row"]
+ROOMY = Limits(formula_chars_max=100_000, propositions_max=100)
+
+
+def parse(source: str) -> Formula:
+    return parse_formula(source, ResourceGuard(ROOMY))
+
+
+def translate(source: str, letters: Sequence[frozenset[str]], limits: Limits = ROOMY) -> Dfa:
+    return formula_to_dfa(parse(source), letters, ResourceGuard(limits))
+
+
+def one_hot(*names: str, empty: bool = True) -> list[frozenset[str]]:
+    return [frozenset({name}) for name in names] + [frozenset()] * empty
+
+
+def assert_same(left: Dfa, right: Dfa) -> None:
+    """Minimal automata in canonical form accept the same words exactly when their arrays are equal."""
+    assert np.array_equal(left.symbol_class, right.symbol_class)
+    assert np.array_equal(left.next_state, right.next_state)
+    assert np.array_equal(left.accepting, right.accepting)
+
+
+# --- the paper ------------------------------------------------------------------------------------------------------
+
+FIGURE_1 = "(!cat & !toy & !eos) U (coffee & X((!toy & !eos) U (cat & X((!eos) U (toy & X((!eos) U (eos & last)))))))"
+FIGURE_1_TABLE = {  # coffee, cat, toy, eos, and a word that is none of them
+    "q0": ("q2", "q1", "q1", "q1", "q0"),
+    "q1": ("q1", "q1", "q1", "q1", "q1"),
+    "q2": ("q2", "q3", "q1", "q1", "q2"),
+    "q3": ("q3", "q3", "q4", "q1", "q3"),
+    "q4": ("q4", "q4", "q4", "q5", "q4"),
+    "q5": ("q1", "q1", "q1", "q1", "q1"),
+}
+
+
+def test_the_formula_of_figure_1_gives_its_automaton() -> None:
+    dfa = translate(FIGURE_1, one_hot("coffee", "cat", "toy", "eos", "nomatch", empty=False))
+    order = ("q0", "q2", "q1", "q3", "q4", "q5")  # the paper's states in canonical, that is breadth-first, order
+    states = [[order[dfa.step(state, symbol)] for symbol in range(5)] for state in range(dfa.states)]
+    assert {name: tuple(row) for name, row in zip(order, states, strict=True)} == FIGURE_1_TABLE
+    assert [name for name, accepts in zip(order, dfa.accepting, strict=True) if accepts] == ["q5"]
+    assert shortest_word(dfa) == (0, 1, 2, 3)
+
+
+CLOTHES = """
+G(t_shirt_top -> !F Shirt) & G(t_shirt_top -> !F Dress) & G(t_shirt_top -> WX G !t_shirt_top)
+& G(Trouser -> !F Dress) & G(Trouser -> WX G !Trouser)
+& G(Pullover -> !F Dress) & G(Pullover -> !F t_shirt_top) & G(Pullover -> !F Shirt) & G(Pullover -> WX G !Pullover)
+& G(Dress -> !F t_shirt_top) & G(Dress -> !F Shirt) & G(Dress -> !F Trouser) & G(Dress -> !F Pullover)
+& G(Dress -> WX G !Dress)
+& G(Coat -> !F t_shirt_top) & G(Coat -> !F Shirt) & G(Coat -> !F Pullover) & G(Coat -> !F Dress)
+& G(Coat -> WX G !Coat)
+& G(Sandal -> !F Sneaker) & G(Sandal -> !F Trouser) & G(Sandal -> !F "Ankle boot") & G(Sandal -> WX G !Sandal)
+& G(Shirt -> !F t_shirt_top) & G(Shirt -> !F Dress) & G(Shirt -> WX G !Shirt)
+& G(Sneaker -> !F Sandal) & G(Sneaker -> !F Trouser) & G(Sneaker -> !F "Ankle boot") & G(Sneaker -> WX G !Sneaker)
+& G(Bag -> !F t_shirt_top) & G(Bag -> !F Shirt) & G(Bag -> !F Dress) & G(Bag -> !F Pullover) & G(Bag -> !F Coat)
+& G(Bag -> WX G !Bag)
+& G("Ankle boot" -> !F Sandal) & G("Ankle boot" -> !F Trouser) & G("Ankle boot" -> !F Sneaker)
+& G("Ankle boot" -> WX G !"Ankle boot")
+& F(t_shirt_top | Pullover | Shirt | Dress)
+& F(Trouser | Dress)
+& F(Sandal | Sneaker | "Ankle boot")
+"""
+CLOTHES_LETTERS = one_hot(
+    "t_shirt_top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
+)
+ORDERED = """
+((!(secondword | dot) U firstword) & F(secondword)) & ((!(thirdword | dot) U secondword) & F(thirdword))
+& ((!(eos | dot) U thirdword) & F(eos)) & G(dot -> X eos)
+& G(firstword | secondword | thirdword | dot | eos | nomatch)
+"""
+ORDERED_LETTERS = one_hot("firstword", "secondword", "thirdword", "dot", "eos", "nomatch")
+
+
+def test_the_clothing_specification_of_the_paper_has_17_states() -> None:
+    dfa = translate(CLOTHES, CLOTHES_LETTERS)
+    assert dfa.states == 17
+    worn = [["Trouser", "Shirt", "Sneaker"], ["Dress", "Sandal"], ["Sandal", "Shirt"], ["Shirt", "Trouser", "Trouser"]]
+    names = [next(iter(letter), "") for letter in CLOTHES_LETTERS]
+    assert [dfa.accepts(names.index(item) for item in items) for items in worn] == [True, True, False, False]
+
+
+def test_the_ordered_specification_of_the_paper_has_7_states() -> None:
+    dfa = translate(ORDERED, ORDERED_LETTERS[:-1])
+    assert dfa.states == 7
+    assert shortest_word(dfa) == (0, 1, 2, 4)
+    for text, verdict in (("12345", True), ("1621635", True), ("21345", False), ("12354", False), ("1235", True)):
+        assert dfa.accepts(int(digit) - 1 for digit in text) is verdict, text
+
+
+# --- tables and laws ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_evaluator_and_automaton_agree_with_the_table_of_traces(row: dict[str, object]) -> None:
+    formula = parse(str(row["formula"]))
+    dfa = formula_to_dfa(formula, LETTERS, ResourceGuard(ROOMY))
+    for verdict in (True, False):
+        for trace in row["accepts" if verdict else "rejects"]:  # type: ignore[attr-defined]
+            steps = [frozenset(step) for step in trace]
+            assert satisfies(formula, steps) is verdict, trace
+            assert dfa.accepts(LETTERS.index(step) for step in steps) is verdict, trace
+
+
+@pytest.mark.parametrize("source", ["true", "!a", "WX a", "G a", "a R b", "last", "!F a", "a W b", "F a | G b"])
+def test_the_empty_trace_satisfies_nothing(source: str) -> None:
+    assert not translate(source, LETTERS).accepts(())
+    assert not satisfies(parse(source), ())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_formulas_agree_with_the_evaluator_on_short_traces(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(12):
+        source = random_formula(rng)
+        letters = rng.sample(LETTERS, rng.choice((1, 2, 3, 4, 4, 5, 6)))
+        formula, dfa = parse(source), translate(source, letters)
+        for trace in traces(len(letters), 4):
+            assert dfa.accepts(trace) is satisfies(formula, [letters[symbol] for symbol in trace]), (source, trace)
+
+
+def test_formulas_over_many_propositions_agree_with_the_evaluator() -> None:
+    rng = random.Random(5)
+    names = [f"p{index}" for index in range(9)]
+    letters = [*one_hot(*names), *(frozenset(rng.sample(names, 3)) for _ in range(6))]
+    for _ in range(60):
+        source = random_formula(rng, names)
+        formula, dfa = parse(source), translate(source, letters)
+        for _ in range(40):
+            trace = [rng.randrange(len(letters)) for _ in range(rng.randint(1, 9))]
+            assert dfa.accepts(trace) is satisfies(formula, [letters[symbol] for symbol in trace]), (source, trace)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("F a", "true U a"),
+        ("G a", "false R a"),
+        ("!(a U b)", "!a R !b"),
+        ("a W b", "(a U b) | G a"),
+        ("a M b", "b U (a & b)"),
+        ("a R b", "b W (a & b)"),
+        ("!X a", "WX !a"),
+        ("last", "!X true"),
+        ("WX false", "last"),
+        ("a -> b", "!a | b"),
+        ("!(F a <-> G b)", "F a <-> !G b"),
+        ("GF a", "F(a & last)"),
+        ("FG a", "GF a"),
+        ("G(a & X b)", "false"),
+        ("X(a & b)", "X a & X b"),
+        ("c R (a & b)", "(c R a) & (c R b)"),
+    ],
+)
+def test_equivalent_formulas_give_the_same_automaton(left: str, right: str) -> None:
+    assert_same(translate(left, LETTERS), translate(right, LETTERS))
+
+
+def test_connectives_are_operations_on_automata() -> None:
+    rng = random.Random(11)
+    for _ in range(40):
+        left, right = random_formula(rng), random_formula(rng)
+        one, other = translate(left, LETTERS), translate(right, LETTERS)
+        assert equivalent(translate(f"({left}) & ({right})", LETTERS), product(one, other, np.logical_and))
+        assert equivalent(translate(f"({left}) | ({right})", LETTERS), product(one, other, np.logical_or))
+        denied = product(complement(one), translate("true", LETTERS), np.logical_and)
+        assert equivalent(translate(f"!({left})", LETTERS), denied)
+
+
+def test_renaming_propositions_renames_letters_and_nothing_else() -> None:
+    others = ("Ankle_boot", "b", "A")
+    letters = [frozenset(others[NAMES.index(name)] for name in letter) for letter in LETTERS]
+    for seed in range(20):
+        source, renamed = (random_formula(random.Random(seed), names) for names in (NAMES, others))
+        assert_same(translate(source, LETTERS), translate(renamed, letters))
+
+
+def test_names_that_no_letter_holds_are_false_throughout() -> None:
+    assert_same(translate("F b | a", one_hot("a")), translate("a", one_hot("a")))
+
+
+def test_a_list_without_letters_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one letter"):
+        translate("a", [])
+
+
+# --- sizes and limits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "states"),
+    [
+        (" & ".join(f"F p{index}" for index in range(8)), 256),
+        (" | ".join(f"F p{index}" for index in range(8)), 2),
+        (" U ".join(f"p{index}" for index in range(18)), 19),
+        ("F(a & " + "X " * 10 + "b)", 1_025),
+        ("X " * 40 + "a", 43),
+        ("F(" + " & ".join(f"(X p{index} | X q{index})" for index in range(20)) + ")", 1),
+        (" | ".join(f"(F a{index} & F b{index} & F c{index})" for index in range(4)), 2_402),
+        # a product of disjuncts outgrows the cap where one diagram of all, in which they absorb one another, does not
+        (" | ".join(f"(F a & {'X ' * (index % 20)} b)" for index in range(60)), 42),
+        # one conjunct deeper than Python's stack, and more parts than one code word holds
+        (" U ".join("abcdefghijklmnopqrstuvwxyz"[index % 26] for index in range(1_000)), 963),
+        (" & ".join(f"G(p{index} -> WX G !p{index})" for index in range(40)) + " & last", 3),
+        (" & ".join(f"G !p{index} & (X !p{index} | a)" for index in range(70)), 4),
+    ],
+)
+def test_large_formulas_have_their_minimal_size(source: str, states: int) -> None:
+    assert translate(source, one_hot(*propositions_of(parse(source)))).states == states
+
+
+def test_a_tight_cap_refuses_or_gives_the_same_automaton() -> None:
+    rng, refused = random.Random(9), 0
+    for _ in range(150):
+        source = random_formula(rng)
+        try:
+            capped = translate(source, LETTERS, Limits(dfa_states_max=rng.randint(3, 12)))
+        except LimitExceeded as error:
+            assert error.limit == "dfa_states_max"
+            refused += 1
+        else:
+            assert_same(capped, translate(source, LETTERS))
+    assert 0 < refused < 150
+
+
+def test_all_subsets_of_many_propositions_may_be_letters() -> None:
+    names = [f"p{index}" for index in range(8)]
+    letters = [frozenset(held) for size in range(9) for held in itertools.combinations(names, size)]
+    source = "(" * 7 + "p0" + "".join(f" U {name})" for name in names[1:])
+    assert translate(source, letters).states == 129
+
+
+@pytest.mark.parametrize(
+    ("source", "limits", "limit"),
+    [
+        (" & ".join(f"F p{index}" for index in range(10)), Limits(dfa_states_max=1_000), "dfa_states_max"),
+        ("F(a & " + "X " * 12 + "b)", Limits(dfa_states_max=1_000), "dfa_states_max"),
+        ("F(a & " + "X " * 12 + "b)", Limits(bdd_nodes_max=5_000), "bdd_nodes_max"),
+        ("F(a & " + "X " * 12 + "b)", Limits(compile_s_max=0.0), "compile_s_max"),
+    ],
+)
+def test_a_translation_over_a_limit_stops_and_names_the_limit(source: str, limits: Limits, limit: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        translate(source, one_hot(*propositions_of(parse(source))), limits)
+    assert caught.value.limit == limit

@@ -1,0 +1,220 @@
+"""The concrete syntax of LTLf: what it accepts, how it reads, and where it says a fault is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.limits import Limits, ResourceGuard
+from compiler.ltlf import Builder, Formula, Op, parse_formula, print_formula, propositions_of
+from compiler.ltlf.syntax import Node
+from tests.references.random_formulas import random_formula
+
+DEFAULTS = Limits()
+
+
+def parse(source: str, limits: Limits = DEFAULTS) -> Formula:
+    return parse_formula(source, ResourceGuard(limits))
+
+
+READINGS = [
+    ("a U b R c", "a U (b R c)"),
+    ("a R b U c", "(a R b) U c"),
+    ("!a U b", "(!a) U b"),
+    ("a & b U c", "a & (b U c)"),
+    ("a | b & c", "a | (b & c)"),
+    ("a -> b | c", "a -> (b | c)"),
+    ("a <-> b & c", "a <-> (b & c)"),
+    ("G a -> F b", "(G a) -> (F b)"),
+    ("a U b U c", "a U (b U c)"),
+    ("a R b R c", "a R (b R c)"),
+    ("a W b M c R d", "a W (b M (c R d))"),
+    ("a & (b & c)", "a & b & c"),
+    ("(a | b) | c", "a | b | c"),
+    ("GF a", "G(F(a))"),
+    ("XWX a", "X(WX(a))"),
+    ("FG(a)", "F(G(a))"),
+    ("WXX a", "WX(X(a))"),
+    ("a U(b)", "(a)U(b)"),
+    ("!!a", "!(!(a))"),
+    ("~a && b || c", "(!a & b) | c"),
+    ("a => b", "a -> b"),
+    ("a <=> b", "a <-> b"),
+    ("□(a → ◇b)", "G(a -> F b)"),
+    ("¬a ∧ ○b ∨ ●c", "(!a & X b) | WX c"),
+    ("a ↔ b", "a <-> b"),
+    ("TRUE & Last", "true & last"),
+    ('"a"', "a"),
+    ("\n F\t( a )\n", "F a"),
+]
+
+
+@pytest.mark.parametrize(("source", "meaning"), READINGS)
+def test_a_formula_reads_as_its_bracketed_form(source: str, meaning: str) -> None:
+    assert parse(source) == parse(meaning)
+
+
+@pytest.mark.parametrize(
+    ("source", "other"),
+    [("a U b U c", "(a U b) U c"), ("a & b", "b & a"), ("X a", "WX a"), ('"true"', "true"), ('"X"', "x"), ("a", "A")],
+)
+def test_formulas_that_differ_are_not_equal(source: str, other: str) -> None:
+    assert parse(source) != parse(other)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ('F("Ankle boot") & Shirt & F Shirt & t_shirt_top', ("Ankle boot", "Shirt", "t_shirt_top")),
+        ('"FUR" & "last" & "X"', ("FUR", "last", "X")),
+        ("Fa & aUb & truex & lastly & GUMBO", ("Fa", "aUb", "truex", "lastly", "GUMBO")),
+        ("N & S | P", ("N", "S", "P")),
+        (r'"say \"no\" \\ yes"', ('say "no" \\ yes',)),
+        ('café & "b & c" & _x1', ("café", "b & c", "_x1")),
+        ("true & last", ()),
+    ],
+)
+def test_names_are_listed_verbatim_in_order_of_occurrence(source: str, names: tuple[str, ...]) -> None:
+    assert propositions_of(parse(source)) == names
+    assert propositions_of(parse(print_formula(parse(source)))) == names
+
+
+FAULTS = [
+    ("", 0, "a formula"),
+    ("   ", 3, "a formula"),
+    ("a &", 3, "a formula"),
+    ("& a", 0, "a formula"),
+    ("a && || b", 5, "a formula"),
+    ("G", 1, "a formula"),
+    ("F(FUR)", 3, "quoted"),
+    ("()", 1, "a formula"),
+    ("(a", 2, "')'"),
+    ("((a) & b", 8, "')'"),
+    ("a)", 1, "an operator"),
+    ("a b", 2, "an operator"),
+    ("a (b)", 2, "an operator"),
+    ("a !b", 2, "an operator"),
+    ("a WX b", 2, "an operator"),
+    ("a and b", 2, "an operator"),
+    ("a -> b -> c", 7, "brackets"),
+    ("a <-> b <-> c", 8, "brackets"),
+    ("a -> b & c <-> d", 11, "brackets"),
+    ("G(a -> b -> c)", 9, "brackets"),
+    ("1", 0, "quote"),
+    ("a & 2b", 4, "quote"),
+    ("a ^ b", 2, "quote"),
+    ("t-shirt", 1, "quote"),
+    ('F "boot', 2, 'a closing "'),
+    ('""', 0, "at least one character"),
+]
+
+
+@pytest.mark.parametrize(("source", "position", "expected"), FAULTS)
+def test_a_syntax_error_names_position_and_expected_tokens(source: str, position: int, expected: str) -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        parse(source)
+    assert caught.value.position == position
+    assert expected in caught.value.expected
+    assert caught.value.field == "ltlf"
+
+
+def test_a_syntax_error_counts_lines_and_columns_from_one() -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        parse("F a &\n  G(b ^ c)")
+    assert (caught.value.line, caught.value.column) == (2, 7)
+
+
+def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
+    with pytest.raises(SpecSyntaxError, match="line 2, column 4"):
+        parse("F a &\n  G(b")
+
+
+@pytest.mark.parametrize("source", ["secretname ^ b", '"secretname', "a secretname", "secretname)"])
+def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        parse(source)
+    assert "secretname" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "construct", "position"),
+    [
+        ("X[!] a", "X[!]", 1),
+        ("a & WX[ ! ] b", "WX[!]", 6),
+        ("F[2] a", "F[...]", 1),
+        ("N a", "N", 0),
+        ("N(a)", "N", 0),
+        ("a S b", "S", 2),
+        ("G(a -> O b)", "O", 7),
+        ("Y !a", "Y", 0),
+    ],
+)
+def test_operators_of_other_dialects_are_refused_by_name(source: str, construct: str, position: int) -> None:
+    with pytest.raises(SpecUnsupported) as caught:
+        parse(source)
+    assert (caught.value.construct, caught.value.position, caught.value.field) == (construct, position, "ltlf")
+
+
+ROOMY = Limits(formula_chars_max=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("source", "limits", "limit"),
+    [
+        ("a" * 4_097, DEFAULTS, "formula_chars_max"),
+        ("!" * 10_000, DEFAULTS, "formula_chars_max"),
+        ("!" * 10_000 + "a", ROOMY, "nesting_depth_max"),
+        ("(" * 10_000, ROOMY, "nesting_depth_max"),
+        ("(" * 10_000 + "a" + ")" * 10_000, ROOMY, "nesting_depth_max"),
+        ("G(" * 33 + "a" + ")" * 33, DEFAULTS, "nesting_depth_max"),
+        ("X" * 65 + " a", DEFAULTS, "nesting_depth_max"),
+        (" & ".join(f"p{index}" for index in range(33)), DEFAULTS, "propositions_max"),
+    ],
+)
+def test_a_formula_over_a_limit_is_refused_with_its_name(source: str, limits: Limits, limit: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        parse(source, limits)
+    assert caught.value.limit == limit
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "X" * 64 + " a",
+        "G(" * 32 + "a" + ")" * 32,
+        " U ".join(f"p{index}" for index in range(30)),
+        " U ".join("ab"[index % 2] for index in range(1_000)),
+        " & ".join("ab"[index % 2] for index in range(1_000)),
+        "a" + "".join(f" {'RWM'[index % 3]} b" for index in range(1_000)),
+        " | ".join("!(a)" for _ in range(500)),
+    ],
+)
+def test_long_chains_are_not_deep(source: str) -> None:
+    formula = parse(source)
+    assert parse(print_formula(formula)) == formula
+
+
+AWKWARD = r'"X \" and \\ or ("'  # one quoted name, as written in a formula
+
+
+def test_printing_and_parsing_again_gives_an_equal_formula() -> None:
+    rng = random.Random(20)
+    for _ in range(500):
+        formula = parse(random_formula(rng, ("a", "B_2", AWKWARD)))
+        assert parse(print_formula(formula)) == formula
+
+
+def test_a_formula_refuses_a_malformed_table() -> None:
+    true = Node(Op.TRUE)
+    for nodes in ((), (Node(Op.NOT, (0,)),), (true, Node(Op.UNTIL, (0,))), (true, Node(Op.NAME, (0,)))):
+        with pytest.raises(ValueError):
+            Formula(nodes)
+
+
+def test_the_builder_drops_unused_nodes() -> None:
+    builder = Builder()
+    builder.add(Op.NAME, (), "unused")
+    root = builder.add(Op.NOT, (builder.add(Op.NAME, (), "a"),))
+    assert builder.formula(root) == parse("!a")

@@ -1,0 +1,165 @@
+"""The pattern compiler against `re.fullmatch`, on the case table and on random patterns."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.automata import Dfa, is_empty, minimize
+from compiler.errors import LimitExceeded
+from compiler.limits import Limits, ResourceGuard
+from compiler.regex import alternation, concat, determinize, literal_node, node_nfa, pattern_dfa, space_run_node
+from compiler.regex.glushkov import pattern_nfa
+from tests.references.byte_dfa import byte_dfa
+
+CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "regex.toml").read_text(encoding="utf-8"))["case"]
+LEAVES = (
+    *("a", "b", "A", "k", "K", "1", " ", "_", "é", "ß", "ſ", "😀", "\u212a", ".", "^", "$", r"\n", r"\A", r"\Z"),
+    *(r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "[ab]", "[^a]", "[a-cK]", r"[^\n]", r"[\w-]", r"[^\W\d]", "[à-ü]"),
+    *(r"\x00", "[\U0001f600-\U0001f64f]", r"[\x00-\x7f]", "[\U00010400b]"),
+)
+REPEATS = ("*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "{,2}", "*?", "+?", "??")
+ALPHABET = "abAkK1 _.\n\0éÉß\u1e9eſs\u212a😀\U00010400\U00010428\x80\u07ff\u0800\uffff"
+
+
+def compile_pattern(pattern: str, limits: Limits | None = None) -> Any:
+    """A function that says whether a text is accepted; the DFAs over characters and over bytes have to agree."""
+    meter = ResourceGuard(limits or Limits())
+    dfa, parts = pattern_dfa(pattern, meter)
+    over_bytes, _ = byte_dfa(dfa, parts, meter)
+
+    def accepts(text: str) -> bool:
+        verdict = dfa.accepts(parts.word(text))
+        assert over_bytes.accepts(text.encode()) == verdict
+        return verdict
+
+    return accepts
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table_of_patterns(case: dict[str, Any]) -> None:
+    accepts, reference = compile_pattern(case["pattern"]), re.compile(case["pattern"])
+    for text in case["accepts"]:
+        assert reference.fullmatch(text) and accepts(text), text
+    for text in case["rejects"]:
+        assert not reference.fullmatch(text) and not accepts(text), text
+
+
+def random_pattern(rng: random.Random, depth: int) -> str:
+    kind = rng.random()
+    if depth == 0 or kind < 0.3:
+        return rng.choice(LEAVES)
+    if kind < 0.6:
+        return "".join(random_pattern(rng, depth - 1) for _ in range(rng.randint(0, 3)))
+    if kind < 0.75:
+        return f"(?:{'|'.join(random_pattern(rng, depth - 1) for _ in range(rng.randint(1, 3)))})"
+    if kind < 0.9:
+        return f"({random_pattern(rng, depth - 1)}){rng.choice(REPEATS)}"
+    return f"(?{rng.choice(('i', 's', 'a', 'is', '-i', 'x', '-s', 'ai', 'u'))}:{random_pattern(rng, depth - 1)})"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_patterns_accept_what_fullmatch_accepts(seed: int) -> None:
+    rng, compared = random.Random(seed), 0
+    while compared < 100:
+        pattern = rng.choice(("", "", "(?i)", "(?s)", "(?a)", "(?ia)")) + random_pattern(rng, 3)
+        try:
+            reference = re.compile(pattern)
+        except re.error:
+            continue
+        accepts, compared = compile_pattern(pattern), compared + 1
+        for _ in range(25):
+            text = "".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 5)))
+            assert accepts(text) == bool(reference.fullmatch(text)), (pattern, text)
+
+
+@pytest.mark.parametrize("pattern", ["(a|b)*a(a|b){3}", "cat|category|dog", r"\d{2}:\d{2}", ".{0,9}", "a*b*c*"])
+def test_the_result_is_minimal(pattern: str) -> None:
+    dfa, _ = pattern_dfa(pattern, ResourceGuard(Limits()))
+    again = minimize(dfa)
+    assert again.states == dfa.states and (again.next_state == dfa.next_state).all()
+
+
+def test_a_pattern_that_nothing_matches_has_an_empty_language() -> None:
+    dfa, _ = pattern_dfa(r"[^\s\S]", ResourceGuard(Limits()))
+    assert is_empty(dfa)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?:a{1000}){1000}", "(?:" * 9 + "a" + "{4000000000})" * 9 + "?", "(?:(?:a|b){500}c?){41}"]
+)
+def test_too_many_positions_are_refused_before_any_is_built(pattern: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        pattern_nfa(pattern, ResourceGuard(Limits()))
+    assert caught.value.limit == "nfa_positions_max"
+
+
+def test_a_blow_up_of_states_meets_the_limit() -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        pattern_dfa("(a|b)*a(a|b){14}", ResourceGuard(Limits(dfa_states_max=500)))
+    assert caught.value.limit == "dfa_states_max"
+
+
+def test_a_table_over_the_byte_limit_is_refused() -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        pattern_dfa("[abcdefgh]{1,400}", ResourceGuard(Limits(table_bytes_max=500)))
+    assert caught.value.limit == "table_bytes_max"
+
+
+@pytest.mark.parametrize("pattern", ["(?:){1000}", "(?:^|$){7}", "(?:^){9,}a?", "(?:a{0}){3}", "a{0,0}"])
+def test_repeating_an_empty_pattern_costs_nothing(pattern: str) -> None:
+    accepts = compile_pattern(pattern)
+    for text in ("", "a", "\n"):
+        assert accepts(text) == bool(re.fullmatch(pattern, text))
+
+
+def test_a_billion_repeats_of_nothing_are_nothing() -> None:
+    accepts = compile_pattern("(?:(?:)|a{0}){1000000000}")  # `re` itself would count them
+    assert accepts("") and not accepts("a")
+
+
+def test_a_thousand_words_are_accepted_and_nothing_else() -> None:
+    rng = random.Random(4)
+    words = sorted({"".join(rng.choice("etaoinshr") for _ in range(rng.randint(2, 6))) for _ in range(1000)})
+    accepts = compile_pattern("|".join(words), Limits(pattern_chars_max=100_000))
+    tried = words + [word[:-1] for word in words] + [word + "e" for word in words]
+    assert [text for text in tried if accepts(text)] == [text for text in tried if text in set(words)]
+
+
+def test_trees_built_by_hand_compile_like_patterns() -> None:
+    meter = ResourceGuard(Limits())
+    ice_cream = concat([literal_node("ice", True), space_run_node(), literal_node("cream", True)])
+    dfa, parts = determinize(node_nfa(alternation([ice_cream, literal_node("Straße", True)]), meter), meter)
+    for text in ("ice cream", "ICE \t CREAM", "icecream", "STRAẞE", "strasse", "ice cream "):
+        assert dfa.accepts(parts.word(text)) == bool(re.fullmatch(r"(?i)ice\s+cream|straße", text))
+
+
+def test_a_position_automaton_has_first_last_and_follow_sets() -> None:
+    nfa = pattern_nfa("ab*", ResourceGuard(Limits()))
+    assert (nfa.positions, nfa.first, nfa.last, nfa.follow, nfa.nullable) == (2, 0b01, 0b11, (0b10, 0b10), False)
+    assert [nfa.sets[which] for which in nfa.position_set] == [((97, 98),), ((98, 99),)]
+
+
+def test_words_with_a_common_prefix_share_positions() -> None:
+    assert pattern_nfa("category|catalogue|dog", ResourceGuard(Limits())).positions == len(
+        "cat" + "egory" + "alogue" + "dog"
+    )
+
+
+def test_a_tree_too_deep_for_the_stack_meets_a_limit() -> None:
+    node = literal_node("a", ignore_case=False)
+    for _ in range(5000):
+        node = concat([literal_node("b", ignore_case=False), alternation([node, literal_node("c", ignore_case=False)])])
+    with pytest.raises(LimitExceeded) as caught:
+        node_nfa(node, ResourceGuard(Limits()))
+    assert caught.value.limit == "nesting_depth_max"
+
+
+def test_equal_languages_have_equal_tables() -> None:
+    one, other = (pattern_dfa(pattern, ResourceGuard(Limits()))[0] for pattern in ("a(b|c)*", "a|a(c*b*)*(b|c)"))
+    assert isinstance(one, Dfa) and (one.next_state == other.next_state).all()

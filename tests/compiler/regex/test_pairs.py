@@ -1,0 +1,101 @@
+"""Thousands of patterns and texts on which our verdict has to be that of `re.fullmatch`, and what we refuse."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler.errors import SpecUnsupported
+from compiler.limits import Limits, ResourceGuard
+from compiler.regex import parse_pattern, pattern_dfa
+from tests.compiler.regex.test_glushkov import ALPHABET, random_pattern
+
+TABLE = tomllib.loads((Path(__file__).parents[2] / "cases" / "regex_pairs.toml").read_text(encoding="utf-8"))
+GROUPS, REFUSED = TABLE["group"], TABLE["refused"]
+PAIRS_MIN = 2_000
+WORDS = ("dog", "Dogs", "ice cream", "café", "x=1", "3.14", "a\n", "\n", "", "ǅ", "²", "_")
+
+
+def reference(pattern: str) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `re` warns of [[ and [a||b], which may mean something else one day
+        return re.compile(pattern)
+
+
+def compare(pattern: str, texts: Iterable[str]) -> None:
+    """The DFA's verdict on each text against `re`'s."""
+    dfa, parts = pattern_dfa(pattern, ResourceGuard(Limits()))
+    asked = reference(pattern)
+    for text in texts:
+        assert dfa.accepts(parts.word(text)) is bool(asked.fullmatch(text)), (pattern, text)
+
+
+def random_pairs() -> list[tuple[str, list[str]]]:
+    """Random patterns, each with random texts and with others that are near to what it matches."""
+    rng = random.Random(77)
+    drawn: list[tuple[str, list[str]]] = []
+    while len(drawn) < 150:
+        pattern = rng.choice(("", "", "(?i)", "(?s)", "(?a)")) + random_pattern(rng, 3)
+        try:
+            asked = reference(pattern)
+        except re.error:
+            continue
+        source = "".join(rng.choice(ALPHABET) for _ in range(40))
+        near = [match[0] for match in asked.finditer(source)][:5]
+        some = ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 4))) for _ in range(6)]
+        drawn.append((pattern, [*near, *(text + "\n" for text in near), *some, rng.choice(WORDS)]))
+    return drawn
+
+
+RANDOM = random_pairs()
+
+
+def test_there_are_enough_pairs_of_either_verdict() -> None:
+    by_hand = {(pattern, text) for group in GROUPS for pattern in group["patterns"] for text in group["texts"]}
+    drawn = {(pattern, text) for pattern, texts in RANDOM for text in texts}
+    assert len(by_hand) >= PAIRS_MIN and len(drawn) >= 1_000
+    matched = sum(reference(pattern).fullmatch(text) is not None for pattern, text in by_hand)
+    assert len(by_hand) / 10 <= matched <= len(by_hand) / 2
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group["name"])
+def test_the_verdicts_on_the_table_are_those_of_fullmatch(group: dict[str, Any]) -> None:
+    for pattern in group["patterns"]:
+        compare(pattern, group["texts"])
+
+
+def test_the_verdicts_on_random_pairs_are_those_of_fullmatch() -> None:
+    for pattern, texts in RANDOM:
+        compare(pattern, texts)
+
+
+def test_the_verdicts_on_cpythons_table_are_those_of_fullmatch() -> None:
+    cases = pytest.importorskip("test.re_tests", reason="this Python came without its own tests").tests
+    compared = refused = 0
+    for pattern, text, *_ in cases:
+        try:
+            asked = reference(pattern)
+        except re.error:
+            continue
+        try:
+            found = [match[0] for match in asked.finditer(text)]
+            compare(pattern, [text, *found, *(one + "\n" for one in found)])
+            compared += 1
+        except SpecUnsupported:
+            refused += 1
+    assert compared >= 250 and refused <= compared / 3
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["pattern"])
+def test_an_unsupported_construct_is_refused_by_name(row: dict[str, str]) -> None:
+    reference(row["pattern"])  # that `re` takes it is why it has to be refused, and not guessed at
+    with pytest.raises(SpecUnsupported) as caught:
+        parse_pattern(row["pattern"], ResourceGuard(Limits()))
+    assert caught.value.construct == row["construct"]

@@ -1,0 +1,223 @@
+"""Combinations: the paths on which words, whole texts and counts of characters meet, against the definitions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+
+from compiler.codec import decode, encode
+from compiler.engines import NATIVE
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
+from compiler.forms import part_of
+from compiler.limits import Limits, ResourceGuard
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import AllSpec, RegexSpec, spec_from_json
+from compiler.text import answer_text, check_text, flattened
+from compiler.text import combination as combine
+from compiler.vocab import byte_vocabulary
+from tests.references.text import satisfies
+
+A, B = {"keywords": ["a"]}, {"keywords": ["b"]}
+ANY, LINE, SPACED = {"regex": "(?s:.*)"}, {"regex": "[ab ]*\\."}, {"regex": " ?[ab]+| +b"}
+SHORT, WORDS, SENTENCE = {"max_chars": 3}, {"min_words": 1, "max_words": 2}, {"sentences": 1}
+FORMULA, ENDED = {"ltlf": "G(a -> X b)"}, {"ltlf": "F(b & X eos)"}
+NOTHING = {"ltlf": "G(nomatch | b)"}
+CLASHING = {
+    "dfa": {
+        "start": "s",
+        "accepting": ["s"],
+        "transitions": [{"from": "s", "to": "s"}, {"from": "s", "to": "s", "when": "a"}],
+    }
+}
+COMBINED: list[dict[str, Any]] = [
+    {"all": [A, B]},
+    {"all": [A, LINE]},
+    {"any": [A, LINE]},
+    {"not": A},
+    {"not": LINE},
+    {"not": {"any": [A, LINE]}},
+    {"not": {"all": [A, {"not": LINE}]}},
+    {"all": [A, SHORT]},
+    {"all": [LINE, SHORT]},
+    {"any": [LINE, SHORT]},
+    {"all": [SPACED, SHORT]},
+    {"any": [SPACED, {"all": [A, B]}]},
+    {"all": [{"any": [A, LINE]}, {"any": [B, SPACED]}, {"not": SHORT}]},
+    {"all": [FORMULA, ENDED]},
+    {"any": [FORMULA, {"not": ENDED}]},
+    {"all": [NOTHING, {"not": A}, WORDS]},
+    {"all": [SENTENCE, WORDS, LINE]},
+    {"not": {"all": [SENTENCE, WORDS]}},
+    {"all": [ANY, {"not": SPACED}, SHORT, {"any": [A, {"choice": ["", "b", " b"]}]}]},
+    {"all": [{"all": [{"all": [A]}]}, {"any": [B]}]},
+    {"all": [{"regex": "[ab .]*", "leading_space": "forbid"}, A]},
+    {"all": [{"dfa": {"start": "s", "accepting": ["s"], "transitions": [{"from": "s", "to": "s", "text": "ab "}]}}, A]},
+]
+TEXTS = ["".join(text) for length in range(6) for text in itertools.product("ab. ", repeat=length)]
+
+
+@pytest.fixture(params=["side by side", "letter by letter"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to read a combination: the second is that of large ones."""
+    if request.param == "letter by letter":
+        monkeypatch.setattr(combine, "_JOINT_INNER_STATES_MAX", -1)
+        monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("constraint", COMBINED, ids=str)
+def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constraint: dict[str, Any]) -> None:
+    spec = spec_from_json(constraint)
+    automaton = compile_text(spec)
+    for text in TEXTS:
+        assert check_text(automaton, text).satisfied == satisfies(spec, text), text
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("constraint", COMBINED, ids=str)
+def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
+    spec, meter = spec_from_json(constraint), ResourceGuard(Limits())
+    texts = flattened(part_of(spec, NATIVE, meter), meter)
+    for text in TEXTS:
+        assert texts.accepts(text) == satisfies(spec, text), text
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("constraint", COMBINED, ids=str)
+def test_min_tokens_is_the_length_of_the_shortest_text(constraint: dict[str, Any]) -> None:
+    spec = spec_from_json(constraint)
+    compiled = compile_spec(spec, byte_vocabulary())
+    stripped = compiled.text.strips_space
+
+    def good(raw: str) -> bool:
+        return satisfies(spec, raw) or (stripped and raw.startswith(" ") and satisfies(spec, raw[1:]))
+
+    shortest = next(raw for raw in TEXTS if good(raw))
+    assert compiled.tokens.min_tokens == len(shortest) + 1
+    assert satisfies(spec, answer_text(compiled.text, shortest))
+
+
+@pytest.mark.usefixtures("way")
+def test_one_leading_space_is_stripped_even_if_patterns_allow_it() -> None:
+    for constraint in ({"regex": " *b"}, {"all": [{"regex": " *b"}, B]}, {"all": [{"regex": " *b"}, {"max_chars": 4}]}):
+        assert answer_text(compile_text(spec_from_json(constraint)), " b") == "b"
+
+
+def test_a_combination_inside_a_json_string_is_bounded() -> None:
+    parts = [{"regex": f"a{number}|b"} for number in range(300)]
+    with pytest.raises(LimitExceeded) as refusal:
+        compile_text(spec_from_json({"json_schema": {"type": "string", "constraint": {"all": parts}}}))
+    assert refusal.value.limit == "parts_max"
+
+
+@pytest.mark.usefixtures("way")
+def test_character_counts_follow_both_readings_of_a_leading_space() -> None:
+    spec = spec_from_json({"all": [{"regex": "(?s:.*)a(?s:.*)"}, {"max_chars": 3}]})
+    tokens = compile_spec(spec, byte_vocabulary()).tokens
+    for raw, good in ((" bba", True), ("bbba", False), ("  ba", True), ("   a", True), ("  bba", False)):
+        state = tokens.start
+        for byte in raw.encode():
+            state = tokens.advance(state, byte)
+        assert (tokens.distance[state] == 1) == good, raw
+
+
+@pytest.mark.parametrize(
+    ("constraint", "field"),
+    [
+        ({"all": [A, {"regex": "a("}]}, "all.1.regex"),
+        ({"any": [{"not": {"ltlf": "F ("}}]}, "any.0.not.ltlf"),
+        ({"all": [A, {"infill": "<|infill_wrod|>"}]}, "all.1.infill"),
+        ({"json_schema": {"type": "string", "constraint": {"regex": "a("}}}, "json_schema.constraint.regex"),
+        ({"all": [ANY, {"not": CLASHING}]}, "all.1.not.dfa.transitions.1"),
+        (
+            {"json_schema": {"type": "string", "constraint": {"all": [ANY, CLASHING]}}},
+            "json_schema.constraint.all.1.dfa.transitions.1",
+        ),
+    ],
+)
+def test_an_error_inside_a_combination_names_its_path(constraint: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecSyntaxError) as refusal:
+        compile_text(spec_from_json(constraint))
+    assert refusal.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "construct"),
+    [
+        ({"regex": "(?=a)b"}, "all.1.not.regex", "look-ahead"),
+        ({"ltlf": "N dog"}, "all.1.not.ltlf", "N"),
+        ({"ltlf": "X[!] dog"}, "all.1.not.ltlf", "X[!]"),
+    ],
+)
+def test_a_refused_construct_inside_a_combination_names_its_path(part: Any, field: str, construct: str) -> None:
+    with pytest.raises(SpecUnsupported) as refusal:
+        compile_text(spec_from_json({"all": [A, {"not": part}]}))
+    assert (refusal.value.field, refusal.value.construct) == (field, construct)
+
+
+@pytest.mark.parametrize("parts", [[A, {"not": A}], [A, {"max_chars": 0}], [{"regex": "b+"}, {"regex": "a+"}]])
+def test_parts_that_contradict_one_another_are_unsatisfiable(parts: list[dict[str, Any]]) -> None:
+    with pytest.raises(SpecUnsatisfiable):
+        compile_spec(spec_from_json({"all": parts}), byte_vocabulary())
+
+
+def test_a_combination_of_too_many_parts_is_refused() -> None:
+    with pytest.raises(LimitExceeded) as refusal:
+        compile_text(AllSpec(tuple(RegexSpec(f"a{number}|b") for number in range(300))))
+    assert refusal.value.limit == "parts_max"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_constraint_in_a_json_string_ignores_its_escapes(seed: int) -> None:
+    draw = random.Random(seed)
+    inner = draw.choice(
+        [A, {"max_chars": 2}, {"regex": '["\\\\\n]+'}, {"not": {"regex": ".*\\\\.*"}}, {"choice": ['"', "\t"]}]
+    )
+    spec = spec_from_json({"json_schema": {"type": "string", "constraint": inner}})
+    automaton = compile_text(spec)
+    for _ in range(60):
+        content = "".join(draw.choice('"\\\n\tab é') for _ in range(draw.randint(0, 4)))
+        text = json.dumps(content, ensure_ascii=False)
+        assert check_text(automaton, text).satisfied == satisfies(spec_from_json(inner), content), text
+
+
+WHOLE = (
+    {"regex": " ?[\\w-]{1,3}(?: \\w+)*"},
+    {"regex": "[^é]*|é "},
+    {"choice": [" a", "é日", ""]},
+    {"all": [ANY, SPACED]},
+)
+
+
+@pytest.mark.parametrize("leading_space", ["strip", "forbid"])
+@pytest.mark.parametrize("constraint", WHOLE, ids=str)
+def test_the_per_character_path_accepts_the_same_texts(
+    constraint: dict[str, Any], leading_space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of constraints that would have many states inside characters, against the usual one."""
+    if "all" not in constraint:
+        constraint = {**constraint, "leading_space": leading_space}
+    spec, vocabulary = spec_from_json(constraint), byte_vocabulary()
+    usual = compile_spec(spec, vocabulary)
+    monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
+    spelled = compile_spec(spec, vocabulary)
+    assert spelled.text.dfa is spelled.text.letters and usual.text.dfa is not usual.text.letters
+    assert spelled.tokens.min_tokens == usual.tokens.min_tokens
+    for length in range(5):
+        for raw in map("".join, itertools.product(" aé-", repeat=length)):
+            states = usual.tokens.start, spelled.tokens.start
+            for byte in raw.encode():
+                states = usual.tokens.advance(states[0], byte), spelled.tokens.advance(states[1], byte)
+                assert usual.tokens.distance[states[0]] == spelled.tokens.distance[states[1]], raw
+            assert (
+                check_text(usual.text, raw).satisfied == check_text(spelled.text, raw).satisfied == satisfies(spec, raw)
+            )
+            assert check_text(usual.text, raw).violated_at == check_text(spelled.text, raw).violated_at
+            assert answer_text(usual.text, raw) == answer_text(spelled.text, raw)
+    assert (
+        decode(encode(spelled, b"secret"), b"secret", vocabulary.fingerprint).state_distances == spelled.state_distances
+    )

@@ -1,0 +1,300 @@
+"""Many generations at once: the same answers as alone, in fewer passes, within the memory that was promised."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from compiler.lifting import TokenAutomaton, from_table
+from decoding.engine import Engine
+from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
+from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.model import Scores, StepInput
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.search import BankedSearch, generate, rows_of, search_of
+from tests.decoding.random_automata import random_table
+from tests.fake_models import HashModel, PrefixSession
+
+PLENTY = 10**9
+VOCABULARY = 12
+
+
+class WatchedModel(HashModel):
+    """Notes whose rows are in each pass; can be held before a pass, and told to fail."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(VOCABULARY, (VOCABULARY - 1,), **settings)
+        self.crowds: list[list[PrefixSession]] = []
+        self.opened: list[PrefixSession] = []
+        self.may_step = threading.Event()
+        self.may_step.set()
+        self.fails = False
+
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[PrefixSession, Tensor]:
+        session, first = super().prefill(prompt_ids)
+        self.opened.append(session)
+        return session, first
+
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
+        assert self.may_step.wait(30.0)
+        self.crowds.append([feed.session for feed in feeds])
+        if self.fails:
+            raise ModelOutputInvalid("out of order")
+        return super().step(feeds)
+
+
+@dataclass(frozen=True)
+class Order:
+    prompt: tuple[int, ...]
+    automaton: TokenAutomaton
+    options: SearchOptions
+
+    def alone(self) -> tuple[Hypothesis, ...]:
+        return generate(WatchedModel(), self.prompt, self.automaton, self.options)
+
+    def run(self) -> Generation:
+        return search_of(PreparedConstraint.prepare(self.automaton, torch.device("cpu")), self.options)
+
+    def bytes_held(self) -> int:
+        """What an engine keeps free for it."""
+        return WatchedModel().bytes_for(len(self.prompt), rows_of(self.options), self.options.max_tokens)
+
+
+def _order(seed: int, *, slack: int = 6) -> Order:
+    random = np.random.default_rng([3, seed])
+    automaton = random_table(random, ids=VOCABULARY)
+    beams = int(random.integers(1, 7))
+    options = SearchOptions(
+        max_tokens=automaton.min_tokens + int(random.integers(0, slack)), beams=beams,
+        n=int(random.integers(1, beams + 1)), algorithm=str(random.choice(["abs", "banked"])),
+    )
+    return Order(tuple(random.integers(0, VOCABULARY, int(random.integers(1, 5))).tolist()), automaton, options)
+
+
+def _long(beams: int = 2, max_tokens: int = 12) -> Order:
+    """Runs to the end of its budget: EOS may only come last."""
+    length = max_tokens - 1
+    chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
+    accepting = np.arange(length + 2) == length
+    automaton = from_table(np.zeros(VOCABULARY, dtype=np.int64), chain, accepting, 0, (VOCABULARY - 1,))
+    return Order((0,), automaton, SearchOptions(max_tokens=max_tokens, beams=beams))
+
+
+def _ask(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis, ...]:
+    return engine.generate(order.run, order.prompt, rows_of(order.options), order.options.max_tokens, **more)
+
+
+def _wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_batched_generations_give_the_same_answers_in_fewer_passes() -> None:
+    orders = [_order(seed) for seed in range(40)]
+    model = WatchedModel()
+    model.may_step.clear()
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(len(orders)) as callers:
+        answers = [callers.submit(_ask, engine, order) for order in orders]
+        _wait_for(lambda: engine.generations + sum(answer.done() for answer in answers) == len(orders))
+        model.may_step.set()
+        assert [answer.result() for answer in answers] == [order.alone() for order in orders]
+    longest = max(order.options.max_tokens for order in orders)
+    assert max(map(len, model.crowds)) > 10
+    assert model.passes < 3 * longest
+
+
+def test_generations_join_and_leave_between_two_passes() -> None:
+    model = WatchedModel()
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        model.may_step.clear()
+        first = callers.submit(_ask, engine, _long(max_tokens=20))
+        _wait_for(lambda: len(model.opened) == 1)
+        second = callers.submit(_ask, engine, _long(max_tokens=6))
+        _wait_for(lambda: engine.generations == 2)
+        model.may_step.set()
+        assert first.result() == _long(max_tokens=20).alone()
+        assert second.result() == _long(max_tokens=6).alone()
+    sizes = [len(crowd) for crowd in model.crowds]
+    assert sizes[0] == 1 and sizes[-1] == 1 and 2 in sizes
+    assert model.passes == 19  # as many as the longer one needs alone
+
+
+def test_admission_is_bounded_by_memory_and_serves_every_request() -> None:
+    order = _long(beams=3, max_tokens=8)
+    model = WatchedModel()
+    each = order.bytes_held()
+    with Engine(model, 2 * each + each // 2) as engine, ThreadPoolExecutor(7) as callers:
+        model.may_step.clear()
+        answers = [callers.submit(_ask, engine, order) for _ in range(7)]
+        _wait_for(lambda: engine.generations == 7)
+        model.may_step.set()
+        assert all(answer.result() == order.alone() for answer in answers)
+    assert max(map(len, model.crowds)) == 2
+
+
+def test_a_request_over_the_memory_is_refused_with_both_sizes() -> None:
+    model, order = WatchedModel(), _long(beams=10)
+    memory_bytes = order.bytes_held() - 1
+    with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge) as refusal:
+        _ask(engine, order)
+    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (order.bytes_held(), memory_bytes)
+    assert not model.opened
+
+
+def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
+    called_off = threading.Event()
+    model = WatchedModel()
+    each = _long(max_tokens=200).bytes_held()
+    steps: list[StepEvent] = []
+
+    def watch(event: StepEvent) -> None:
+        steps.append(event)
+        if len(steps) == 3:
+            called_off.set()
+
+    with Engine(model, each) as engine, ThreadPoolExecutor(2) as callers:
+        model.may_step.clear()
+        first = callers.submit(_ask, engine, _long(max_tokens=200), on_step=watch, cancelled=called_off.is_set)
+        _wait_for(lambda: len(model.opened) == 1)
+        second = callers.submit(_ask, engine, _long(max_tokens=12))
+        model.may_step.set()
+        with pytest.raises(Cancelled):
+            first.result()
+        assert second.result() == _long(max_tokens=12).alone()
+    assert len(model.opened) == 2
+    gone = [number for number, crowd in enumerate(model.crowds) if model.opened[0] in crowd]
+    assert gone == list(range(len(gone))) and len(gone) < 199
+    assert all(crowd == [model.opened[1]] for crowd in model.crowds[len(gone) :])
+
+
+def test_a_generation_cancelled_while_waiting_never_starts() -> None:
+    model = WatchedModel()
+    with Engine(model, _long(max_tokens=30).bytes_held()) as engine, ThreadPoolExecutor(2) as callers:
+        model.may_step.clear()
+        first = callers.submit(_ask, engine, _long(max_tokens=30))
+        _wait_for(lambda: len(model.opened) == 1)
+        second = callers.submit(_ask, engine, _long(), cancelled=lambda: True)
+        model.may_step.set()
+        with pytest.raises(Cancelled):
+            second.result()
+        assert first.result()
+    assert len(model.opened) == 1
+
+
+def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
+    model = WatchedModel()
+    may_go_on = threading.Event()
+    heard: list[StepEvent] = []
+
+    def slow(event: StepEvent) -> None:
+        assert may_go_on.wait(30.0)
+        heard.append(event)
+
+    order = _long(max_tokens=15)
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        listened = callers.submit(_ask, engine, order, on_step=slow)
+        assert callers.submit(_ask, engine, order).result() == order.alone()
+        _wait_for(lambda: model.passes >= 14)  # all steps of the listened one are over, and nobody has heard of any
+        assert not heard
+        may_go_on.set()
+        assert listened.result() == order.alone()
+    alone: list[StepEvent] = []
+    generate(WatchedModel(), order.prompt, order.automaton, order.options, on_step=alone.append)
+    assert heard == alone and len(alone) == 15
+
+
+def test_a_failing_listener_ends_only_its_own_generation() -> None:
+    model = WatchedModel()
+
+    def broken(event: StepEvent) -> None:
+        raise OSError("gone")
+
+    order = _long(max_tokens=40)
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        bad = callers.submit(_ask, engine, order, on_step=broken)
+        good = callers.submit(_ask, engine, order)
+        with pytest.raises(OSError, match="gone"):
+            bad.result()
+        assert good.result() == order.alone()
+
+
+def test_a_failing_cancel_check_ends_only_its_own_generation() -> None:
+    order = _long(max_tokens=40)
+
+    def broken() -> bool:
+        raise OSError("gone")
+
+    with Engine(WatchedModel(), PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        bad = callers.submit(_ask, engine, order, cancelled=broken)
+        good = callers.submit(_ask, engine, order)
+        with pytest.raises(OSError, match="gone"):
+            bad.result()
+        assert good.result() == order.alone()
+
+
+def test_a_generation_without_step_input_fails_alone() -> None:
+    order = _long(max_tokens=40)
+
+    class Broken(BankedSearch):
+        def feed(self) -> tuple[Tensor, Tensor]:
+            if self._columns.rows and len(self._history) == 5:
+                raise ValueError("no idea")
+            return super().feed()
+
+    model = WatchedModel()
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        model.may_step.clear()
+        good = callers.submit(_ask, engine, order)
+        _wait_for(lambda: len(model.opened) == 1)
+        broken = Broken(PreparedConstraint.prepare(order.automaton, torch.device("cpu")), order.options)
+        limits = rows_of(order.options), order.options.max_tokens
+        bad = callers.submit(engine.generate, lambda: broken, order.prompt, *limits)
+        _wait_for(lambda: engine.generations == 2)
+        model.may_step.set()
+        with pytest.raises(ValueError, match="no idea"):
+            bad.result()
+        assert good.result() == order.alone()
+
+
+def test_a_failed_pass_fails_its_requests_and_the_engine_continues() -> None:
+    model = WatchedModel()
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(3) as callers:
+        model.may_step.clear()
+        model.fails = True
+        answers = [callers.submit(_ask, engine, _long()) for _ in range(3)]
+        _wait_for(lambda: engine.generations == 3)
+        model.may_step.set()
+        for answer in answers:
+            with pytest.raises(ModelOutputInvalid):
+                answer.result()
+        model.fails = False
+        assert _ask(engine, _long()) == _long().alone()
+
+
+def test_close_cancels_all_requests_and_refuses_new_ones() -> None:
+    model = WatchedModel()
+    engine = Engine(model, _long(max_tokens=200).bytes_held())
+    with ThreadPoolExecutor(2) as callers:
+        model.may_step.clear()
+        answers = [callers.submit(_ask, engine, _long(max_tokens=200)) for _ in range(2)]
+        _wait_for(lambda: len(model.opened) == 1)
+        closer = threading.Thread(target=engine.close)
+        closer.start()
+        model.may_step.set()
+        closer.join()
+        for answer in answers:
+            with pytest.raises(Cancelled):
+                answer.result()
+    with pytest.raises(Cancelled):
+        _ask(engine, _long())

@@ -1,0 +1,81 @@
+"""What the model wanted is noted beside a run, and changes nothing of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from app.models import ModelFiles, open_model_files
+from app.models.tokenizer import Speller
+from app.settings import BUILT_IN_MODEL
+from compiler.pipeline import compile_spec
+from compiler.spec import InfillSpec, KeywordsSpec, Spec
+from decoding.engine import TopTokensRecorder
+from decoding.engine.top_tokens import ROWS_NOTED
+from decoding.forced_tokens import TokenBytes
+from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import drive, search_of
+from tests.fake_models import HashModel
+
+PROMPT = (5, 9)
+COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def files() -> ModelFiles:
+    return open_model_files(BUILT_IN_MODEL)
+
+
+@pytest.fixture(scope="module")
+def pieces(files: ModelFiles) -> TokenBytes:
+    speller = Speller(Tokenizer.from_file(str(Path(BUILT_IN_MODEL) / "tokenizer.json")), files.vocabulary.tokens)
+    return TokenBytes(files.vocabulary.tokens, files.vocabulary.eos_ids, speller)
+
+
+def driven(run: Generation, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
+    told: list[StepEvent] = []
+    return drive(model, PROMPT, run, told.append), told
+
+
+TEMPLATE = InfillSpec("A man on the beach saw <|infill_word|> in the park and went home.")
+
+
+@pytest.mark.parametrize("spec", [KeywordsSpec((("dog",), ("park",))), TEMPLATE], ids=["keywords", "template"])
+@pytest.mark.parametrize("kind", ["banked", "abs", "sample"])
+def test_recording_top_tokens_changes_no_other_result(
+    files: ModelFiles, pieces: TokenBytes, spec: Spec, kind: str
+) -> None:
+    compiled = compile_spec(spec, files.vocabulary)
+    constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    budget = compiled.tokens.min_tokens + 8
+
+    def fresh() -> Generation:
+        if kind == "sample":
+            return Sampling(constraint, SamplingOptions(budget, seed=3, n=3))
+        return search_of(constraint, SearchOptions(budget, beams=8, algorithm=kind))  # type: ignore[arg-type]
+
+    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=1)
+    plain, noted = driven(fresh(), model), driven(TopTokensRecorder(fresh(), COUNT), model)
+    assert plain[0] == noted[0]
+    assert plain[1] == [dataclasses.replace(event, wanted=()) for event in noted[1]]
+    fed: list[tuple[int, ...]] = [()]  # the live rows, best first, of the last event with noted tokens
+    free = 0
+    for event in noted[1]:
+        if event.wanted:
+            free += 1
+            rows = list(dict.fromkeys(wanted.tokens for wanted in event.wanted))
+            parents = [tokens[: len(fed[0])] for tokens in rows]  # within a stretch some may have been dropped since
+            assert list(dict.fromkeys(parents)) == list(dict.fromkeys(fed[:ROWS_NOTED]))
+            for tokens in rows:
+                best = model.log_probs(PROMPT + tokens).topk(COUNT)
+                told = [(one.token, one.log_prob) for one in event.wanted if one.tokens == tokens][:COUNT]
+                assert told == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            fed = [row.tokens for row in event.rows if not row.finished]
+    assert free == len(noted[1]) if spec is not TEMPLATE or kind != "banked" else 0 < free < len(noted[1])

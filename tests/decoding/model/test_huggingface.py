@@ -1,0 +1,203 @@
+"""The adapter against full forward passes of the library's own models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from decoding.errors import PromptEmpty
+from decoding.model import HuggingFaceModel, Scores, StepInput
+from decoding.model import chunked_feed as stretch
+from decoding.model.attention import NotShareable, Pass, attend
+from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, windowed
+
+
+def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
+    """Log-probs after the last id of each row, each row on its own, without a cache."""
+    with torch.inference_mode():
+        return torch.stack(
+            [model(input_ids=torch.tensor([row]), use_cache=False).logits[0, -1].float().log_softmax(0) for row in rows]
+        )
+
+
+def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: list[list[int]]) -> Scores:
+    return model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])[0]
+
+
+def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, tolerance: float = 2e-4) -> None:
+    """Rows that fork, swap, stay, double and vanish, and grow by one token or by several."""
+    random = np.random.default_rng(0)
+    prompt = random.integers(1, plain.config.vocab_size, 7).tolist()
+    session, first = model.prefill(prompt)
+    torch.testing.assert_close(first, _full_pass(plain, [prompt])[0], atol=tolerance, rtol=0)
+    rows = [prompt]
+    feeds = [
+        ([0, 0, 0], 1),
+        ([0, 1, 2], 1),
+        ([2, 0, 1], 3),
+        ([1, 1], 1),
+        ([0, 1], 2),
+        ([1, 0, 0, 1], 1),
+        ([3], 4),
+        ([0], 1),
+        ([0, 0], 1),
+        ([1, 0], 2),
+    ]
+    for parents, count in feeds:
+        tokens = random.integers(1, plain.config.vocab_size, (len(parents), count)).tolist()
+        found = _step(model, session, parents, tokens)
+        assert found.log_probs.dtype == found.own.dtype == found.peak.dtype == torch.float32
+        assert found.own.shape == found.peak.shape == (len(parents), count - 1)
+        rows = [[*rows[parent], *own] for parent, own in zip(parents, tokens, strict=True)]
+        torch.testing.assert_close(found.log_probs, _full_pass(plain, rows), atol=tolerance, rtol=0)
+        for place in range(count - 1):
+            known = _full_pass(plain, [row[: len(row) - count + place + 1] for row in rows])
+            following = torch.tensor([own[place + 1] for own in tokens])
+            own_expected = known.gather(1, following[:, None])[:, 0]
+            torch.testing.assert_close(found.own[:, place], own_expected, atol=tolerance, rtol=0)
+            torch.testing.assert_close(found.peak[:, place], known.amax(1), atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None:
+    model = HuggingFaceModel(SHARED[name]())
+    assert model.unshared_because == ""
+    _check_against_full_passes(model, SHARED[name]())
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
+    make, reason = PLAIN[name]
+    model = HuggingFaceModel(make())
+    assert reason in model.unshared_because
+    _check_against_full_passes(model, make())
+
+
+@pytest.mark.parametrize("make", [gpt2_of, lambda: windowed(5)], ids=["shared", "plain"])
+def test_long_inputs_are_read_in_chunks(
+    make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
+    _check_against_full_passes(HuggingFaceModel(make()), make())
+
+
+@pytest.mark.parametrize("name", ["captions", "stories260k", "tinystories-656k"])
+def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> None:
+    path = shared / "models" / name
+    plain = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
+    model = HuggingFaceModel.load(str(path))
+    assert (model.unshared_because, model.rows_independent) == ("", True)
+    _check_against_full_passes(model, plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "mistral, a window of 5"])
+def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: torch.dtype) -> None:
+    make = SHARED[name] if name in SHARED else PLAIN[name][0]
+    model = HuggingFaceModel(make().to(dtype))
+    assert model.tolerance == 0.5
+    assert (model.unshared_because == "") == (name in SHARED)
+    _check_against_full_passes(model, make().to(dtype).float(), tolerance=0.05)
+
+
+def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
+    plain = gpt2_of(n_embd=256, n_layer=6, n_head=4, vocab_size=5000, eos_token_id=4999).to(torch.bfloat16)
+    for weight in plain.parameters():
+        weight.data *= 4.0 if weight.ndim > 1 else 1.0
+    plain.lm_head.weight.data *= 8.0  # of the embeddings too
+    assert HuggingFaceModel(plain).unshared_because == ""
+
+
+class _Asked(TorchDispatchMode):
+    """Counts how often the host waits for a number from the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counted[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama, large", "qwen3, normed keys"])
+def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
+    model = HuggingFaceModel(SHARED[name]())
+    session, _ = model.prefill([1, 2])
+    with _Asked() as asked:
+        for step in range(40):
+            parents = torch.arange(4) // 2 if step else torch.zeros(4, dtype=torch.int64)
+            model.step([StepInput(session, parents, parents[:, None])])
+    assert not {"_local_scalar_dense", "equal", "is_nonzero"} & asked.counted.keys()
+    assert 1 <= asked.counted["nonzero"] <= 12
+
+
+def test_answers_are_scored_while_another_thread_steps() -> None:
+    model, tokens = HuggingFaceModel(SHARED["llama, large"]()), list(range(1, 30))
+    expected = model.score([5, 6], tokens)
+    session, _ = model.prefill([1, 2])
+
+    def step_on() -> None:
+        for step in range(30):
+            _step(model, session, [0, 0, 0] if step == 0 else [2, 0, 1], [[1], [2], [3]])
+
+    with ThreadPoolExecutor(3) as threads:
+        stepping = threads.submit(step_on)
+        assert all(found == expected for found in threads.map(lambda _: model.score([5, 6], tokens), range(20)))
+        stepping.result()
+
+
+def test_one_model_may_have_two_adapters() -> None:
+    plain = gpt2_of()
+    for _ in range(2):
+        model = HuggingFaceModel(plain)
+        assert model.unshared_because == ""
+        _check_against_full_passes(model, gpt2_of())
+
+
+@pytest.mark.parametrize("more", [{"softcap": 20.0}, {"sliding_window": 4}, {"s_aux": torch.ones(2)}], ids=str)
+def test_unsupported_attention_arguments_are_refused(more: dict[str, Any]) -> None:
+    rows = torch.ones(1, 2, 1, 4)
+    shared_pass = Pass([], 1, torch.device("cpu"))
+    with pytest.raises(NotShareable, match=next(iter(more))):
+        attend(torch.nn.Module(), rows, rows, rows, shared_pass.no_mask, shared_pass=shared_pass, **more)
+
+
+def test_concurrent_generations_do_not_affect_each_other() -> None:
+    model, plain = HuggingFaceModel(gpt2_of()), gpt2_of()
+    one, _ = model.prefill([1, 2, 3])
+    other, _ = model.prefill([4])
+    _step(model, one, [0, 0], [[5], [6]])
+    _step(model, other, [0, 0], [[7], [8]])
+    found = _step(model, one, [1], [[9]]).log_probs
+    torch.testing.assert_close(found, _full_pass(plain, [[1, 2, 3, 6, 9]]), atol=2e-4, rtol=0)
+    found = _step(model, other, [1], [[9]]).log_probs
+    torch.testing.assert_close(found, _full_pass(plain, [[4, 8, 9]]), atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize("length", [1, 2, 64, 65, 130])
+def test_scoring_a_finished_continuation_equals_full_passes_at_every_length(length: int) -> None:
+    model, plain = HuggingFaceModel(gpt2_of(n_positions=160)), gpt2_of(n_positions=160)
+    tokens = np.random.default_rng(length).integers(1, V, length).tolist()
+    rescored = model.score([3, 4], tokens)
+    with torch.inference_mode():
+        rows = plain(input_ids=torch.tensor([[3, 4, *tokens]])).logits[0, 1:-1].float().log_softmax(1)
+    expected = rows.gather(1, torch.tensor(tokens)[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(rescored.log_probs), expected, atol=2e-4, rtol=0)
+    torch.testing.assert_close(torch.tensor(rescored.peaks), rows.amax(1), atol=2e-4, rtol=0)
+
+
+def test_an_empty_prompt_begins_with_the_models_own_first_token() -> None:
+    model = HuggingFaceModel(gpt2_of())
+    torch.testing.assert_close(model.prefill([])[1], _full_pass(gpt2_of(), [[0]])[0], atol=2e-4, rtol=0)
+    with pytest.raises(PromptEmpty):
+        HuggingFaceModel(gpt2_of(bos_token_id=None)).prefill([])

@@ -1,0 +1,72 @@
+"""What a model comes to keep of memory beside its generations: nothing for each number of rows that it meets."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from decoding.model import HuggingFaceModel, StepInput
+from decoding.model.cpu_layers import rows_computed
+from tests.decoding.random_models import GROUPED, made
+
+ROWS_MAX = 256
+KEPT_MIB_MAX = 10.0  # a layer that kept something for each number would come to more than 150
+_S_MAX = 300
+
+
+class _MallInfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def _in_use_mib() -> float:
+    """What the process has allocated and not freed, whatever the allocator holds beside it."""
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = _MallInfo
+    info: Any = mallinfo2()
+    return float(info.uordblks + info.hblkhd) / 2**20
+
+
+def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
+    """Prompts of so many tokens, steps of so many rows, and checks of answers so long."""
+    for number in numbers:
+        prompt = [1 + token % 50 for token in range(number)]
+        session, _ = model.prefill(prompt)
+        model.step(
+            [StepInput(session, torch.zeros(number, dtype=torch.int64), torch.ones(number, 1, dtype=torch.int64))]
+        )
+        model.score(prompt[:3], prompt)
+
+
+def _grown_mib() -> float:
+    """By how much it grows over all numbers of rows, once those are known that are computed."""
+    sizes = {"hidden_size": 192, "intermediate_size": 256, "max_position_embeddings": 2 * ROWS_MAX}
+    model = HuggingFaceModel(made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, **sizes})))
+    assert model.reads_together
+    _read(model, sorted({rows_computed(number) for number in range(1, ROWS_MAX + 1)}))
+    before = _in_use_mib()
+    _read(model, range(2, ROWS_MAX, 2))
+    return _in_use_mib() - before
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not say what is in use")
+def test_memory_does_not_grow_with_new_batch_sizes() -> None:
+    told = subprocess.run(  # of its own: what other tests have had kept would count here
+        [sys.executable, "-m", __name__], capture_output=True, text=True, check=True, timeout=_S_MAX
+    ).stdout
+    assert float(told) < KEPT_MIB_MAX
+
+
+if __name__ == "__main__":
+    print(_grown_mib())

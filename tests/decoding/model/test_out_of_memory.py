@@ -1,0 +1,162 @@
+"""Real models whose device's memory runs out in the middle of a pass, at any operation: nothing is lost by it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from compiler.lifting import from_table
+from decoding.engine import Engine
+from decoding.errors import OutOfMemory
+from decoding.generation import Generation, Hypothesis
+from decoding.model import HuggingFaceModel, Scores, StepInput
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.search import drive, rows_of, search_of
+from tests.decoding.engine.test_engine import PLENTY, _wait_for
+from tests.decoding.engine.test_out_of_memory import S_MAX, Notes
+from tests.decoding.random_models import GROUPED, V, made, windowed
+
+
+class _RunsOut(TorchDispatchMode):
+    """Counts the operations that are done while it is on; the one of this number finds no memory."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        if self.count == self._left:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return func(*args, **(kwargs or {}))
+
+
+def llama() -> PreTrainedModel:
+    return made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "max_position_embeddings": 200}))
+
+
+def _feed(session: Any, parents: list[int], tokens: list[list[int]]) -> StepInput[Any]:
+    return StepInput(session, torch.tensor(parents), torch.tensor(tokens))
+
+
+STORY: list[tuple[list[int], list[list[int]]]] = [  # grows, drops rows, takes slots again
+    ([0] * 6, [[row + 1] for row in range(6)]), ([0, 2, 2, 5], [[7], [8], [9], [10]]),
+    ([3, 0, 1], [[1] * 50, [2] * 50, [3] * 50]), ([1, 1], [[4], [5]]),
+    ([0] * 5, [[row + 20] for row in range(5)]), ([4, 0], [[1, 2], [3, 4]]),
+]
+
+
+def _same(found: Sequence[Scores], known: Sequence[Scores]) -> bool:
+    columns = ("log_probs", "own", "peak")
+    return all(
+        torch.equal(getattr(one, name), getattr(other, name))
+        for one, other in zip(found, known, strict=True) for name in columns
+    )
+
+
+def test_a_step_can_be_repeated_after_running_out_of_memory() -> None:
+    model = HuggingFaceModel(llama())
+    assert model.reads_together, model.unshared_because
+    draw = random.Random(7)
+    prompts = ([1, 2, 3], [5])
+
+    def begin() -> list[Any]:
+        return [model.prefill(prompt)[0] for prompt in prompts]
+
+    sessions, known, lengths = begin(), [], []
+    for parents, tokens in STORY:
+        with _RunsOut(-1) as counted:
+            known.append(model.step([_feed(session, parents, tokens) for session in sessions]))
+        lengths.append(counted.count)
+    failures = 0
+    for _ in range(12):
+        sessions = begin()
+        for number, (parents, tokens) in enumerate(STORY):
+            feeds = [_feed(session, parents, tokens) for session in sessions]
+            found: list[Scores] = []
+            for group in ([feeds], [feeds[:1], feeds[1:]])[draw.randrange(2)]:
+                for at in (draw.randint(1, lengths[number]), draw.randint(1, lengths[number]), -1):
+                    try:
+                        with _RunsOut(at):
+                            found += model.step(group)
+                        break
+                    except torch.OutOfMemoryError:
+                        failures += 1
+            assert _same(found, known[number]), number
+    assert failures > 50
+
+
+FAILURES_MAX = 12
+
+
+class FailingSteps:
+    """A model whose steps and prompts now and then run out of memory, at a random operation, but not for ever."""
+
+    def __init__(self, model: HuggingFaceModel) -> None:
+        self._model, self._draw = model, random.Random(3)
+        self.failures = 0
+        self.may_begin = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def _now_and_then(self, share: float, work: Callable[[], Any]) -> Any:
+        if self._draw.random() >= share or self.failures == FAILURES_MAX:
+            return work()
+        try:
+            with _RunsOut(self._draw.randint(1, 60)):
+                return work()
+        except torch.OutOfMemoryError:
+            self.failures += 1
+            raise
+
+    def prefill(self, prompt_ids: Sequence[int]) -> Any:
+        assert self.may_begin.wait(S_MAX)
+        return self._now_and_then(0.1, lambda: self._model.prefill(prompt_ids))
+
+    def step(self, feeds: Sequence[StepInput[Any]]) -> Any:
+        return self._now_and_then(0.6 if len(feeds) > 1 else 0.2, lambda: self._model.step(feeds))
+
+
+@pytest.mark.parametrize(("make", "together"), [(llama, True), (lambda: windowed(5), False)], ids=["shared", "plain"])
+def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrainedModel], together: bool) -> None:
+    model = HuggingFaceModel(make())
+    assert model.reads_together == together
+    automaton = from_table(
+        torch.arange(V).remainder(3).numpy(), torch.tensor([[1, 0, 2], [2, 1, 0], [2, 2, 1]]).numpy(),
+        torch.tensor([False, False, True]).numpy(), 0, (60,),
+    )
+    constraint = PreparedConstraint.prepare(automaton, torch.device("cpu"))
+    wanted = [SearchOptions(max_tokens=8 + number % 7, beams=2 + number % 5) for number in range(10)]
+    alone = [drive(model, [number + 1], search_of(constraint, options)) for number, options in enumerate(wanted)]
+    failing, notes = FailingSteps(model), Notes()
+    with Engine(failing, PLENTY, notes) as engine, ThreadPoolExecutor(len(wanted)) as callers:  # type: ignore[arg-type]
+
+        def ask(number: int) -> tuple[Hypothesis, ...]:
+            options = wanted[number]
+
+            def begin() -> Generation:
+                return search_of(constraint, options)
+
+            for _ in range(FAILURES_MAX + 1):  # by chance one may run out while it has the model to itself
+                try:
+                    return engine.generate(begin, [number + 1], rows_of(options), options.max_tokens)
+                except OutOfMemory:
+                    continue
+            raise AssertionError("out of memory more often than memory ran out")
+
+        answers = callers.map(ask, range(len(wanted)))
+        _wait_for(lambda: engine.generations == len(wanted))
+        failing.may_begin.set()
+        assert list(answers) == alone
+    assert failing.failures and "restarted" in notes.became and ("batch_split" in notes.became) == together

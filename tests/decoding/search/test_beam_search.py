@@ -1,0 +1,242 @@
+"""The search against its slow twin, and the laws that hold for every answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from compiler.errors import BudgetTooSmall
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
+from decoding.errors import (
+    Cancelled,
+    ModelOutputInvalid,
+    OptionsInvalid,
+    PromptTooLong,
+    SearchExhausted,
+    VocabularyMismatch,
+)
+from decoding.generation import Hypothesis, StepEvent
+from decoding.options import DEFAULT, Algorithm, SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.search import drive, generate, search_of
+from tests.decoding.differential import ALGORITHMS, MODELS, Case, random_options
+from tests.decoding.random_automata import random_table
+from tests.fake_models import HashModel, PrefixModel, ScriptedModel
+from tests.references.search import Answer, answers, beam_search
+
+CASES = {"table": 12, "factored": 12, "wide": 3}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("maker", CASES)
+@pytest.mark.parametrize("kind", MODELS)
+def test_beams_and_answers_equal_those_of_the_reference(kind: str, maker: str, algorithm: Algorithm) -> None:
+    for seed in range(CASES[maker]):
+        case = Case(maker, kind, algorithm, seed)
+        events: list[StepEvent] = []
+        search = search_of(case.constraint, case.options, heuristics=case.heuristics)
+        found = drive(case.model, (), search, events.append)
+        problem = case.problem
+        beams = beam_search(problem)
+        assert [event.step_number for event in events] == list(range(1, len(beams) + 1))
+        for event, beam in zip(events, beams, strict=True):
+            assert [(row.tokens, row.score, row.log_prob, row.state, row.parent) for row in event.rows] == [
+                (row.ids, row.score, row.log_prob, row.state, row.parent) for row in beam.rows
+            ]
+        assert _fields(found) == answers(beams, problem)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_answers_distinct_as_texts_equal_those_of_the_reference(kind: str) -> None:
+    for seed in range(12):
+        case = Case("table", kind, "banked", seed)
+        text_of = lambda ids: bytes(token % 2 for token in ids)  # noqa: E731
+        search = search_of(case.constraint, case.options, text_of=text_of, heuristics=case.heuristics)
+        problem = replace(case.problem, text_of=text_of)
+        assert _fields(drive(case.model, (), search)) == answers(beam_search(problem), problem)
+
+
+def test_dropping_rows_below_the_floor_changes_no_value() -> None:
+    saved = 0
+    for seed in range(40):
+        model = HashModel(6, (5,), seed=seed, spread=3.0)
+        options = SearchOptions(9, 4, n=1 + seed % 3, length_penalty=0.0)
+        events: dict[bool, list[StepEvent]] = {False: [], True: []}
+        values = {}
+        for floor, steps in events.items():
+            heuristics = replace(DEFAULT, floor=floor)
+            constraint = PreparedConstraint.prepare(_anything(6), model.device)
+            found = drive(model, (), search_of(constraint, options, heuristics=heuristics), steps.append)
+            values[floor] = [answer.log_prob for answer in found]
+        assert values[True][0] >= values[False][0]
+        saved += len(events[True]) < len(events[False])
+    assert saved > 10
+
+
+def _fields(found: Sequence[Hypothesis]) -> list[Answer]:
+    return [(answer.tokens, answer.score, answer.log_prob, answer.proven_gap) for answer in found]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_answers_are_accepted_within_the_budget_and_distinct(kind: str, algorithm: Algorithm) -> None:
+    for seed in range(25):
+        random = np.random.default_rng([7, seed, *kind.encode()])
+        automaton = random_table(random)
+        options = random_options(random, automaton, algorithm)
+        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
+        found = generate(model, (0,), automaton, options)
+        assert 1 <= len(found) <= options.n
+        assert len({answer.tokens[:-1] for answer in found}) == len(found)
+        for answer in found:
+            state = automaton.start
+            for token in answer.tokens:
+                assert automaton.distance[state] != 0
+                state = automaton.advance(state, token)
+            assert automaton.distance[state] == 0
+            assert len(answer.tokens) <= options.max_tokens
+
+
+def test_answers_are_distinct_as_texts_with_text_of() -> None:
+    pieces = [b"a", b"b", b"ab", b"ba", b"", b""]  # ids 4 and 5 are EOS
+    automaton = from_table(np.zeros(6, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (4, 5))
+    for seed in range(20):
+        model = HashModel(6, (4, 5), seed=seed, levels=3)
+        options = SearchOptions(max_tokens=4, beams=12, n=12, algorithm="abs")
+        found = generate(model, (0,), automaton, options, text_of=lambda ids: b"".join(pieces[token] for token in ids))
+        texts = [b"".join(pieces[token] for token in answer.tokens) for answer in found]
+        assert len(set(texts)) == len(texts)
+        plain = generate(model, (0,), automaton, options)
+        assert len({b"".join(pieces[token] for token in answer.tokens) for answer in plain}) == len(texts)
+
+
+def test_no_rows_are_equal_and_finished_rows_are_not_read() -> None:
+    automaton = from_table(np.zeros(9, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (8,))
+    model = HashModel(9, (8,), seed=3)
+    steps: list[StepEvent] = []
+    generate(model, (0,), automaton, SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
+    for event in steps:
+        assert len({row.tokens for row in event.rows}) == len(event.rows) == 6
+    live = sum(not row.finished for event in steps[:-1] for row in event.rows)
+    assert model.rows_read == 1 + live
+
+
+def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
+    """Certain tokens cost exactly 0."""
+    certain = {(0,) * length: {0: 1000.0} for length in range(1, 4)}
+    model = ScriptedModel(3, (2,), {(): {0: 5.0, 2: 5.0}, **certain}, floor=-1000.0)
+    steps: list[StepEvent] = []
+    options = SearchOptions(max_tokens=4, beams=2, n=2, alpha_min=1.0, algorithm="abs")
+    generate(model, (), _anything(3), options, on_step=steps.append)
+    first, second = steps[1].rows
+    assert (first.score, first.log_prob) == (second.score, second.log_prob)
+    assert first.tokens == (2,)
+    assert second.tokens[0] == 0
+
+
+def test_a_budget_below_the_least_is_refused_with_that_number() -> None:
+    random = np.random.default_rng(11)
+    for _ in range(60):
+        automaton = random_table(random)
+        model = HashModel(automaton.vocabulary_size, automaton.eos_ids)
+        least = automaton.min_tokens
+        assert generate(model, (0,), automaton, SearchOptions(max_tokens=least, beams=2))
+        if least > 1:
+            model.rows_read = 0
+            with pytest.raises(BudgetTooSmall) as refusal:
+                generate(model, (0,), automaton, SearchOptions(max_tokens=least - 1, beams=2))
+            assert refusal.value.min_tokens == least
+            assert model.rows_read == 0
+
+
+def test_an_automaton_without_an_accepted_text_is_refused() -> None:
+    automaton = from_table(np.zeros(4, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([False]), 0, (3,))
+    assert automaton.min_tokens == UNREACHABLE
+    with pytest.raises(BudgetTooSmall) as refusal:
+        generate(HashModel(4, (3,)), (0,), automaton, SearchOptions(max_tokens=100))
+    assert refusal.value.min_tokens is None
+
+
+def test_an_automaton_with_wrong_distances_exhausts_the_search() -> None:
+    honest = from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (3,))
+    automaton = dataclasses.replace(honest, token_class=np.array([0, 0, 0, 2], dtype=np.int32))
+    assert automaton.min_tokens == 2
+    with pytest.raises(SearchExhausted):
+        generate(HashModel(4, (3,)), (0,), automaton, SearchOptions(max_tokens=2))
+
+
+def _anything(size: int) -> TokenAutomaton:
+    zeros = np.zeros(size, dtype=np.int64)
+    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (size - 1,))
+
+
+def test_prompt_and_budget_must_fit_the_context() -> None:
+    model = HashModel(5, (4,), context_length=8)
+    assert generate(model, (0, 1, 2), _anything(5), SearchOptions(max_tokens=6, beams=2))
+    with pytest.raises(PromptTooLong) as refusal:
+        generate(model, (0, 1, 2), _anything(5), SearchOptions(max_tokens=7, beams=2))
+    assert (refusal.value.prompt_tokens, refusal.value.max_tokens, refusal.value.context_length) == (3, 7, 8)
+
+
+def test_an_automaton_for_another_vocabulary_is_refused() -> None:
+    with pytest.raises(VocabularyMismatch):
+        generate(HashModel(6, (4,)), (0,), _anything(5), SearchOptions(max_tokens=3))
+
+
+def test_a_cancelled_generation_stops_before_its_next_step() -> None:
+    steps: list[StepEvent] = []
+    with pytest.raises(Cancelled):
+        generate(
+            HashModel(50, (49,)), (0,), _anything(50), SearchOptions(max_tokens=9, beams=4), on_step=steps.append,
+            cancelled=lambda: len(steps) == 2,
+        )
+    assert len(steps) == 2
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_nan_log_probs_are_reported(bad: float) -> None:
+    class Broken(PrefixModel):
+        def log_probs(self, prefix: tuple[int, ...]) -> torch.Tensor:
+            row = torch.full((5,), -1.0)
+            row[2] = bad if len(prefix) > 1 else -1.0
+            return row
+
+    with pytest.raises(ModelOutputInvalid):
+        generate(Broken(5, (4,)), (0,), _anything(5), SearchOptions(max_tokens=5, beams=3))
+
+
+def test_a_model_without_any_possible_token_is_reported() -> None:
+    class Silent(PrefixModel):
+        def log_probs(self, prefix: tuple[int, ...]) -> torch.Tensor:
+            return torch.full((5,), float("-inf"))
+
+    with pytest.raises(ModelOutputInvalid):
+        generate(Silent(5, (4,)), (0,), _anything(5), SearchOptions(max_tokens=5, beams=3))
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("max_tokens", {"max_tokens": 0}),
+        ("beams", {"beams": 0}),
+        ("algorithm", {"algorithm": "greedy"}),
+        ("alpha_min", {"alpha_min": -0.1}),
+        ("alpha_min", {"alpha_min": 1.1}),
+        ("alpha_min", {"alpha_min": float("nan")}),
+        ("gamma", {"gamma": 0.0}),
+        ("gamma", {"gamma": float("inf")}),
+        ("n", {"n": 0}),
+        ("n", {"n": 5, "beams": 4}),
+        ("rank_by", {"rank_by": "luck"}),
+        ("length_penalty", {"length_penalty": 2.1}),
+    ],
+)
+def test_an_option_out_of_its_range_is_refused_by_name(field: str, options: dict[str, object]) -> None:
+    with pytest.raises(OptionsInvalid) as refusal:
+        SearchOptions(**{"max_tokens": 5, **options})
+    assert refusal.value.field == field

@@ -1,0 +1,194 @@
+"""The paper's figures 1 and 3, replayed with a model that gives the figure's logits.
+
+Slips of the figures, kept out of what is expected here:
+- Figure 1 prints d(q4) = 2. Its own table leads from q4 by eos to the accepting q5, so d(q4) = 1, which the other
+  distances (2, 3, 4) and the alphas of figure 3 (.625 for "cat toy" with two tokens left) need.
+- Figure 3 breaks off in the middle and shows t = 5 twice.
+- It labels every dropped word with q1, also those dropped for want of budget: "floor" at t = 7 would stay in q2, and
+  "." and "and" at t = 9 in q4.
+- At t = 8 it leaves "favorite" (16.2) standing; q3 is two tokens from acceptance, with one left, so it is dropped.
+- Progress words are often printed without their push ("coffee" 14.2 at t = 2 is pushed to 15.8).
+
+What the figure does not print is chosen so that the run comes out: words not listed get 5.0. After "... spilled on
+the cat" the push of "toy" from 14.0 to 17.1 needs a peak of 18.1 among the words not shown; as the row goes on with
+"'s" at 17.8, that word must be a dropped one, and eos is the only one that q3 drops. After "... was spilled on the"
+the model must be unsure (16.5 for what is not listed), or the forced "cat" at full push would win a place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
+from decoding.generation import StepEvent
+from decoding.options import SearchOptions
+from decoding.search import generate
+from decoding.search.abs_search import alpha_table, step
+from decoding.search.beams import DEAD_SCORE, Beams
+from decoding.tensors import Tables, push_up
+from tests.fake_models import ScriptedModel
+
+VOCABULARY = "The A coffee lazy spilled was on over the a cat toy toys 's and owner floor favorite by . , eos"
+WORDS = VOCABULARY.split()
+ID = {word: number for number, word in enumerate(WORDS)}
+EOS = ID["eos"]
+T = 9
+Q = {"q0": 1, "q1": 2, "q2": 3, "q3": 4, "q4": 5, "q5": 6}  # our numbers; 0 is dead, and q5 is "after eos"
+
+LOGITS = {
+    "": {"The": 16.3, "A": 15.0},
+    "The": {"cat": 16.8, "coffee": 14.2, "lazy": 13.2},
+    "A": {"cat": 16.9, "toy": 14.1},
+    "The coffee": {"spilled": 15.8, "was": 15.6},
+    "The lazy": {"cat": 18.5, "owner": 14.5},
+    "The coffee spilled": {"on": 19.8, "over": 18.1},
+    "The coffee was": {"spilled": 18.1, "on": 15.8},
+    "The coffee spilled on": {"the": 22.6, "a": 19.0},
+    "The coffee was spilled": {"on": 20.3, "by": 19.0},
+    "The coffee spilled on the": {"cat": 17.8, "toy": 16.3},
+    "The coffee was spilled on": {"the": 22.5, "a": 16.1},
+    "The coffee spilled on the cat": {"'s": 17.8, "and": 16.7, "toy": 14.0, "eos": 18.1},
+    "The coffee was spilled on the": {"floor": 17.7, "toy": 16.7},
+    "The coffee spilled on the cat 's": {"toy": 20.2, "favorite": 16.2, "toys": 15.5},
+    "The coffee spilled on the cat toy": {".": 16.5, ",": 15.5},
+    "The coffee spilled on the cat 's toy": {".": 15.6, "and": 14.3, "eos": 11.3},
+    "The coffee spilled on the cat 's toys": {".": 16.9, ",": 15.9, "eos": 10.8},
+}
+DROPPED = {  # with an arrow to minus infinity in the figure
+    "The": ["cat"],
+    "A": ["cat", "toy"],
+    "The lazy": ["cat"],
+    "The coffee spilled on the": ["toy"],
+    "The coffee was spilled on the": ["floor", "toy"],
+    "The coffee spilled on the cat": ["eos"],  # not shown
+    "The coffee spilled on the cat 's": ["favorite"],  # the slip at t = 8
+    "The coffee spilled on the cat 's toy": [".", "and"],
+    "The coffee spilled on the cat 's toys": [".", ","],
+}
+BEAMS = [
+    ["The", "A"],
+    ["The coffee", "The lazy"],
+    ["The coffee spilled", "The coffee was"],
+    ["The coffee spilled on", "The coffee was spilled"],
+    ["The coffee spilled on the", "The coffee was spilled on"],
+    ["The coffee spilled on the cat", "The coffee was spilled on the"],
+    ["The coffee spilled on the cat 's", "The coffee spilled on the cat toy"],
+    ["The coffee spilled on the cat 's toy", "The coffee spilled on the cat 's toys"],
+    ["The coffee spilled on the cat 's toy eos", "The coffee spilled on the cat 's toys eos"],
+]
+STATES = [
+    ["q0", "q0"], ["q2", "q0"], ["q2", "q2"], ["q2", "q2"], ["q2", "q2"], ["q3", "q2"], ["q3", "q4"], ["q4", "q4"],
+    ["q5", "q5"],
+]  # fmt: skip
+ALPHAS = [(0.583,), (0.625,), (0.571, 0.679), (0.625,), (0.7,), (0.8125,), (0.75, 1.0), (1.0, 0.625), (1.0,)]
+
+
+def _automaton() -> TokenAutomaton:
+    """Figure 1's table; "toys" counts as the concept toy, as in the figure."""
+    column = {"coffee": 0, "cat": 1, "toy": 2, "toys": 2}
+    return from_table(
+        np.array([column.get(word, 3) for word in WORDS]),
+        np.array([[2, 1, 1, 0], [1, 1, 1, 1], [2, 3, 1, 2], [3, 3, 4, 3], [4, 4, 4, 4]]),
+        np.array([False, False, False, False, True]),
+        0,
+        (EOS,),
+    )
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(ID[word] for word in text.split())
+
+
+def _model() -> ScriptedModel:
+    script = {_ids(text): {ID[word]: logit for word, logit in row.items()} for text, row in LOGITS.items()}
+    fill = {_ids("The coffee was spilled on the"): 16.5}
+    return ScriptedModel(len(WORDS), (EOS,), script, floor=5.0, fill=fill, prompt_length=1)
+
+
+def _run(rank_by: str) -> tuple[list[StepEvent], str]:
+    events: list[StepEvent] = []
+    options = SearchOptions(max_tokens=T, beams=2, algorithm="abs", alpha_min=0.25, gamma=1.0, rank_by=rank_by)
+    (answer,) = generate(_model(), (0,), _automaton(), options, on_step=events.append)
+    return events, " ".join(WORDS[token] for token in answer.tokens)
+
+
+def _pushed_logits(text: str) -> dict[str, float]:
+    """Every word after `text` with its logit after the step's push, those dropped left out."""
+    automaton, log_probs, device = _automaton(), _model().log_probs((0, *_ids(text))), torch.device("cpu")
+    state = automaton.start
+    for token in _ids(text):
+        state = automaton.advance(state, token)
+    tables = Tables.from_automaton(automaton, device)
+    alphas = alpha_table(tables, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
+    after = step(Beams.start(state, tables.distance), log_probs[None], tables, alphas, T - len(_ids(text)), 99)
+    word, logit = next(iter(LOGITS[text].items()))
+    normaliser = logit - float(log_probs[ID[word]])
+    rows = zip(after.token.tolist(), after.score.tolist(), strict=True)
+    return {WORDS[token]: score + normaliser for token, score in rows if score != DEAD_SCORE}
+
+
+def test_table_and_distances_are_those_of_figure_1() -> None:
+    automaton = _automaton()
+    printed = {
+        "q0": ("q2", "q1", "q1", "q1"), "q1": ("q1", "q1", "q1", "q1"), "q2": ("q2", "q3", "q1", "q1"),
+        "q3": ("q3", "q3", "q4", "q1"), "q4": ("q4", "q4", "q4", "q5"), "q5": ("q1", "q1", "q1", "q1"),
+    }  # fmt: skip
+    for state, row in printed.items():
+        for word, target in zip(("coffee", "cat", "toy", "eos"), row, strict=True):
+            reached = automaton.advance(Q[state], ID[word])
+            if state == "q5" and word == "eos":
+                continue  # padding: after EOS only EOS, at no cost
+            if target == "q1":
+                assert automaton.distance[reached] == UNREACHABLE
+            else:
+                assert reached == Q[target]
+    assert [int(automaton.distance[Q[state]]) for state in printed] == [4, UNREACHABLE, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("rank_by", ["score", "log_prob"])
+def test_two_beams_find_the_figures_sentence(rank_by: str) -> None:
+    events, answer = _run(rank_by)
+    assert [[" ".join(WORDS[token] for token in row.tokens) for row in event.rows] for event in events] == BEAMS
+    assert [[row.state for row in event.rows] for event in events] == [[Q[name] for name in row] for row in STATES]
+    assert answer == "The coffee spilled on the cat 's toy eos"
+
+
+def test_the_alphas_are_the_twelve_of_the_figure() -> None:
+    events, _ = _run("score")
+    alphas = [{push_up(4, T, 0.25, 1.0)}]
+    for event in events[:-1]:
+        alphas.append({push_up(row.distance, event.budget_after, 0.25, 1.0) for row in event.rows})
+    assert [tuple(sorted(step)) for step in alphas] == [
+        pytest.approx(tuple(sorted(step)), abs=5e-4) for step in ALPHAS
+    ]
+    for step_alphas, event in zip(alphas, events, strict=True):
+        assert {row.alpha for row in event.rows} <= step_alphas
+
+
+@pytest.mark.parametrize("text", LOGITS)
+def test_exactly_the_words_pruned_in_the_figure_are_pruned(text: str) -> None:
+    kept = _pushed_logits(text)
+    assert [word for word in LOGITS[text] if word not in kept] == DROPPED.get(text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "logit"),
+    [
+        ("The coffee spilled on the cat", "toy", 17.1),
+        ("The coffee spilled on the cat 's", "toys", 20.2),
+        ("The coffee spilled on the cat 's", "toy", 20.2),
+        ("The coffee spilled on the", "cat", 17.8),
+        ("The coffee spilled on", "the", 22.6),
+    ],
+)
+def test_the_logits_after_the_push_are_those_printed(text: str, word: str, logit: float) -> None:
+    assert _pushed_logits(text)[word] == pytest.approx(logit, abs=0.05)
+
+
+def test_log_prob_decides_between_toy_and_toys_at_full_push() -> None:
+    events, _ = _run("score")
+    first, second = events[7].rows
+    assert first.score == second.score
+    assert first.log_prob > second.log_prob

@@ -1,0 +1,283 @@
+"""The steps against their slow twin, and their parts: the choice under ties, the layout of ids, the successors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from compiler.lifting import TokenAutomaton, from_table
+from decoding.forced_tokens import NO_FORCED_TOKEN
+from decoding.generation import Hypothesis, StepEvent
+from decoding.options import DEFAULT, Algorithm, SearchOptions
+from decoding.search import abs_search, generate
+from decoding.search.banked_search import Ranking, forced_step, step
+from decoding.search.beams import DEAD_SCORE, Beams
+from decoding.tensors import Array, Tables, count_up, like, place_in_group, top, top_in_order
+from tests.decoding.differential import ALGORITHMS, CPU, MODELS, Case, differences
+from tests.decoding.random_automata import random_factored, random_table
+
+ARRAYS = ("numpy", "torch")
+CASES = {"table": 25, "factored": 20, "wide": 3}
+
+
+@pytest.mark.parametrize("maker", CASES)
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_beam_equals_that_of_the_reference(algorithm: Algorithm, kind: str, maker: str) -> None:
+    for seed in range(CASES[maker]):
+        assert differences(Case(maker, kind, algorithm, seed)) == []
+
+
+@pytest.mark.parametrize("maker", ["table", "factored"])
+def test_beams_of_many_rows_equal_those_of_the_reference(maker: str) -> None:
+    cases = [Case(maker, kind, "banked", seed) for kind in MODELS for seed in range(1, 4)]
+    for case in cases:
+        case.options = replace(case.options, beams=64)
+        assert differences(case) == []
+    assert max(len(beam.rows) for case in cases for beam in case.slow()) > 128
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_arrays_of_an_accelerator_give_the_same_beams(algorithm: Algorithm) -> None:
+    for kind in MODELS:
+        for maker, seed in [*(("factored", seed) for seed in range(8)), ("wide", 1), ("wide", 6)]:
+            assert differences(Case(maker, kind, algorithm, seed), like_an_accelerator=True) == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_both_libraries_give_the_same_answers(algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [Case("factored", kind, algorithm, seed) for kind in MODELS for seed in range(6)]
+
+    def searched(case: Case) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
+        events: list[StepEvent] = []
+        return generate(case.model, (), case.constraint, case.options, on_step=events.append), events
+
+    by_numpy = [searched(case) for case in cases]
+    monkeypatch.setattr(Tables, "for_search", lambda tables: tables)
+    assert [searched(case) for case in cases] == by_numpy
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_random_cases_exercise_every_part(algorithm: Algorithm) -> None:
+    """Otherwise the comparisons above would compare little."""
+    seen = {"tied": 0, "finished early": 0, "several rows": 0}
+    if algorithm == "banked":
+        seen |= {"forced": 0, "endings": 0, "dropped": 0}
+    for case in [Case("table", kind, algorithm, seed) for kind in MODELS for seed in range(16)]:
+        for number, beam in enumerate(case.slow()[:-1], start=1):
+            distance = [int(case.automaton.distance[row.state]) for row in beam.rows]
+            seen["tied"] += len({row.score for row in beam.rows}) < len(beam.rows)
+            seen["finished early"] += 0 in distance and any(distance)
+            seen["several rows"] += len(beam.rows) > 2
+            if algorithm == "banked":
+                budget = case.options.max_tokens - number - 1
+                seen["forced"] += any(case.forced_token(row.state, budget) is not None for row in beam.rows)
+                seen["dropped"] += beam.lost > DEAD_SCORE
+                seen["endings"] += any(
+                    row.score > row.log_prob - case.problem.cost(row.state) + 1e-9
+                    for row in beam.rows
+                    if case.automaton.distance[row.state] == 1
+                )
+    assert min(seen.values()) > 10, seen
+
+
+def test_the_choice_under_ties_is_that_of_a_full_sort() -> None:
+    for seed in range(300):
+        random = np.random.default_rng(seed)
+        size = int(random.integers(1, 60)) * (1 + seed % 9)
+        keys = [random.integers(0, 1 + seed % 4, size).astype(float) for _ in range(3)]
+        keys[0][random.random(size) < 0.3] = -np.inf
+        order = random.permutation(size)
+        count = int(random.integers(1, size // (1 + seed % 9) + 1))
+        expected = sorted(range(size), key=lambda place, k=keys, o=order: ([-key[place] for key in k], o[place]))
+        for kind in (np.array, torch.tensor):
+            rank = kind(order).__getitem__
+            assert top_in_order([kind(key) for key in keys], rank, count).tolist() == expected[:count]
+            assert sorted(top([kind(key) for key in keys], rank, count).tolist()) == sorted(expected[:count])
+
+
+def test_ranks_within_groups_are_those_of_a_plain_loop() -> None:
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        group = random.integers(0, 4, int(random.integers(1, 40)))
+        expected = [group[:place].tolist().count(number) for place, number in enumerate(group.tolist())]
+        for kind in (np.array, torch.tensor):
+            assert place_in_group(kind(group)).tolist() == expected
+
+
+@pytest.mark.parametrize("maker", [random_table, random_factored])
+def test_successors_on_the_device_equal_the_automatons(
+    maker: Callable[[np.random.Generator], TokenAutomaton],
+) -> None:
+    for seed in range(40):
+        automaton = maker(np.random.default_rng(seed))
+        states = torch.arange(automaton.states)
+        found = Tables.from_automaton(automaton, CPU).successors(states)
+        assert found.tolist() == [automaton.successors(state).tolist() for state in range(automaton.states)]
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+@pytest.mark.parametrize("maker", [random_table, random_factored])
+def test_one_token_per_row_gives_the_automatons_successor(
+    maker: Callable[[np.random.Generator], TokenAutomaton], library: str
+) -> None:
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        automaton = maker(random)
+        tables = _tables(automaton, library)
+        states, tokens = (random.integers(0, end, 60) for end in (automaton.states, automaton.vocabulary_size))
+        after: Array = tables.after(*(like(tables.distance, torch.from_numpy(part)) for part in (states, tokens)))
+        pairs = zip(states.tolist(), tokens.tolist(), strict=True)
+        assert after.tolist() == [automaton.advance(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize(("size", "classes", "eos"), [(1, 1, 1), (5, 3, 5), (700, 2, 1), (700, 650, 3), (999, 30, 200)])
+def test_every_id_has_one_slot_in_a_chunk(
+    size: int, classes: int, eos: int
+) -> None:
+    random = np.random.default_rng(size + classes)
+    eos_ids = tuple(int(token) for token in random.choice(size, eos, replace=False))
+    automaton = from_table(
+        random.integers(0, classes, size), np.zeros((1, classes), dtype=np.int64), np.array([True]), 0, eos_ids
+    )
+    tables = Tables.from_automaton(automaton, CPU)
+    assert sorted(tables.chunk_id[~tables.spare].tolist()) == list(range(size))
+    chunks = zip(tables.chunk_id.tolist(), tables.chunk_class.tolist(), tables.spare.tolist(), strict=True)
+    for chunk, (row, column, spare) in enumerate(chunks):
+        assert {int(automaton.token_class[token]) for token in row} == {column}
+        real = [token for token, repeat in zip(row, spare, strict=True) if not repeat]
+        assert real == sorted(real)
+        assert set(row) == set(real)
+        assert tables.token_chunk[real].tolist() == [chunk] * len(real)
+    log_probs = torch.tensor(random.normal(size=(3, size)), dtype=torch.float32)
+    assert torch.equal(tables.best_of_chunks(log_probs), log_probs[:, tables.chunk_id].amax(dim=2))
+    assert np.array_equal(tables.for_search().best_of_chunks(log_probs), tables.best_of_chunks(log_probs))
+
+
+def _tables(automaton: TokenAutomaton, library: str) -> Tables:
+    tables = Tables.from_automaton(automaton, CPU)
+    return tables.for_search() if library == "numpy" else tables
+
+
+def _banked(
+    tables: Tables, start: Beams, log_probs: Tensor, budget: int, beams: int = 3, forced: int | None = None,
+    floor: float = DEAD_SCORE,
+) -> Beams:
+    tokens = None if forced is None else like(tables.distance, torch.tensor([forced]))
+    ranking = Ranking.of(tables, None, beams, DEFAULT)
+    return step(start, log_probs, tables, ranking, budget, tokens, floor)[0]
+
+
+def _abs(tables: Tables, start: Beams, log_probs: Tensor, budget: int, beams: int = 3) -> Beams:
+    alphas = abs_search.alpha_table(tables, SearchOptions(max_tokens=9, beams=beams, algorithm="abs"))
+    return abs_search.step(start, log_probs, tables, alphas, budget, beams)
+
+
+STEPS: dict[str, Callable[[Tables, Beams, Tensor, int], Beams]] = {"abs": _abs, "banked": _banked}
+
+
+def _anything(size: int) -> TokenAutomaton:
+    zeros = np.zeros(size, dtype=np.int64)
+    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (size - 1,))
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
+    automaton = _anything(4)
+    tables = _tables(automaton, library)
+    start, log_probs = Beams.start(automaton.start, tables.distance), torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
+    after = _banked(tables, start, log_probs, 9, floor=-2.0)
+    kept = after.select(count_up(after.score, 2))
+    assert (after.score != DEAD_SCORE).tolist() == [True, True, *[False] * (len(after.score) - 2)]
+    assert kept.token.tolist() == [0, 3]  # 3 is EOS
+    assert tables.distance[kept.state].tolist() == [1, 0]
+    assert kept.log_prob.tolist() == [-1.0, -4.0]
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
+    """Few levels of log-probs: rows tie. The order and the last bit of the scores may differ."""
+    compared = 0
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        automaton = random_table(random)
+        tables, size, budget = _tables(automaton, library), automaton.vocabulary_size, 9 + automaton.min_tokens
+        beam, ranking = Beams.start(automaton.start, tables.distance), Ranking.of(tables, None, 5, DEFAULT)
+        beam, _ = step(beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), tables, ranking, budget)
+        live = np.flatnonzero(np.asarray((beam.score != DEAD_SCORE) & (tables.distance[beam.state] != 0)))
+        if not len(live):
+            continue
+        beam = beam.select(like(tables.distance, torch.from_numpy(live)))
+        log_probs = torch.tensor(random.integers(-2, 0, (len(live), size))).float()
+        tokens = torch.tensor([_live_token(automaton, state, budget - 2) for state in beam.state.tolist()])
+        own, peak = log_probs.gather(1, tokens[:, None])[:, 0], log_probs.amax(dim=1)
+        forced, own, peak = (like(tables.distance, part) for part in (tokens, own, peak))
+        slow, _ = step(beam, log_probs, tables, ranking, budget - 1, forced)
+        fast = forced_step(beam, forced, own, peak, tables, ranking)
+        assert _rows(slow) == _rows(fast)
+        compared += 1
+    assert compared > 20
+
+
+def _live_token(automaton: TokenAutomaton, state: int, budget_after: int) -> int:
+    """The first id other than EOS after which acceptance is within the budget."""
+    distance = automaton.distance[automaton.successors(state)[automaton.token_class]]
+    allowed = np.setdiff1d(np.flatnonzero(distance <= budget_after), automaton.eos_ids)
+    return int(allowed[0])
+
+
+def _rows(beams: Beams) -> list[tuple[int, int, int, float]]:
+    rows = zip(*(column.tolist() for column in (beams.parent, beams.token, beams.state, beams.log_prob)), strict=True)
+    return sorted(row for row, score in zip(rows, beams.score.tolist(), strict=True) if score != DEAD_SCORE)
+
+
+def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
+    automaton = _anything(3)
+    tables = _tables(automaton, "torch")
+    start = Beams.start(automaton.start, tables.distance)
+    beam = _abs(tables, start, torch.tensor([[-1.0, -9.0, -1.0]]), 2, beams=2)
+    assert beam.token.tolist() == [0, 2]  # 2 is EOS
+    after = _abs(tables, beam, torch.tensor([[-9.0, -9.0, 0.0]]), 1, beams=2)
+    assert after.score.tolist() == [-1.0, -1.0]
+    assert after.parent.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorithm: str, library: str) -> None:
+    automaton = _anything(5)
+    tables = _tables(automaton, library)
+    log_probs = torch.full((1, 5), -1.0)
+    log_probs[0, 2 if bad != float("-inf") else slice(None)] = bad
+    start = Beams.start(automaton.start, tables.distance)
+    after = STEPS[algorithm](tables, start, log_probs, 9)
+    assert len(after.score) > 0
+    assert np.isnan(np.asarray(after.score)).all()
+    token, own, peak = (like(tables.distance, one) for one in (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1)))
+    forced = forced_step(start, token, own, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
+    assert np.isnan(np.asarray(forced.score)).all()
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_only_eos_is_left_at_the_last_step(algorithm: str, library: str) -> None:
+    automaton = _anything(5)
+    tables = _tables(automaton, library)
+    after = STEPS[algorithm](tables, Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0), 1)
+    assert after.token[after.score != DEAD_SCORE].tolist() == [4]
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+def test_a_forced_token_out_of_budget_leaves_no_row(library: str) -> None:
+    automaton = _anything(5)
+    tables = _tables(automaton, library)
+    start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0)
+    assert (_banked(tables, start, log_probs, 1, forced=2).score == DEAD_SCORE).all()
+    free = _banked(tables, start, log_probs, 2, forced=NO_FORCED_TOKEN)
+    assert free.token.tolist() == _banked(tables, start, log_probs, 2).token.tolist()

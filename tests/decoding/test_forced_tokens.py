@@ -1,0 +1,228 @@
+"""What a constraint dictates is what every satisfying text says, spelled as the tokenizer spells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from app.models import ModelFiles, open_model_files
+from app.models.tokenizer import Speller
+from app.settings import BUILT_IN_MODEL
+from compiler.artifact import Compiled
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec import spec_from_json
+from decoding.forced_tokens import NO_FORCED_TOKEN, ForcedTokens, TokenBytes
+from decoding.generation import Snapshot
+from decoding.model import Scores, StepInput
+from decoding.options import SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.search import BankedSearch, drive, rows_of
+from decoding.search.banked_search import forced_step
+from tests.fake_models import HashModel, PrefixSession
+
+TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
+
+
+@pytest.fixture(scope="module")
+def files() -> ModelFiles:
+    return open_model_files(BUILT_IN_MODEL)
+
+
+@pytest.fixture(scope="module")
+def pieces(files: ModelFiles) -> TokenBytes:
+    vocabulary = files.vocabulary
+    speller = Speller(Tokenizer.from_file(str(files.tokenizer_file)), vocabulary.tokens)
+    return TokenBytes(vocabulary.tokens, vocabulary.eos_ids, speller)
+
+
+def _compiled(files: ModelFiles, constraint: dict[str, object]) -> Compiled:
+    return compile_spec(spec_from_json(constraint), files.vocabulary, Limits())
+
+
+def _stretch(
+    files: ModelFiles, forced: ForcedTokens, state: int, budget_after: int = 1000, tokens_max: int = 100
+) -> list[bytes | None]:
+    """What a row that starts in a state writes until it may choose."""
+    written = []
+    states = np.array([state])
+    while len(written) < tokens_max:
+        token = int(forced.tokens(states, budget_after)[0])
+        if token == NO_FORCED_TOKEN:
+            break
+        if token in files.vocabulary.eos_ids:
+            return [*written, b"<end>"]
+        written.append(files.vocabulary.tokens[token])
+        states = forced.after(states)
+    return written
+
+
+def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
+    files: ModelFiles, pieces: TokenBytes
+) -> None:
+    compiled = _compiled(files, TEMPLATE)
+    forced = ForcedTokens(compiled.tokens, pieces)
+    begun = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
+    assert b'{"name": "'.startswith(begun) and len(begun) >= len(b'{"name":')
+    ids = files.vocabulary.tokens
+    state = compiled.tokens.start
+    for piece in (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"):
+        state = compiled.tokens.advance(state, ids.index(piece))
+    rest = b"".join(piece or b"" for piece in _stretch(files, forced, state))
+    assert b'nn", "likes": "'.startswith(rest) and rest.startswith(b'nn", "likes":')
+
+
+def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, pieces: TokenBytes) -> None:
+    compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
+    stretch = _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start)
+    tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
+    spelled = tokenizer.encode("the cat sat on the mat", add_special_tokens=False).ids
+    assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
+
+
+def test_no_token_is_forced_beyond_the_budget(
+    files: ModelFiles, pieces: TokenBytes
+) -> None:
+    compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
+    least = compiled.tokens.min_tokens
+    assert _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start, least - 2) == []
+
+
+def test_forced_tokens_do_not_depend_on_earlier_queries(files: ModelFiles, pieces: TokenBytes) -> None:
+    compiled = _compiled(files, TEMPLATE)
+    states = np.flatnonzero(compiled.tokens.distance < 1000)
+    forwards, backwards = ForcedTokens(compiled.tokens, pieces), ForcedTokens(compiled.tokens, pieces)
+    found = forwards.tokens(states, 1000)
+    assert (backwards.tokens(states[::-1], 1000)[::-1] == found).all()
+    assert (found != NO_FORCED_TOKEN).any() and (found == NO_FORCED_TOKEN).any()
+
+
+class SlowForced(ForcedTokens):
+    """Follows every stretch from its first byte, token by token of the vocabulary."""
+
+    def __init__(self, automaton: TokenAutomaton, pieces: TokenBytes, vocabulary: Sequence[bytes | None]) -> None:
+        super().__init__(automaton, pieces)
+        self._vocabulary = vocabulary
+
+    def _stretch(self, state: int) -> tuple[bytes, bool]:
+        automaton, pieces, text = self._automaton, self._pieces, bytearray()
+        while len(text) < 512:
+            after = automaton.distance[automaton.successors(state)[automaton.token_class]]
+            live = np.flatnonzero(after != UNREACHABLE).tolist()
+            begins = {b"<end>" if id in pieces.eos_ids else (self._vocabulary[id] or b"")[:1] for id in live}
+            if begins == {b"<end>"}:
+                return bytes(text), True
+            byte = begins.pop()
+            if begins or byte not in pieces.byte_id:
+                break
+            if pieces.byte_id[byte] not in live:
+                return b"", False
+            text += byte
+            state = automaton.advance(state, pieces.byte_id[byte])
+        return bytes(text), False
+
+
+LITERAL = "the dog ran over a big hill and saw people play with balls in a park near the water. " * 8
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        TEMPLATE, {"choice": [LITERAL[:200], LITERAL[:150] + "it rained"]},
+        {"infill": LITERAL + "<|infill_word|> end."}, {"regex": "é😀(naïve|naïf) café"}, {"keywords": ["dog"]},
+    ],
+    ids=["template", "choice", "longer than a stretch", "bytes of characters", "nothing dictated"],
+)  # fmt: skip
+def test_forced_tokens_equal_those_of_the_reference(
+    files: ModelFiles, pieces: TokenBytes, constraint: dict[str, object]
+) -> None:
+    automaton = _compiled(files, constraint).tokens
+    states = np.flatnonzero(automaton.distance < 1000)[-300:]
+    found = ForcedTokens(automaton, pieces).tokens(states, 1000)
+    assert (found == SlowForced(automaton, pieces, files.vocabulary.tokens).tokens(states, 1000)).all()
+
+
+def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
+    files: ModelFiles, pieces: TokenBytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    automaton = _compiled(files, {"choice": [LITERAL], "leading_space": "forbid"}).tokens
+    forced, plain, asked = ForcedTokens(automaton, pieces), TokenAutomaton.successors, list[int]()
+
+    def counted(self: TokenAutomaton, state: int) -> NDArray[np.int64]:
+        asked.append(state)
+        return plain(self, state)
+
+    monkeypatch.setattr(TokenAutomaton, "successors", counted)
+    stretch = _stretch(files, forced, automaton.start, tokens_max=1000)
+    assert b"".join(piece or b"" for piece in stretch) == LITERAL.encode() + b"<end>"
+    assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1  # a byte each; for each token, where it leads to
+    _stretch(files, forced, automaton.start, tokens_max=1000)
+    assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1
+
+
+class StepByStep(BankedSearch):
+    """Takes the forced tokens, and feeds the model one token at a time."""
+
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        live = self._columns.live
+        assert self._forced is not None
+        tokens = self._forced.tokens(self._columns.state[live], self._budget_before - 1)
+        if not len(self._history) or (tokens == NO_FORCED_TOKEN).any() or self._forced.ends(tokens).any():
+            return super().advance(scores)
+        log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
+        own, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
+        beams = forced_step(
+            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._finished.floor
+        )
+        return [self._take(beams, keep_finished=False)]
+
+    def _forced_ahead(self) -> list[NDArray[np.int64]]:
+        return []
+
+
+class Counting(HashModel):
+    """Counts the rows of the widest feed, and the most tokens that all rows of a feed have written together."""
+
+    widest, most = 0, 0
+
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
+        scores = super().step(feeds)
+        for feed in feeds:
+            self.widest = max(self.widest, len(feed.session.rows))
+            self.most = max(self.most, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
+        return scores
+
+
+def test_jump_forward_stays_within_the_declared_rows(files: ModelFiles, pieces: TokenBytes) -> None:
+    one_of_many = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
+    compiled = _compiled(files, {"regex": one_of_many, "leading_space": "forbid"})
+    constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 1, beams=3)
+    model = Counting(files.vocabulary.size, files.vocabulary.eos_ids)
+    drive(model, (5,), BankedSearch(constraint, options))
+    assert model.widest == rows_of(options)
+    assert 3 * options.max_tokens < model.most <= rows_of(options) * options.max_tokens
+
+
+@pytest.mark.parametrize("beams", [1, 2, 7])
+def test_jump_forward_saves_passes_and_changes_no_beam(
+    files: ModelFiles, pieces: TokenBytes, beams: int
+) -> None:
+    compiled = _compiled(files, TEMPLATE)
+    constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
+    for seed in range(6):
+        options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 14, beams=beams, n=min(2, beams))
+        ahead, alone = ([], []), ([], [])
+        for search, (events, found) in ((BankedSearch, ahead), (StepByStep, alone)):
+            model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed, levels=5)
+            found += drive(model, (5,), search(constraint, options), on_step=events.append)
+            found.append(model.passes)
+        assert ahead[0] == alone[0]
+        assert ahead[1][:-1] == alone[1][:-1]
+        assert ahead[1][-1] < alone[1][-1]

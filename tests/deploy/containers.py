@@ -1,0 +1,137 @@
+"""docker-compose.yml without containers: each service's very command in its very environment, as a local process.
+
+What a container has by itself is given by this table; nothing else of the file is changed:
+
+    /run/secrets/NAME, mounted folders   the files and folders outside that compose would mount there
+    volumes of compose                   a folder of the test
+    redis:6379, in the secrets           127.0.0.1 and a free port, by make_secrets itself
+    ports 6379, 8000, 9100               a free port for each service that names one
+    abs, python                          this environment's
+    valkey-server                        the server that `abs up` would run
+    the image's environment              what ENV of the Dockerfile says, but for PATH; and PATH of this environment
+    user, limits, networks, capabilities those of the test
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.local.server import find_server
+from tests.deploy import dockerfile
+
+PORT = re.compile(r"(?<![0-9])(6379|8000|9100)(?![0-9])")
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, and that no connection is given by chance."""
+    while True:
+        port = random.randrange(12_000, 32_000)  # below what systems hand out
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def seconds(text: str) -> float:
+    """A duration as compose writes it: 45s."""
+    return float(text.removesuffix("s"))
+
+
+class Service:
+    """One service of the compose file."""
+
+    def __init__(self, name: str, described: Mapping[str, Any], outside: Mapping[str, str], folder: Path) -> None:
+        self.name = name
+        self.described = described
+        self._folder = folder / name
+        self._folder.mkdir()
+        self._mounts = dict(outside) | self._volumes()
+        self.ports: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _volumes(self) -> dict[str, str]:
+        mounts = {}
+        for volume in self.described.get("volumes", ()):
+            outside, inside = volume.split(":")[:2]
+            here = outside if outside.startswith(("/", ".")) else str(self._folder / outside)
+            mounts[inside] = str((dockerfile.ROOT / here).resolve())
+            Path(mounts[inside]).mkdir(exist_ok=True)
+        return mounts
+
+    def here(self, text: str) -> str:
+        """A word of a command, or a value of a variable, with what only a container has put in its place."""
+        for inside, outside in sorted(self._mounts.items(), key=lambda pair: -len(pair[0])):
+            text = re.sub(rf"(?<![\w/]){re.escape(inside)}(?![\w])", outside.replace("\\", "\\\\"), text)
+        return PORT.sub(lambda found: self.ports.setdefault(found[0], str(free_port())), text)
+
+    def command(self, words: list[str]) -> list[str]:
+        """A command as it runs here."""
+        program, *rest = words
+        programs = {
+            "abs": [sys.executable, "-m", "app.main"], "python": [sys.executable], "valkey-server": [find_server().path]
+        }
+        return [*programs[program], *map(self.here, rest)]
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the service's processes."""
+        target = self.described.get("build", {}).get("target")
+        given = (dockerfile.environment(target) if target else {}) | dict(self.described.get("environment", {}))
+        own = {"PATH": str(Path(sys.executable).parent), "HOME": str(self._folder), "OMP_NUM_THREADS": "1"}
+        return {name: self.here(value) for name, value in given.items() if name != "PATH"} | own
+
+    def start(self) -> None:
+        """Start the service's process."""
+        with open(self._folder / "log", "wb") as log:
+            self.process = subprocess.Popen(
+                self.command(self.described["command"]), cwd=self._folder, env=self.environment(),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )
+
+    def healthy(self) -> bool:
+        """What the service's health check says."""
+        assert self.process is not None and self.process.poll() is None, self.log()
+        kind, *words = self.described["healthcheck"]["test"]
+        if kind == "CMD-SHELL":
+            return self._server_healthy(words[0])
+        done = subprocess.run(self.command(words), cwd=self._folder, env=self.environment(), capture_output=True)
+        return done.returncode == 0
+
+    def _server_healthy(self, line: str) -> bool:
+        """`valkey-cli ... --user NAME --pass PASSWORD ping | grep -q PONG`, in the protocol's own words."""
+        told = re.fullmatch(r"valkey-cli .*--user (\w+) --pass (\w+) ping \| grep -q PONG", line)
+        assert told, line
+        try:
+            with socket.create_connection(("127.0.0.1", int(self.ports["6379"])), timeout=5) as connection:
+                connection.sendall(f"AUTH {told[1]} {told[2]}\r\nPING\r\n".encode())
+                said = b""
+                while said.count(b"\r\n") < 2 and (more := connection.recv(1_000)):
+                    said += more
+                return b"PONG" in said
+        except OSError:
+            return False
+
+    def stop(self) -> tuple[int, float]:
+        """The stop signal; the exit status, and for how many seconds it took. Fails past the grace period."""
+        assert self.process is not None
+        began = time.monotonic()
+        self.process.send_signal(signal.Signals[self.described["stop_signal"]])
+        status = self.process.wait(seconds(self.described["stop_grace_period"]))
+        return status, time.monotonic() - began
+
+    def log(self) -> str:
+        """What it wrote."""
+        return f"{self.name}: " + (self._folder / "log").read_text(errors="replace")[-4_000:]
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()

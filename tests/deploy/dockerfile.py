@@ -1,0 +1,70 @@
+"""The Dockerfile, read: its stages, and what each instruction says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Stage:
+    """One stage: the one that it goes on from, or an image, and its instructions in order."""
+
+    name: str
+    base: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+
+def stages() -> dict[str, Stage]:
+    """All stages by name, in order."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    found: dict[str, Stage] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            base, _, name = rest.partition(" AS ")
+            current = found[name] = Stage(name, base)
+        else:
+            current.steps.append((word, rest.strip()))
+    return found
+
+
+def lineage(name: str) -> list[Stage]:
+    """A stage and all that it goes on from, the first of them first."""
+    known = stages()
+    stage = known[name]
+    return [*(lineage(stage.base) if stage.base in known else []), stage]
+
+
+def steps(name: str, word: str) -> list[str]:
+    """All instructions of one kind that make up a stage."""
+    return [rest for stage in lineage(name) for kind, rest in stage.steps if kind == word]
+
+
+def environment(name: str) -> dict[str, str]:
+    """What ENV gives the processes of an image."""
+    pairs = [pair.partition("=") for line in steps(name, "ENV") for pair in shlex.split(line)]
+    return {key: value for key, _, value in pairs}
+
+
+def command(name: str) -> list[str]:
+    """What an image runs when nothing else is asked for."""
+    return list(json.loads(steps(name, "CMD")[-1]))
+
+
+def compose(given: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """docker-compose.yml, with what is given for its variables, else their defaults."""
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    return dict(yaml.safe_load(re.sub(r"\$\{([A-Z_]+):-([^}]*)\}", lambda found: given.get(found[1], found[2]), text)))

@@ -1,0 +1,205 @@
+"""docker-compose.yml: what it promises of each container, and that its commands and environments make the service.
+
+There is no container engine here: tests/deploy/containers.py says what stands in for one.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.cli.demo import REQUESTS
+from app.settings import BUILT_IN_MODEL, Settings, read_settings
+from tests.deploy import dockerfile
+from tests.deploy.containers import Service, free_port, seconds
+from tests.deploy.test_kubernetes import COUNTED
+from tests.servers.abs_up import short_folder, until
+
+ROOT = dockerfile.ROOT
+COMPOSE = dockerfile.compose()
+SERVICES: dict[str, Any] = COMPOSE["services"]
+OURS = [name for name in SERVICES if name != "redis"]
+START_S_MAX = 180.0
+STARTED = ("redis", "api", "compile-worker", "inference-worker")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_may_do_no_more_than_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"] and service["healthcheck"]["test"] and service["restart"] == "unless-stopped"
+    assert not service.get("privileged") and "network_mode" not in service
+
+
+def test_only_the_api_is_reachable_and_only_locally() -> None:
+    assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
+        "api": ["127.0.0.1:8000:8000"]
+    }
+    assert {name for name, service in SERVICES.items() if service["networks"] != ["inside"]} == {"api"}
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_stop_grace_period_exceeds_the_shutdown_grace(name: str) -> None:
+    settings = read_settings({key: text for key, text in SERVICES[name]["environment"].items() if "FILE" not in key})
+    assert seconds(SERVICES[name]["stop_grace_period"]) >= settings.shutdown_grace_s + 10
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_variable_is_a_setting(name: str) -> None:
+    files = {"ABS_SECRET_FILE", "ABS_BROKER_FILE", "ABS_STORE_FILE"}
+    assert set(SERVICES[name]["environment"]) <= files | {f"ABS_{field.upper()}" for field in Settings.__slots__}
+
+
+@pytest.mark.parametrize("named", [None, "mine"])
+@pytest.mark.parametrize("name", OURS)
+def test_the_model_keeps_its_name_inside_the_container(name: str, named: str | None) -> None:
+    given = {"ABS_MODEL_NAME": named} if named else {}
+    service = dockerfile.compose(given)["services"][name]
+    folder = service["environment"]["ABS_MODEL"]
+    assert Path(folder).name == (named or Path(BUILT_IN_MODEL).name)
+    assert f"./{Path(BUILT_IN_MODEL).relative_to(ROOT)}:{folder}:ro" in service["volumes"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_an_image_is_a_stage_of_the_dockerfile(name: str) -> None:
+    target = SERVICES[name]["build"]["target"]
+    assert target in dockerfile.stages() and SERVICES[name]["image"] == f"abs-server:{target}"
+    assert (target == "light") == (name in ("api", "compile-worker"))
+
+
+def test_the_gpu_service_is_opt_in() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("profiles")} == {"inference-worker-gpu"}
+    gpu = SERVICES["inference-worker-gpu"]
+    assert gpu["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
+    assert gpu["command"] == SERVICES["inference-worker"]["command"]
+
+
+def test_each_service_gets_only_the_secrets_it_needs() -> None:
+    given = {name: set(service.get("secrets", ())) for name, service in SERVICES.items()}
+    assert given == {
+        "api": {"signing", "api_url"}, "compile-worker": {"signing", "compile_url"},
+        "inference-worker": {"signing", "generate_url"}, "inference-worker-gpu": {"signing", "generate_url"},
+        "redis": {"users"},
+    }
+    assert set().union(*given.values()) == set(COMPOSE["secrets"])
+
+
+class Deployed:
+    """The services of the compose file as processes of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        maker = [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder / "secrets")]
+        made = subprocess.run(
+            [*maker, "--server", f"127.0.0.1:{port}"], capture_output=True, text=True, check=True, timeout=60
+        )
+        self.key, self.secrets, self.words = made.stdout.strip(), folder / "secrets", made.stderr
+        outside = {f"/run/secrets/{name}": str(self.secrets / name) for name in COMPOSE["secrets"]}
+        outside["/run/keyring"] = str(self.secrets / "keyring")
+        self.services = {name: Service(name, _mounted(SERVICES[name], outside), outside, folder) for name in STARTED}
+        self.services["redis"].ports["6379"] = str(port)
+
+    def start(self) -> None:
+        """Start what depends on nothing, then the rest, as compose does, and wait until all are healthy."""
+        for names in (["redis"], [name for name in STARTED if name != "redis"]):
+            for name in names:
+                self.services[name].start()
+            for name in names:
+                until(self.services[name].healthy, f"{name} healthy", START_S_MAX, poll_s=1.0)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.services['api'].ports['8000']}"
+
+
+def _mounted(service: dict[str, Any], outside: dict[str, str]) -> dict[str, Any]:
+    """A service without the mounts that the test has already put elsewhere."""
+    kept = [volume for volume in service.get("volumes", ()) if volume.split(":")[1] not in outside]
+    return service | {"volumes": kept}
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Iterator[Deployed]:
+    with short_folder() as folder:
+        deployed = Deployed(folder)
+        try:
+            deployed.start()
+            yield deployed
+        finally:
+            for service in deployed.services.values():
+                service.end()
+
+
+def test_the_secrets_are_hidden_and_made_only_once(deployed: Deployed) -> None:
+    assert deployed.secrets.stat().st_mode & 0o777 == 0o700
+    users = (deployed.secrets / "users").read_text()
+    for role in ("api", "compile", "generate"):
+        password = (deployed.secrets / f"{role}_url").read_text().split(":")[2].partition("@")[0]
+        assert len(password) >= 32 and password not in users and f"user {role} " in users
+    assert deployed.key not in (deployed.secrets / "keyring" / "keys").read_text()
+    again = subprocess.run(
+        [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(deployed.secrets)],
+        capture_output=True, text=True, timeout=60,
+    )
+    assert again.returncode == 1 and "remove it" in again.stderr
+
+
+def test_secrets_are_readable_inside_under_a_strict_umask(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    maker = [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder)]
+    subprocess.run(maker, capture_output=True, check=True, timeout=60, umask=0o077)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_the_services_answer_the_requests_of_the_readme(deployed: Deployed) -> None:
+    with httpx2.Client(base_url=deployed.url, timeout=60, trust_env=False) as http:
+        assert http.post("/generate", json=REQUESTS[0][1]).status_code == 401
+        for _, body in REQUESTS:
+            answer = http.post("/generate", json=body, headers={"Authorization": f"Bearer {deployed.key}"})
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["choices"][0]["text"] and answer.json()["model"] == "captions"
+
+
+def test_the_redis_server_requires_credentials_and_denies_extra_commands(deployed: Deployed) -> None:
+    port = int(deployed.services["redis"].ports["6379"])
+    assert _asked(port, b"GET abs:a\r\n").startswith(b"-NOAUTH")
+    password = (deployed.secrets / "api_url").read_text().split(":")[2].partition("@")[0]
+    login = f"AUTH api {password}\r\n".encode()
+    for command in (b"FLUSHALL\r\n", b"KEYS *\r\n", b"CONFIG SET appendonly no\r\n", b"SET elsewhere 1\r\n"):
+        assert b"-NOPERM" in _asked(port, login + command), command
+
+
+def test_the_autoscaler_reads_only_queue_lengths(deployed: Deployed) -> None:
+    port = int(deployed.services["redis"].ports["6379"])
+    login = f"AUTH keda {(deployed.secrets / 'keda_password').read_text()}\r\n".encode()
+    counted = COUNTED.encode()
+    for queue in (b"compile", b"generate"):
+        key = b"abs:queue:%b:waiting" % queue
+        script = b"*4\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n" % (len(counted), counted, len(key), key)
+        assert b":0\r\n" in _asked(port, login + script)
+    for command in (b"ZCARD abs:queue:compile:outside", b"GET abs:secret", b"DEL abs:queue:compile:waiting"):
+        assert b"-NOPERM" in _asked(port, login + command + b"\r\n")
+
+
+def _asked(port: int, lines: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(lines + b"QUIT\r\n")
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_each_service_stops_within_its_grace_period(deployed: Deployed) -> None:
+    for name in reversed(STARTED):
+        status, took_s = deployed.services[name].stop()
+        assert status == 0, deployed.services[name].log()
+        assert took_s < seconds(SERVICES[name]["stop_grace_period"])

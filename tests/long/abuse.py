@@ -1,0 +1,283 @@
+"""Attacks on a running service; takes minutes. test_abuse.py is the short form.
+
+    python -m tests.long.abuse [--examples 100] [--size 10]
+
+A real process with keys is attacked in many ways, one after the other, while a witness goes on asking: no attack may
+turn an honest request away, make it wait for long, or leave anything behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+
+from app.auth import add_key, new_key
+from tests.app.worker.test_bombs import BOMBS
+from tests.servers.processes import resident_bytes
+from tests.servers.service_process import ServiceProcess, serving
+
+ROOT = Path(__file__).parent
+WAIT_S_MAX = 30.0  # for an honest request, on a machine that is busy with the attack
+GROWTH_BYTES_MAX = 256 * 2**20
+SOCKET_S_MAX = 120.0
+QUICK = {"header_timeout_s": 2, "body_timeout_s": 2, "write_timeout_s": 2, "keep_alive_s": 5, "compile_s_max": 1}
+
+
+class Witness:
+    """Sends honest requests, one after the other, for as long as the body of the statement takes."""
+
+    def __init__(self, service: ServiceProcess, key: str) -> None:
+        self._service, self._key = service, key
+        self.answers: list[float] = []
+        self.faults: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on)
+
+    def __enter__(self) -> Witness:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        headers = {"authorization": f"Bearer {self._key}"}
+        with httpx2.Client(base_url=self._service.url, headers=headers, timeout=WAIT_S_MAX) as http:
+            while not self._over.is_set():
+                began = time.monotonic()
+                try:
+                    answer = http.post("/check", json={"constraint": {"regex": "a+"}, "text": "aa"})
+                    if answer.status_code != 200:
+                        self.faults.append(answer.text)
+                except httpx2.HTTPError as error:
+                    self.faults.append(type(error).__name__)
+                self.answers.append(time.monotonic() - began)
+                self._over.wait(0.05)
+
+
+class Attack:
+    """What an attacker has: the address, a key of his own or none, and as much patience as `size`."""
+
+    def __init__(self, service: ServiceProcess, key: str, size: int) -> None:
+        self.service, self.size = service, size
+        self.chance = random.Random(size)
+        self.key = f"Authorization: Bearer {key}\r\n".encode()
+        self.http = httpx2.Client(
+            base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=SOCKET_S_MAX
+        )
+
+    def __enter__(self) -> Attack:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
+    def connect(self) -> socket.socket:
+        """A connection of his."""
+        return socket.create_connection(("127.0.0.1", self.service.port), timeout=SOCKET_S_MAX)
+
+    def ask(self, request: bytes) -> bytes:
+        """What comes back, until the connection ends."""
+        with self.connect() as connection, contextlib.suppress(ConnectionError, TimeoutError):
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(65_536), b""))
+        return b""
+
+    def post(self, body: bytes, **headers: str) -> httpx2.Response:
+        """A request to compile."""
+        return self.http.post("/compile", content=body, headers={"content-type": "application/json", **headers})
+
+
+def slow_headers(attack: Attack) -> None:
+    """Many connections that send a header byte by byte."""
+    _trickle(attack, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+
+
+def slow_bodies(attack: Attack) -> None:
+    """Many connections that send a body byte by byte."""
+    fields = b"Content-Type: application/json\r\nContent-Length: 100000\r\n"
+    _trickle(attack, b"POST /compile HTTP/1.1\r\nHost: localhost\r\n" + attack.key + fields + b"\r\n{")
+
+
+def _trickle(attack: Attack, head: bytes) -> None:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(attack.connect()) for _ in range(20 * attack.size)]
+        for one in sockets:
+            one.sendall(head)
+        ends = time.monotonic() + SOCKET_S_MAX
+        while sockets and time.monotonic() < ends:
+            sockets = [one for one in sockets if _still_open(one)]
+            time.sleep(0.2)
+    assert not sockets, "a slow client is let go"
+
+
+def _still_open(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b" ")
+        connection.setblocking(False)
+        connection.recv(1)
+        return False  # whatever it says, it is the end
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(SOCKET_S_MAX)
+
+
+def silent_readers(attack: Attack) -> None:
+    """Connections that ask for much and read nothing."""
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + attack.key + b"\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(3 * attack.size):
+            one = stack.enter_context(attack.connect())
+            one.settimeout(0.5)
+            with contextlib.suppress(OSError):
+                one.sendall(request * 200)
+        time.sleep(3)
+
+
+def noise(attack: Attack) -> None:
+    """Requests with bytes changed, left out and put in, at random."""
+    good = (
+        b"POST /compile HTTP/1.1\r\nHost: localhost\r\n" + attack.key
+        + b'Content-Type: application/json\r\nContent-Length: 32\r\n\r\n{"constraint": {"regex": "a+"}}\n'
+    )
+    for _ in range(100 * attack.size):
+        data = bytearray(good)
+        for _ in range(attack.chance.randrange(1, 8)):
+            place = attack.chance.randrange(len(data))
+            change = attack.chance.randrange(3)
+            data[place : place + (change != 1)] = b"" if change == 2 else bytes([attack.chance.randrange(256)])
+        said = attack.ask(bytes(data))
+        assert not said or said.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200 ")), (bytes(data), said[:300])
+
+
+def bad_json(attack: Attack) -> None:
+    """Bodies that are deep, long, ambiguous, compressed or no JSON at all."""
+    deep, much = b"[" * 100_000 + b"]" * 100_000, b'{"constraint": {"regex": "' + b"a" * 900_000 + b'"}}'
+    bodies = [
+        deep, b'{"a":' * 100_000, much, b'{"constraint": NaN}', b'{"constraint": {"max_chars": 1e999}}',
+        b'{"constraint": {"regex": "\\ud800"}}', b'{"constraint": {}, "constraint": {}}', b"\xff\xfe{}", b"9" * 5_000,
+        b'{"constraint": {"regex": "a"}} trailing', b"", b"null", b'"a"', b"\x00" * 1_000,
+        json.dumps({"constraint": {"all": [{"regex": "a"}] * 50_000}}).encode(),
+    ]
+    for body in bodies * attack.size:
+        answer = attack.post(body)
+        assert 400 <= answer.status_code < 500, (body[:60], answer.text)
+        assert len(answer.content) < 4_000
+    bomb = gzip.compress(b" " * 100_000_000)
+    assert attack.post(bomb, **{"content-encoding": "gzip"}).status_code == 415
+
+
+def many_faults(attack: Attack) -> None:
+    """Bodies with a fault in each of their hundred thousands of parts, and constraints that take long to read."""
+    formulas = [{"ltlf": " & ".join(f"X(!w{one} | F(w{(one * 7 + k) % 30}))" for one in range(25))} for k in range(900)]
+    bodies = (
+        ("/check", {"constraint": {"regex": "a"}, "labels": [1] * 300_000}),
+        ("/compile", dict.fromkeys(map(str, range(90_000)), 1)),
+        ("/decode", {"constraint": {}, "labels": ["a"], "log_probs": [["x"] * 200_000]}),
+        ("/v1/chat/completions", {"messages": [{}] * 300_000}),
+        ("/compile", {"constraint": {"all": formulas[:256]}, "explain": False}),
+    )
+    for path, body in bodies * attack.size:
+        answer = attack.http.post(path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert len(answer.content) < 4_000
+
+
+def compile_bombs(attack: Attack) -> None:
+    """Small constraints that ask for enormous work."""
+    for name, constraint, limits in attack.chance.sample(BOMBS, min(len(BOMBS), 4 * attack.size)):
+        answer = attack.http.post("/compile", json={"constraint": constraint})
+        if answer.status_code == 200:
+            assert "" in limits, name
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (422, "constraint_too_large"), (name, answer.text)
+
+
+ATTACKS: tuple[Callable[[Attack], None], ...] = (
+    slow_headers, slow_bodies, silent_readers, noise, bad_json, many_faults, compile_bombs,
+)
+
+
+@contextlib.contextmanager
+def attacked_service() -> Iterator[tuple[ServiceProcess, str]]:
+    """A service with a key that has every scope and no limits."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, key = new_key(
+            "fuzz", ("generate", "compile", "admin"), requests_per_minute=0, concurrency_max=0, beam_tokens_per_minute=0
+        )
+        keys = Path(folder) / "keys"
+        add_key(keys, key)
+        with serving(Path(folder), keys_file=keys, OMP_NUM_THREADS=1, **QUICK) as service:
+            service.wait_until_ready(text)
+            yield service, text
+
+
+def attack_all(service: ServiceProcess, key: str, size: int) -> dict[str, float]:
+    """Every attack; how long the witness waited at most during each, in s. Raises AssertionError."""
+    waits = {}
+    with Witness(service, key) as witness:  # once, to come to rest
+        time.sleep(1)
+    before = resident_bytes(service.process.pid)
+    for attack in ATTACKS:
+        with Witness(service, key) as witness, Attack(service, key, size) as attacker:
+            attack(attacker)
+        assert not witness.faults, (attack.__name__, witness.faults)
+        assert max(witness.answers) < WAIT_S_MAX, attack.__name__
+        waits[attack.__name__] = max(witness.answers)
+        assert service.process.poll() is None
+    assert resident_bytes(service.process.pid) - before < GROWTH_BYTES_MAX
+    assert "Traceback" not in service.log and key not in service.log
+    return waits
+
+
+def schemathesis(service: ServiceProcess, key: str, folder: Path, *options: str) -> str:
+    """What schemathesis says of the live service. Raises AssertionError where it finds anything.
+
+    All its checks are on but one: DELETE calls a job off, it does not make it unknown.
+    """
+    command = [
+        str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(ROOT / "schemathesis.toml"), "run",
+        f"{service.url}/openapi.json", "--header", f"Authorization: Bearer {key}", "--checks", "all",
+        "--exclude-checks", "use_after_free", "--seed", "1", "--request-timeout", "60", *options,
+    ]
+    environment = os.environ | {"SCHEMATHESIS_HOOKS": str(ROOT / "schemathesis_hooks.py"), "NO_COLOR": "1"}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, f"{said[-8_000:]}\n{service.log[-4_000:]}"
+    return said
+
+
+def main() -> None:
+    """Attack, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=100, help="of schemathesis, for each path")
+    parser.add_argument("--size", type=int, default=10, help="of the other attacks")
+    chosen = parser.parse_args()
+    with attacked_service() as (service, key):
+        for name, wait_s in attack_all(service, key, chosen.size).items():
+            print(f"{name}: honest requests waited {wait_s:.2f} s at most")
+        with tempfile.TemporaryDirectory() as folder:
+            print(schemathesis(service, key, Path(folder), "--max-examples", str(chosen.examples))[-600:])
+
+
+if __name__ == "__main__":
+    main()

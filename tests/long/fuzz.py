@@ -1,0 +1,257 @@
+"""The fuzz of the guarantee: random constraints x vocabularies x budgets x ways to an answer, each judged on its text.
+
+    python -m tests.long.fuzz --cases 100000 --seed 1 --jobs 2
+
+Every answer must satisfy its constraint by `tests.references.text`, within its budget; every refusal must be right, by
+writing out all short texts of the small vocabularies; d(start) must be the least budget. A failure prints its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import itertools
+import multiprocessing
+import random
+import re
+import signal
+import sys
+import time
+import warnings
+
+import torch
+
+from compiler.artifact import Compiled
+from compiler.errors import BudgetTooSmall, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec, Spec, leaves
+from compiler.text import answer_text, check_text
+from compiler.vocab import Vocabulary, byte_vocabulary
+from decoding.options import SearchOptions
+from decoding.search import generate
+from tests.fake_models import HashModel
+from tests.long.fuzz_paths import PATHS, Case, text_bytes
+from tests.references.random_constraints import ALPHABET, WORDS, open_real_model, random_spec, random_vocabulary
+from tests.references.text import satisfies, strips_a_space
+
+LIMITS = Limits(compile_s_max=60.0)  # a limit that strikes is a failure, but for dfa_states_max
+BYTES = byte_vocabulary()
+REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
+FULL_SCOPE_SHARE = 0.15
+JUDGE_S_MAX = 10.0
+WRITTEN_OUT_MAX = 3_000  # texts of a small vocabulary that one case writes out
+
+
+class Broken(AssertionError):
+    """The guarantee does not hold."""
+
+
+class JudgeTooSlow(Exception):
+    """Python's `re` backtracks for ever on a random pattern: the case is counted as not judged."""
+
+
+def _give_up(*_: object) -> None:
+    raise JudgeTooSlow
+
+
+def _satisfies(spec: Spec, text: str) -> bool:
+    """The judge's verdict, within JUDGE_S_MAX seconds."""
+    before = signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, JUDGE_S_MAX)
+    try:
+        return satisfies(spec, text)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run_case(seed: int) -> str:
+    """One case; returns what became of it ("answered", "refused: ..."). Raises Broken where the guarantee fails."""
+    draw = random.Random(seed)
+    spec = random_spec(draw)
+    real = open_real_model(draw) if draw.random() < REAL_MODEL_SHARE else None
+    vocabulary = real[1] if real else random_vocabulary(draw)
+    try:
+        compiled = compile_spec(spec, vocabulary, LIMITS)
+    except SpecUnsatisfiable as error:
+        _confirm_unsatisfiable(spec, draw)
+        return type(error).__name__
+    except SpecUnspellable as error:
+        _confirm_nothing_shorter(spec, vocabulary, None, draw)
+        _confirm_satisfiable(spec)
+        return type(error).__name__
+    except SpecError as error:
+        _confirm_refused_by_python(spec, error)
+        return type(error).__name__
+    except LimitExceeded as error:  # three gaps side by side need more states than the limit: 1 case of 20,000
+        if error.limit != "dfa_states_max":
+            raise
+        return f"over {error.limit}"
+    _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
+    model = real[0] if real else _fake_model(vocabulary, draw)
+    before, start = _beginning(spec, vocabulary, compiled.tokens, draw)
+    least = int(compiled.tokens.distance[start])
+    if least == UNREACHABLE:
+        _confirm_nothing_shorter(spec, vocabulary, None, draw, before)
+        return "prompt refused"
+    budget = max(1, least + draw.choice((-1, 0, 0, 1, 2, 5, 12)))
+    case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0], *before), budget, start)
+    outcome = _generate(spec, compiled, case, before, draw)
+    return f"{outcome} by a real model" if real else outcome
+
+
+def _beginning(
+    spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton, draw: random.Random
+) -> tuple[tuple[int, ...], int]:
+    """Mostly nothing; else a few tokens of a prompt that belongs to the text, and the state after them."""
+    state, before = automaton.start, []
+    if draw.random() < FULL_SCOPE_SHARE:
+        spelled = [id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids]
+        for _ in range(draw.randint(1, 4)):
+            token = draw.choice(spelled)
+            after = automaton.advance(state, token)
+            if automaton.distance[after] == UNREACHABLE and draw.random() < 0.8:
+                continue
+            state = after
+            before.append(token)
+    return tuple(before), state
+
+
+def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
+    return HashModel(
+        vocabulary.size,
+        vocabulary.eos_ids,
+        seed=draw.randrange(2**30),
+        levels=draw.choice((0, 0, 3)),
+        memory=draw.choice((None, 1)),
+        zeros=draw.choice((0.0, 0.0, 0.5)),
+        spread=draw.choice((1.0, 3.0, 30.0)),
+    )
+
+
+def _generate(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], draw: random.Random) -> str:
+    name = draw.choices(list(PATHS), [share for _, share in PATHS.values()])[0]
+    try:
+        found = PATHS[name][0](case, draw)
+    except BudgetTooSmall as error:
+        if case.budget >= case.least or error.min_tokens != case.least:
+            raise Broken(f"budget {case.budget} refused, least is {case.least}") from error
+        return "budget refused"
+    if case.budget < case.least or not found:
+        raise Broken(f"budget {case.budget} answered, least is {case.least}")
+    for tokens in found:
+        _judge(spec, compiled, case, before, tokens)
+    return f"answered ({name})"
+
+
+def _judge(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]) -> None:
+    """The answer, judged on its text and, where the prompt belongs to it, the prompt's."""
+    *written, last = tokens
+    eos_ids = case.vocabulary.eos_ids
+    if len(tokens) > case.budget or last not in eos_ids or set(written) & set(eos_ids):
+        raise Broken(f"tokens {tokens} for a budget of {case.budget}")
+    raw = text_bytes(case.vocabulary, (*before, *written)).decode()
+    text = answer_text(compiled.text, raw)
+    optional = strips_a_space(spec)
+    if text != raw and not (optional and raw == " " + text):
+        raise Broken(f"the answer {text!r} is not what was generated, {raw!r}")
+    if not _satisfies(spec, text):
+        raise Broken(f"the text {text!r} violates {spec}")
+    if not check_text(compiled.text, text).satisfied:
+        raise Broken(f"check_text rejects the good text {text!r} of {spec}")
+
+
+def _allowed(spec: Spec, raw: bytes) -> bool:
+    """Whether a generated text is acceptable, its one optional leading space counted as none."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return False
+    stripped = strips_a_space(spec) and text.startswith(" ")
+    return _satisfies(spec, text) or (stripped and _satisfies(spec, text[1:]))
+
+
+def _confirm_nothing_shorter(
+    spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random, before: tuple[int, ...] = ()
+) -> None:
+    """No text of fewer tokens than `least` (None: no text at all) is acceptable, as far as they can be written out.
+
+    before  what every text begins with
+    """
+    begun = text_bytes(vocabulary, before)
+    ids = [token for token in vocabulary.tokens if token]
+    for length in range(0, 6):
+        if least is not None and length + 1 >= least:
+            return
+        if len(ids) ** length <= WRITTEN_OUT_MAX:
+            texts = map(b"".join, itertools.product(ids, repeat=length))
+        else:
+            texts = (b"".join(draw.choices(ids, k=length)) for _ in range(50))
+        for raw in texts:
+            if _allowed(spec, begun + raw):
+                raise Broken(f"{begun + raw!r} satisfies {spec} in {length + 1} tokens, the compiler says {least}")
+
+
+def _confirm_unsatisfiable(spec: Spec, draw: random.Random) -> None:
+    """No text satisfies, as far as random ones of the constraints' own characters can tell."""
+    for _ in range(200):
+        text = "".join(draw.choice((*ALPHABET, *WORDS)) for _ in range(draw.randint(0, 6)))
+        if _satisfies(spec, text):
+            raise Broken(f"{text!r} satisfies {spec}, which is called unsatisfiable")
+
+
+def _confirm_satisfiable(spec: Spec) -> None:
+    """Some text satisfies: the vocabulary alone is to blame."""
+    compiled = compile_spec(spec, BYTES, LIMITS)
+    tokens, model = compiled.tokens, HashModel(BYTES.size, BYTES.eos_ids)
+    case = Case(BYTES, tokens, model, (256,), tokens.min_tokens, tokens.start)
+    answer = generate(model, case.prompt_ids, tokens, SearchOptions(case.budget, beams=1))[0]
+    _judge(spec, compiled, case, (), answer.tokens)
+
+
+def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:
+    """The random constraints are well formed but for what `re` itself refuses."""
+    for leaf in leaves(spec):
+        try:
+            re.compile(leaf.pattern if isinstance(leaf, RegexSpec) else "")
+        except re.error:
+            return
+    raise Broken(f"{spec} is refused: {error}") from error
+
+
+def _run(seed: int) -> tuple[int, str, str]:
+    warnings.simplefilter("ignore", FutureWarning)
+    torch.set_num_threads(1)
+    try:
+        return seed, run_case(seed), ""
+    except JudgeTooSlow:
+        return seed, "not judged", ""
+    except Exception as error:  # whatever it is, the seed must be known
+        return seed, "FAILED", f"{type(error).__name__}: {error}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
+    wanted = parser.parse_args()
+    outcomes: collections.Counter[str] = collections.Counter()
+    started = time.monotonic()
+    first = wanted.seed * 10_000_000
+    with multiprocessing.get_context("spawn").Pool(wanted.jobs) as pool:
+        cases = pool.imap_unordered(_run, range(first, first + wanted.cases), chunksize=50)
+        for number, (seed, outcome, message) in enumerate(cases, 1):
+            outcomes[outcome] += 1
+            if message:
+                print(f"seed {seed}: {message}", flush=True)
+            if number % 5_000 == 0:
+                print(f"{number} cases, {time.monotonic() - started:.0f} s: {dict(outcomes)}", flush=True)
+    print(f"{wanted.cases} cases from seed {first}, {time.monotonic() - started:.0f} s: {dict(outcomes)}")
+    return 1 if outcomes["FAILED"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""The fuzz of the store: values that were damaged, moved or forged, none of which may be taken for one of ours.
+
+    python -m tests.long.mutants --cases 20000 --seed 1
+
+Real stored values are changed in one of the ways of `WAYS`, and read as the service reads them: as the automaton of a
+hash, or as a sealed message of a key. None may be accepted, and nothing but ArtefactInvalid may be raised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import functools
+import hashlib
+import hmac
+import random
+import struct
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import zstandard
+
+from app.automaton_cache import Decoder, automaton_secret
+from app.messages import Failure, automaton_hash, dump, read_sealed, seal, unmet_key
+from compiler.codec import MAGIC, RAW_BYTES_MAX, encode
+from compiler.errors import ArtefactInvalid
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec
+from compiler.vocab import byte_vocabulary
+
+SECRET, STRANGER = b"the secret of the store", b"the secret of a stranger"
+VOCABULARY = byte_vocabulary()
+PATTERNS = ("abc", r"\d{1,20}", "(a|b)*abb", r"[^\n]{0,40}!", r"(\w+ ){2}end", "é|ö|ü")
+HEADER = struct.Struct("<8sII32s")  # as compiler.codec writes it
+BOMB_BYTES = 64 * 2**20
+Way = Callable[["Values", random.Random, int], tuple[str, bytes]]  # a key, and what lies there instead
+
+
+class Accepted(AssertionError):
+    """A value that is not ours was taken for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a store really holds, by the hash of the automaton, or the key of the message."""
+
+    keys: tuple[str, ...]
+    stored: tuple[bytes, ...]
+    read: Callable[[str, bytes], object]
+
+
+@functools.cache
+def automata() -> Values:
+    """Compiled constraints."""
+    specs = [RegexSpec(pattern) for pattern in PATTERNS]
+    hashes = tuple(automaton_hash(spec, VOCABULARY.fingerprint) for spec in specs)
+    stored = tuple(
+        encode(compile_spec(spec, VOCABULARY), automaton_secret(SECRET, name))
+        for spec, name in zip(specs, hashes, strict=True)
+    )
+    return Values(hashes, stored, Decoder(SECRET, VOCABULARY.fingerprint, 0))
+
+
+@functools.cache
+def messages() -> Values:
+    """Failures that are remembered."""
+    keys = tuple(unmet_key(hashlib.sha256(b"%d" % number).hexdigest(), {}, Limits()) for number in range(6))
+    stored = tuple(seal(SECRET, key, dump(Failure("SpecUnsatisfiable", key, {}))) for key in keys)
+
+    def read(key: str, value: bytes) -> object:
+        message = read_sealed(SECRET, key, value)
+        if message is None:
+            raise ArtefactInvalid("not what was sealed")
+        return message
+
+    return Values(keys, stored, read)
+
+
+def flipped(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    data = bytearray(values.stored[place])
+    for bit in draw.sample(range(8 * len(data)), draw.randint(1, 8)):
+        data[bit // 8] ^= 1 << bit % 8
+    return values.keys[place], bytes(data)
+
+
+def cut(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    data = values.stored[place]
+    return values.keys[place], data[: draw.randrange(len(data))]
+
+
+def longer(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    return values.keys[place], values.stored[place] + draw.randbytes(draw.randint(1, 100))
+
+
+def moved(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    other = draw.choice([number for number in range(len(values.keys)) if number != place])
+    return values.keys[place], values.stored[other]
+
+
+def crossed(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    """The beginning of one, the rest of another."""
+    _, other = moved(values, draw, place)
+    at = draw.choice((8, 16, HEADER.size, draw.randrange(1, min(len(other), len(values.stored[place])))))
+    made = values.stored[place][:at] + other[at:]
+    return values.keys[place], made if made != values.stored[place] else made + b"\0"
+
+
+def overwritten(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    data = bytearray(values.stored[place])
+    at = draw.randrange(len(data))
+    data[at : at + 16] = bytes(byte ^ draw.randint(1, 255) for byte in data[at : at + 16])
+    return values.keys[place], bytes(data)
+
+
+def nonsense(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    return values.keys[place], draw.choice((b"", MAGIC)) + draw.randbytes(draw.choice((0, 1, 47, 48, 49, 500)))
+
+
+def signed_by_a_stranger(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    key = values.keys[place]
+    if values is messages():
+        return key, seal(STRANGER, key, dump(Failure("SpecUnsatisfiable", "forged", {})))
+    return key, encode(compile_spec(RegexSpec(PATTERNS[place]), VOCABULARY), automaton_secret(STRANGER, key))
+
+
+def of_an_older_format(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    return values.keys[place], b"ABSDFA%02d" % draw.choice((0, 2, 99)) + values.stored[place][8:]
+
+
+def said_otherwise(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    """A header with other lengths, and a signature that was made up."""
+    data = values.stored[place].ljust(HEADER.size, b"\0")
+    _, raw, length, signature = HEADER.unpack_from(data)
+    lengths = draw.choice(((raw + 1, length), (raw, length + 1), (2**32 - 1, length), (0, 0), (length, raw)))
+    forged = draw.choice((signature, bytes(32), draw.randbytes(32)))
+    return values.keys[place], HEADER.pack(MAGIC, *lengths, forged) + data[HEADER.size :]
+
+
+def a_bomb(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+    """What unpacks to far more than it says, or than is allowed; signed rightly, for that is where it would count."""
+    key = values.keys[place]
+    body = _bomb(draw.random() < 0.5)
+    raw = draw.choice((100, RAW_BYTES_MAX, RAW_BYTES_MAX + 1, 2**32 - 1))
+    secret = automaton_secret(draw.choice((SECRET, STRANGER)), key)
+    return key, _signed(HEADER.pack(MAGIC, raw, len(body), bytes(32)), body, secret)
+
+
+@functools.cache
+def _bomb(says_its_size: bool) -> bytes:
+    return zstandard.ZstdCompressor(write_content_size=says_its_size).compress(bytes(BOMB_BYTES))
+
+
+def _signed(head: bytes, body: bytes, secret: bytes) -> bytes:
+    return head[:16] + hmac.digest(secret, head[:16] + body, "sha256") + body
+
+
+WAYS: tuple[Way, ...] = (
+    flipped, cut, longer, moved, crossed, overwritten, nonsense, signed_by_a_stranger, of_an_older_format,
+    said_otherwise, a_bomb,
+)
+
+
+def run_case(seed: int) -> str:
+    """Change one value and have it read: the way it was changed. Raises Accepted, or what reading must not raise."""
+    draw = random.Random(seed)
+    values = automata() if draw.random() < 0.8 else messages()
+    way = draw.choice(WAYS)
+    key, data = way(values, draw, draw.randrange(len(values.keys)))
+    try:
+        values.read(key, data)
+    except ArtefactInvalid:
+        return way.__name__
+    raise Accepted(f"seed {seed}: a value that was {way.__name__} was accepted")
+
+
+def confirm_all_are_read() -> None:
+    """The unchanged values are accepted: else nothing is shown."""
+    for values in (automata(), messages()):
+        for key, data in zip(values.keys, values.stored, strict=True):
+            values.read(key, data)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    wanted = parser.parse_args()
+    confirm_all_are_read()
+    refused: collections.Counter[str] = collections.Counter()
+    failed, started, first = 0, time.monotonic(), wanted.seed * 10_000_000
+    for seed in range(first, first + wanted.cases):
+        try:
+            refused[run_case(seed)] += 1
+        except Exception as error:  # whatever it is, the seed must be known
+            failed += 1
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+    took = time.monotonic() - started
+    print(f"{wanted.cases} values, {took:.0f} s: {failed} accepted or badly refused; {dict(refused)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""A real process under attack, in short; `python -m tests.long.abuse` is the long form."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.long.abuse import attack_all, attacked_service, schemathesis
+from tests.servers.service_process import ServiceProcess
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[ServiceProcess, str]]:
+    with attacked_service() as attacked:
+        yield attacked
+
+
+def test_attacks_delay_no_honest_request_and_leak_no_resource(service: tuple[ServiceProcess, str]) -> None:
+    attack_all(*service, size=1)
+
+
+def test_the_service_conforms_to_its_openapi_document(service: tuple[ServiceProcess, str], tmp_path: Path) -> None:
+    said = schemathesis(*service, tmp_path, "--max-examples", "5", "--phases", "fuzzing,stateful")
+    assert "No issues found" in said or "passed" in said
+    assert service[0].log.count("route=/generate status=20"), "some requests were more than refused"
+
+
+def test_the_command_line_sends_its_key(service: tuple[ServiceProcess, str]) -> None:
+    running, key = service
+    command = [sys.executable, "-m", "app.main", "compile", "--regex", "a+", "--json", "--url", running.url]
+    for given, status, word in ((key, 0, "automaton"), ("", 2, "unauthorized")):
+        done = subprocess.run(command, env=os.environ | {"ABS_API_KEY": given}, capture_output=True, text=True)
+        assert (done.returncode, word in done.stdout) == (status, True), done

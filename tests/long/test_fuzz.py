@@ -1,0 +1,23 @@
+"""The fuzz of the guarantee, in the short form of `python -m tests.long.fuzz`."""
+
+from __future__ import annotations
+
+import collections
+import warnings
+
+import pytest
+
+from tests.long.fuzz import run_case
+
+CASES = 1_000
+BLOCK = 100
+
+
+@pytest.mark.parametrize("block", range(CASES // BLOCK))
+def test_no_answer_violates_its_constraint_and_no_refusal_is_wrong(block: int) -> None:
+    outcomes: collections.Counter[str] = collections.Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # `re` of possible set operations in random patterns
+        for seed in range(block * BLOCK, (block + 1) * BLOCK):
+            outcomes[run_case(seed)] += 1
+    assert sum(count for outcome, count in outcomes.items() if outcome.startswith("answered")) > BLOCK / 3, outcomes

@@ -1,0 +1,258 @@
+"""The formulas on which both engines have to agree: (family, formula, letters), the same ones on every run.
+
+The families are those of the literature: Declare's templates alone and in conjunctions, the paper's specifications,
+chains of X and of U, keywords in any order, the conjunctions that LTLf translators are measured with, and random
+formulas. Letters are the sets of propositions that may hold at a step: one at a time and none, or all subsets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from tests.references.random_formulas import NAMES, random_formula
+
+Letters: TypeAlias = tuple[frozenset[str], ...]
+_WORDS = ("first", "second", "third", "fourth", "fifth", "sixth")
+
+
+class Case(NamedTuple):
+    """One formula, as text, over letters."""
+
+    family: str
+    source: str
+    letters: Letters
+
+
+def one_at_a_time(names: Sequence[str], empty: bool = True) -> Letters:
+    return tuple(frozenset({name}) for name in names) + (frozenset(),) * empty
+
+
+def all_subsets(names: Sequence[str]) -> Letters:
+    return tuple(frozenset(held) for size in range(len(names) + 1) for held in itertools.combinations(names, size))
+
+
+def suite() -> list[Case]:
+    """All cases, more than 500, each once, in the order of the families."""
+    return list(dict.fromkeys(case for family in _FAMILIES for case in family()))
+
+
+def larger() -> list[Case]:
+    """More of the same for measurements, too slow for a test: one of the engines takes up to two seconds."""
+    cases = [Case("chains of X", f"F(a & {'X ' * count}b)", one_at_a_time("ab")) for count in (9, 10, 11)]
+    clothing = max((case.source for case in _clothes()), key=len)
+    cases.append(Case("clothing", clothing, all_subsets(CLOTHES)))
+    for count in (14, 15):
+        names = [f"p{number}" for number in range(count)]
+        cases.append(Case("chains of U", " U ".join(names), one_at_a_time(names)))
+    for count in (9, 10):
+        names = [f"w{number}" for number in range(count)]
+        cases.append(Case("keywords in any order", " & ".join(f"F {name}" for name in names), one_at_a_time(names)))
+    rng = random.Random(8)
+    for count in (8, 10, 12):
+        for _ in range(4):
+            names = [f"v{number}" for number in range(count)]
+            cases.append(_conjunction("random conjunctions", rng, _BLOCKS, names, count))
+            cases.append(_conjunction("Declare conjunctions", rng, list(DECLARE.values()), names, count))
+    return cases
+
+
+def _conjunction(family: str, rng: random.Random, patterns: Sequence[str], names: Sequence[str], count: int) -> Case:
+    """So many of the patterns, each over a, b and c of the names, one name at a time."""
+    chosen = []
+    for _ in range(count):
+        held = rng.sample(names, 3)
+        chosen.append(rng.choice(patterns).format(a=held[0], b=held[1], c=held[2]))
+    return Case(family, " & ".join(f"({part})" for part in chosen), one_at_a_time(names))
+
+
+# --- Declare --------------------------------------------------------------------------------------------------------
+
+# The templates of Declare (Pesic and van der Aalst, 2006) as De Giacomo and others give them in LTLf; {a} and {b} are
+# activities.
+DECLARE = {
+    "existence": "F {a}",
+    "existence 2": "F({a} & X F {a})",
+    "existence 3": "F({a} & X F({a} & X F {a}))",
+    "absence": "!F {a}",
+    "absence 2": "!F({a} & X F {a})",
+    "absence 3": "!F({a} & X F({a} & X F {a}))",
+    "exactly 1": "F {a} & !F({a} & X F {a})",
+    "exactly 2": "F({a} & X F {a}) & !F({a} & X F({a} & X F {a}))",
+    "init": "{a}",
+    "end": "F({a} & last)",
+    "choice": "F {a} | F {b}",
+    "exclusive choice": "(F {a} | F {b}) & !(F {a} & F {b})",
+    "responded existence": "F {a} -> F {b}",
+    "co-existence": "F {a} <-> F {b}",
+    "response": "G({a} -> F {b})",
+    "precedence": "!{b} W {a}",
+    "succession": "G({a} -> F {b}) & (!{b} W {a})",
+    "alternate response": "G({a} -> X(!{a} U {b}))",
+    "alternate precedence": "(!{b} W {a}) & G({b} -> WX(!{b} W {a}))",
+    "alternate succession": "G({a} -> X(!{a} U {b})) & (!{b} W {a}) & G({b} -> WX(!{b} W {a}))",
+    "chain response": "G({a} -> X {b})",
+    "chain precedence": "G(X {b} -> {a}) & !{b}",
+    "chain succession": "G({a} <-> X {b}) & !{b}",
+    "not co-existence": "!(F {a} & F {b})",
+    "not succession": "G({a} -> !F {b})",
+    "not chain succession": "G({a} -> WX !{b})",
+}
+
+
+def _declare_templates() -> Iterator[Case]:
+    for template in DECLARE.values():
+        source = template.format(a="a", b="b")
+        yield Case("Declare templates", source, all_subsets("ab"))
+        yield Case("Declare templates", source, one_at_a_time("abc"))
+        yield Case("Declare templates", f"!({source})", one_at_a_time("ab", empty=False))
+
+
+def _declare_conjunctions() -> Iterator[Case]:
+    rng = random.Random(21)
+    for count in (2, 3, 4, 5, 6, 8, 10):
+        activities = [f"act{number}" for number in range(max(3, count * 3 // 4))]
+        for _ in range(8):
+            yield _conjunction("Declare conjunctions", rng, list(DECLARE.values()), activities, count)
+
+
+# --- the paper ------------------------------------------------------------------------------------------------------
+
+CLOTHES = ("Top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+# What may not be worn after what: the paper's thirteen formulas for Ordered Fashion-MNIST, its last three below.
+_NEVER_AFTER = {
+    "Top": ("Shirt", "Dress", "Top"),
+    "Trouser": ("Dress", "Trouser"),
+    "Pullover": ("Dress", "Top", "Shirt", "Pullover"),
+    "Dress": ("Top", "Shirt", "Trouser", "Pullover", "Dress"),
+    "Coat": ("Top", "Shirt", "Pullover", "Dress", "Coat"),
+    "Sandal": ("Sneaker", "Trouser", "Ankle boot", "Sandal"),
+    "Shirt": ("Top", "Dress", "Shirt"),
+    "Sneaker": ("Sandal", "Trouser", "Ankle boot", "Sneaker"),
+    "Bag": ("Top", "Shirt", "Dress", "Pullover", "Coat", "Bag"),
+    "Ankle boot": ("Sandal", "Trouser", "Sneaker", "Ankle boot"),
+}
+_WORN = ("F(Top | Pullover | Shirt | Dress)", "F(Trouser | Dress)", 'F(Sandal | Sneaker | "Ankle boot")')
+
+
+def _clothes() -> Iterator[Case]:
+    formulas = []
+    for worn, forbidden in _NEVER_AFTER.items():
+        parts = []
+        for item in forbidden:
+            parts.append(f'G("{worn}" -> {"WX G !" if item == worn else "!F "}"{item}")')
+        formulas.append(" & ".join(parts))
+    formulas.extend(_WORN)
+    letters = one_at_a_time(CLOTHES)
+    for formula in formulas:
+        yield Case("clothing", formula, letters)
+    for count in (5, 10, 12, 13):
+        yield Case("clothing", " & ".join(f"({formula})" for formula in formulas[:count]), letters)
+    yield Case("clothing", " & ".join(f"({formula})" for formula in formulas), one_at_a_time(CLOTHES, empty=False))
+    yield Case("clothing", " & ".join(f"({formula})" for formula in formulas[3:]), letters)
+
+
+def _ordered_keywords() -> Iterator[Case]:
+    """Ordered CommonGen as in the paper's appendix, with and without its end of sentence, and as its Figure 1."""
+    for count in range(2, 7):
+        words = _WORDS[:count]
+        before = [f"((!({later} | dot) U {word}) & F {later})" for word, later in itertools.pairwise(words)]
+        closed = [*before, f"((!(eos | dot) U {words[-1]}) & F eos)", "G(dot -> X eos)"]
+        some = f"G({' | '.join([*words, 'dot', 'eos', 'nomatch'])})"
+        names = [*words, "dot", "eos", "nomatch"]
+        yield Case("Ordered CommonGen", " & ".join([*closed, some]), one_at_a_time(names, empty=False))
+        yield Case("Ordered CommonGen", " & ".join([*closed, some]), one_at_a_time(names))
+        yield Case("Ordered CommonGen", " & ".join(before), one_at_a_time([*words, "dot"]))
+        figure = "(!eos) U (eos & last)"
+        for position in range(count - 1, -1, -1):
+            missing = " & ".join(f"!{name}" for name in [*words[position + 1 :], "eos"])
+            figure = f"({missing}) U ({words[position]} & X({figure}))"
+        yield Case("Ordered CommonGen", figure, one_at_a_time([*words, "eos", "nomatch"], empty=False))
+
+
+def _unordered_keywords() -> Iterator[Case]:
+    for count in range(1, 9):
+        names = [f"w{number}" for number in range(count)]
+        every = " & ".join(f"F {name}" for name in names)
+        yield Case("keywords in any order", every, one_at_a_time(names))
+        yield Case("keywords in any order", f"({every}) & G(dot -> last)", one_at_a_time([*names, "dot"]))
+        if count <= 4:
+            yield Case("keywords in any order", every, all_subsets(names))
+        if count <= 6:
+            once = " & ".join(f"!F({name} & X F {name})" for name in names)
+            yield Case("keywords in any order", f"{every} & {once}", one_at_a_time(names))
+
+
+# --- chains ---------------------------------------------------------------------------------------------------------
+
+
+def _next_chains() -> Iterator[Case]:
+    for count in range(1, 9):
+        steps = "X " * count
+        yield Case("chains of X", f"{steps}a", all_subsets("a"))
+        yield Case("chains of X", f"{'WX ' * count}a", all_subsets("a"))
+        yield Case("chains of X", f"F(a & {steps}b)", one_at_a_time("ab"))
+        deep = "".join(f"a & X({'ab'[step % 2]} & " for step in range(count)) + "last" + ")" * count
+        yield Case("chains of X", deep, one_at_a_time("ab"))
+    for count in (12, 20, 30, 40):
+        yield Case("chains of X", f"{'X ' * count}a", all_subsets("a"))
+        yield Case("chains of X", f"{'WX ' * count}last", all_subsets("a"))
+    for count in range(2, 9):
+        both = " & ".join(f"(X p{number} | X q{number})" for number in range(count))
+        names = [f"{kind}{number}" for number in range(count) for kind in "pq"]
+        yield Case("chains of X", f"F({both})", one_at_a_time(names))
+
+
+def _until_chains() -> Iterator[Case]:
+    for count in range(2, 14):
+        names = [f"p{number}" for number in range(count)]
+        yield Case("chains of U", " U ".join(names), one_at_a_time(names))
+        yield Case("chains of U", " R ".join(names[:6]), one_at_a_time(names[:6]))
+        if count <= 8:
+            left = names[0]
+            for name in names[1:]:
+                left = f"({left}) U {name}"
+            yield Case("chains of U", left, one_at_a_time(names))
+            yield Case("chains of U", f"!({left})", one_at_a_time(names))
+        if count <= 6:
+            yield Case("chains of U", " U ".join(names), all_subsets(names))
+            yield Case("chains of U", " U ".join(f"(X {name})" for name in names), one_at_a_time(names))
+
+
+# --- random ---------------------------------------------------------------------------------------------------------
+
+# The building blocks of the random conjunctions that LTLf satisfiability checkers and Lisa are measured with
+# (Li and others, "LTLf satisfiability checking", 2014; Bansal and others, 2020).
+_BLOCKS = (
+    "G({a} -> F {b})", "F({a} & X F {b})", "G(!{a} | X {b})", "{a} U ({b} | {c})", "({a} R {b}) | F {c}",
+    "G({a} -> (!{b} U {c}))", "F G {a} | F {b}", "G F {a}", "X X {a} | {b}", "F {a} -> ({b} U {c})",
+    "G({a} -> WX({b} | X {c}))", "!(F {a} & G !{b})",
+)  # fmt: skip
+
+
+def _random_conjunctions() -> Iterator[Case]:
+    rng = random.Random(3377)
+    for count in (2, 3, 4, 5, 6):
+        for _ in range(12):
+            names = [f"v{number}" for number in range(count + 2)]
+            yield _conjunction("random conjunctions", rng, _BLOCKS, names, count)
+
+
+def _random_formulas() -> Iterator[Case]:
+    rng = random.Random(1_919)
+    everything = all_subsets(NAMES)
+    for _ in range(110):
+        yield Case("random formulas", random_formula(rng), everything)
+    for _ in range(50):
+        yield Case("random formulas", random_formula(rng), tuple(rng.sample(everything, rng.randint(1, 5))))
+    names = [f"n{number}" for number in range(6)]
+    for _ in range(40):
+        yield Case("random formulas", random_formula(rng, names), one_at_a_time(names))
+
+
+_FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (
+    _declare_templates, _declare_conjunctions, _clothes, _ordered_keywords, _unordered_keywords, _next_chains,
+    _until_chains, _random_conjunctions, _random_formulas,
+)  # fmt: skip

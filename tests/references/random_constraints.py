@@ -1,0 +1,295 @@
+"""Random constraints, vocabularies and budgets for the fuzz of the guarantee."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+from compiler.spec import (
+    AllSpec,
+    AnySpec,
+    ChoiceSpec,
+    DfaSpec,
+    InfillSpec,
+    KeywordsSpec,
+    LengthSpec,
+    LtlfSpec,
+    NotSpec,
+    Proposition,
+    RegexSpec,
+    Spec,
+    Transition,
+    UserDfa,
+    spec_from_json,
+    spec_to_json,
+)
+from compiler.spec.types import LeadingSpace
+from compiler.vocab import Vocabulary, byte_vocabulary, vocabulary_from_tokenizer_json
+from decoding.model import HuggingFaceModel
+
+BUILT_IN = Path(__file__).resolve().parents[2] / "app/models/captions"
+ALPHABET = "ab cB.,é日😀1_-"
+WORDS = ("a", "b", "ab", "ba", "c", "B", "é", "日", "a b", "b.", "a-b", "1", "😀", "ab c", "eos", "nomatch", "a'")
+NAMES = ("p", "q", "r", "a", "b", "dot", "nomatch", "eos", '"a b"', '"é"')
+
+
+def random_regex(draw: random.Random, depth: int = 3) -> str:
+    """A pattern of Python's syntax whose language may well be empty or infinite."""
+    if depth == 0 or draw.random() < 0.25:
+        return draw.choice(
+            (
+                "a",
+                "b",
+                "c",
+                "ab",
+                "é",
+                "日",
+                "😀",
+                ".",
+                r"\w",
+                r"\s",
+                r"\d",
+                "[ab]",
+                "[^a]",
+                "[a-c ]",
+                " ",
+                r"\.",
+                "",
+                r"[^\W\d]",
+                "(?i:b)",
+                r"\S",
+                "[é日]",
+                "[^é]",
+                "(?s:.)",
+                r"\W",
+            )
+        )
+    below = functools.partial(random_regex, draw, depth - 1)
+    shape = draw.randrange(8)
+    if shape < 3:
+        return below() + below()
+    if shape == 3:
+        return f"(?:{below()}|{below()})"
+    if shape == 4:
+        return f"(?:{below()}){draw.choice(('*', '+', '?', '{2}', '{1,3}', '*?', '{0,2}'))}"
+    if shape == 5:
+        return f"({below()}|{below()}|{below()})"
+    if shape == 6:
+        return draw.choice(("", "^", r"\A")) + below() + draw.choice(("", "$", r"\Z"))
+    return below() + draw.choice((" ", ", ", ".")) + below()
+
+
+def random_formula(draw: random.Random, names: Sequence[str], depth: int = 3) -> str:
+    """A formula over the names, fully bracketed."""
+    if depth == 0 or draw.random() < 0.2:
+        return draw.choice((*names, *names, "true", "last", f"!{draw.choice(names)}"))
+    below = functools.partial(random_formula, draw, names, depth - 1)
+    operator = draw.choice(("!", "X", "WX", "F", "F", "G", "&", "&", "|", "->", "<->", "U", "R", "W", "M"))
+    if operator in ("!", "X", "WX", "F", "G"):
+        return f"{operator} ({below()})"
+    return f"({below()}) {operator} ({below()})"
+
+
+def random_proposition(draw: random.Random) -> Proposition:
+    if draw.random() < 0.2:
+        return Proposition(
+            regex=draw.choice((r"\d+", "[ab]+", r"a.*b", r"\w+\.", "(?i)b+", "é|日", r"[^\w\s]", "a(?: b)?"))
+        )
+    return Proposition(tuple(draw.sample(WORDS, draw.randint(1, 3))), None, draw.random() < 0.3)
+
+
+def random_spec(draw: random.Random, depth: int = 2) -> Spec:
+    """A constraint of any form, or a combination of some."""
+    if depth and draw.random() < 0.3:
+        below = functools.partial(random_spec, draw, depth - 1)
+        kind = draw.randrange(3)
+        if kind == 2:
+            return NotSpec(below())
+        parts = tuple(below() for _ in range(draw.randint(1, 3)))
+        return AllSpec(parts) if kind == 0 else AnySpec(parts)
+    return draw.choices(_LEAVES, (30, 20, 12, 6, 6, 12, 8, 6))[0](draw)
+
+
+def _regex(draw: random.Random) -> Spec:
+    return RegexSpec(random_regex(draw), _leading(draw))
+
+
+def _ltlf(draw: random.Random) -> Spec:
+    names = draw.sample(NAMES, draw.randint(1, 4))
+    declared = tuple((name, random_proposition(draw)) for name in ("p", "q", "r", "dot") if draw.random() < 0.6)
+    return LtlfSpec(random_formula(draw, names), declared)
+
+
+def _keywords(draw: random.Random) -> Spec:
+    concepts = tuple(tuple(draw.sample(WORDS, draw.randint(1, 2))) for _ in range(draw.randint(1, 3)))
+    counts: tuple[tuple[int, int | None], ...] = ()
+    if draw.random() < 0.4:
+        least = [draw.randint(0, 2) for _ in concepts]
+        counts = tuple((low, draw.choice((None, low + draw.randint(0, 2)))) for low in least)
+    return KeywordsSpec(concepts, draw.random() < 0.5, draw.random() < 0.3, counts=counts)
+
+
+def _infill(draw: random.Random) -> Spec:
+    own = [f"<|infill:{pattern}|>" for pattern in ("[ab]+", "a{2}|é", r"\w", "")]
+    gaps = ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", *own)
+    pieces = [draw.choice((*gaps, "a", "b ", ".", " ", "é", "<|", "(")) for _ in range(draw.randint(1, 4))]
+    return InfillSpec("".join(pieces).replace("<|<|", "<|"), _leading(draw))
+
+
+def _choice(draw: random.Random) -> Spec:
+    texts = ["".join(draw.choice(ALPHABET) for _ in range(draw.randint(0, 4))) for _ in range(draw.randint(1, 5))]
+    return ChoiceSpec(tuple(texts), _leading(draw))
+
+
+def _length(draw: random.Random) -> Spec:
+    low = draw.randint(0, 2)
+    bounds = {"min_words": low, "max_words": low + draw.randint(0, 3), "max_chars": draw.randint(0, 9)}
+    kept = {name: value for name, value in bounds.items() if draw.random() < 0.5}
+    sentences = None if kept and draw.random() < 0.6 else (draw.randint(0, 1), draw.choice((None, 1, 2)))
+    return LengthSpec(**kept, sentences=sentences)
+
+
+def _json(draw: random.Random) -> Spec:
+    def schema(depth: int) -> object:
+        kinds: list[object] = [
+            {"type": "integer", "minimum": draw.randint(-3, 3), "maximum": draw.randint(4, 12)},
+            {"type": "string", "maxLength": draw.randint(0, 3)},
+            {"type": "string", "constraint": spec_to_json(draw.choice((_keywords, _regex, _length, _choice))(draw))},
+            {"enum": ["a", 'é"', 1, None, [True]][: draw.randint(1, 5)]},
+            {"type": "number", "exclusiveMinimum": 0, "maximum": draw.choice((0.5, 1, 2.25))},
+            {"type": ["boolean", "null"]},
+        ]
+        if depth:
+            names = draw.sample(("a", "b", "é"), draw.randint(0, 3))
+            kinds += 2 * [
+                {
+                    "type": "object",
+                    "properties": {name: schema(depth - 1) for name in names},
+                    "required": draw.sample(names, draw.randint(0, len(names))),
+                    "additionalProperties": draw.choice((False, False, {"type": "null"})),
+                },
+                {"type": "array", "items": schema(depth - 1), "maxItems": draw.randint(0, 3)},
+            ]
+        return draw.choice(kinds)
+
+    whitespace = draw.choice(("compact", "pretty"))
+    return cast(Spec, spec_from_json({"json_schema": schema(2), "whitespace": whitespace, "max_depth": 2}))
+
+
+def _dfa(draw: random.Random) -> Spec:
+    states = ("s", "t", "u")[: draw.randint(1, 3)]
+    accepting = tuple(draw.sample(states, draw.randint(0, len(states))))
+    if draw.random() < 0.5:
+        guards = [Transition(state, draw.choice(states), when=guard) for state in states for guard in ("a & !b", "b")]
+        return DfaSpec(UserDfa(states[0], accepting, tuple(guards)), (("b", random_proposition(draw)),))
+    texts = ("aé", "b日", " .c")
+    moves = [Transition(state, draw.choice(states), text=text) for state in states for text in texts]
+    kept = tuple(move for move in moves if draw.random() < 0.7)
+    mentioned = {states[0], *(name for move in kept for name in (move.source, move.target))}
+    return DfaSpec(
+        UserDfa(states[0], tuple(name for name in accepting if name in mentioned), kept), (), _leading(draw)
+    )
+
+
+def _leading(draw: random.Random) -> LeadingSpace:
+    return "strip" if draw.random() < 0.7 else "forbid"
+
+
+_LEAVES = (_regex, _ltlf, _keywords, _infill, _choice, _length, _json, _dfa)
+
+
+def byte_level(draw: random.Random) -> Vocabulary:
+    """All bytes, one EOS."""
+    return byte_vocabulary()
+
+
+def pieces(draw: random.Random) -> Vocabulary:
+    """A few dozen pieces of text: parts of characters, several words at once, equal ones, gaps, several EOS ids."""
+    tokens: list[bytes | None] = [None]
+    for _ in range(draw.randint(6, 40)):
+        text = "".join(draw.choice(ALPHABET) for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 5)))).encode()
+        if draw.random() < 0.2:
+            cut = draw.randrange(len(text))
+            text = text[cut : cut + draw.randint(1, 3)]
+        tokens.append(text)
+    if draw.random() < 0.5:
+        tokens += [char.encode() for char in ALPHABET]
+    if draw.random() < 0.3:
+        tokens += [bytes([byte]) for byte in {*"é日😀".encode()}]
+    tokens += [None] * draw.randint(0, 2)
+    eos = [0] if draw.random() < 0.7 else [0, len(tokens)]
+    if len(eos) == 2:
+        tokens.append(None)
+    return Vocabulary(tuple(token or None for token in tokens), tuple(eos))
+
+
+def few_pieces(draw: random.Random) -> Vocabulary:
+    """So few ids that all short texts can be written out."""
+    texts = draw.sample(("a", "b", " ", "c", ".", "ab", " a", "b ", "é", "B", "a b", "-", "1"), draw.randint(2, 5))
+    tokens: list[bytes | None] = [None, *(text.encode() for text in texts)]
+    if draw.random() < 0.3:
+        tokens += ["é".encode()[:1], "é".encode()[1:]]
+    return Vocabulary(tuple(tokens), (0,))
+
+
+def shared_folder() -> Path:
+    return Path(os.environ.get("ABS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+
+
+@functools.cache
+def real_vocabulary(name: str, size: int, eos: int) -> Vocabulary | None:
+    """A real tokenizer's vocabulary, or None where the data is absent."""
+    base = shared_folder()
+    packed, plain = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
+    if packed.exists():
+        return vocabulary_from_tokenizer_json(gzip.decompress(packed.read_bytes()).decode(), size, (eos,))
+    if plain.exists():
+        return vocabulary_from_tokenizer_json(plain.read_text(), size, (eos,))
+    return None
+
+
+REAL = (
+    ("gpt2", 50_257, 50_256),
+    ("mistral_v1_32k", 32_000, 2),
+    ("cl100k_base", 100_277, 100_257),
+    ("o200k_base", 200_019, 199_999),
+    ("stories260k", 512, 2),
+    ("tinystories-656k", 2_048, 2),
+)
+
+
+@functools.cache
+def _real_model(folder: Path, size: int, eos: int) -> tuple[HuggingFaceModel, Vocabulary]:
+    text = (folder / "tokenizer.json").read_text()
+    return HuggingFaceModel.load(str(folder)), vocabulary_from_tokenizer_json(text, size, (eos,))
+
+
+def open_real_model(draw: random.Random) -> tuple[HuggingFaceModel, Vocabulary]:
+    """A trained model with its vocabulary: the built-in one, or a small one of the shared data."""
+    shared = shared_folder() / "models"
+    models = [(BUILT_IN, 4_096, 0), (shared / "stories260k", 512, 2), (shared / "tinystories-656k", 2_048, 2)]
+    return _real_model(*draw.choice([model for model in models if model[0].exists()]))
+
+
+def real(draw: random.Random) -> Vocabulary:
+    """One of the real tokenizers, the small ones far more often; all bytes where the data is absent."""
+    weights = (1, 1, 0.3, 0.2, 20, 20)
+    return real_vocabulary(*draw.choices(REAL, weights)[0]) or byte_vocabulary()
+
+
+VOCABULARIES: tuple[tuple[float, Callable[[random.Random], Vocabulary]], ...] = (
+    (0.15, byte_level),
+    (0.45, pieces),
+    (0.3, few_pieces),
+    (0.1, real),
+)
+
+
+def random_vocabulary(draw: random.Random) -> Vocabulary:
+    make = draw.choices([make for _, make in VOCABULARIES], [weight for weight, _ in VOCABULARIES])[0]
+    return make(draw)

@@ -1,0 +1,274 @@
+"""The service as processes of this machine that a test starts, kills, stops and wakes one by one, on a real server.
+
+`abs up` (tests/servers/abs_up.py) restarts a process that dies; here only the test does, or `kept`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2
+
+from tests.deploy.containers import free_port
+from tests.servers.abs_up import short_folder, until
+from tests.servers.clocks import Clocks
+from tests.servers.forkserver import IMPORTED, Child, Nursery, nursery
+from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
+
+FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults as long, and callers as many, as was promised (make chaos)
+START_S_MAX = 180.0
+STOP_S_MAX = 60.0
+ASK_S_MAX = 300.0 if FULL else 120.0
+LEASE_S = 30.0 if FULL else 3.0
+SLACK_S = 20.0  # what a busy machine may add to anything
+COMMON = {
+    "ABS_SECRET": "a secret of the tests alone", "ABS_EMBEDDED_WORKERS": "", "ABS_JOB_LEASE_S": str(LEASE_S),
+    "ABS_REDIS_WAIT_S": "2", "ABS_STREAM_GRACE_S": "2", "ABS_SHUTDOWN_GRACE_S": "20", "ABS_COMPILE_S_MAX": "6",
+    "OMP_NUM_THREADS": "1",
+}
+API = ("-m", "app.main", "serve")
+COMPILE = ("-m", "app.main", "worker", "compile")
+SCRIPTED = ("-m", "tests.servers.fake_worker")
+
+
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    id: str
+    name: str
+    data: dict[str, Any]
+
+
+def events(response: httpx2.Response) -> Iterator[Event]:
+    """The events of a stream, as they come."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        field, _, value = line.partition(": ")
+        if line:
+            fields[field] = value
+        elif "data" in fields:
+            yield Event(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+            fields = {}
+
+
+def fetched(url: str) -> tuple[int, str]:
+    """Status and body of what is at a URL. Raises OSError; made for waiting, it costs little."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.netloc, timeout=30)
+    try:
+        connection.request("GET", parts.path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    except HTTPException as error:
+        raise ConnectionError(url) from error
+    finally:
+        connection.close()
+
+
+def metric(url: str, name: str, **labels: str) -> float:
+    """A metric of a process, summed over the labels that are not named; 0 where it was never touched.
+
+    Raises OSError where the process does not answer.
+    """
+    wanted = {f'{key}="{value}"' for key, value in labels.items()}
+    _, text = fetched(f"{url}/metrics")
+    lines = (re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line) for line in text.splitlines())
+    of_name = (line for line in lines if line and line[1] == name)
+    return sum(float(line[3]) for line in of_name if wanted <= set((line[2] or "").split(",")))
+
+
+class Part:
+    """One process of the service."""
+
+    def __init__(
+        self, name: str, command: tuple[str, ...], environment: Mapping[str, str], folder: Path,
+        nursery: Nursery | None = None,
+    ) -> None:
+        self.name, self.kept = name, False
+        self._command, self._log, self._nursery = command, folder / f"{name}.log", nursery
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        own = {"ABS_PORT" if "serve" in command else "ABS_METRICS_PORT": str(self.port)}
+        self._environment = {**os.environ, **COMMON, **own, **environment}
+        self.process: subprocess.Popen[bytes] | Child | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        if self._nursery is not None:
+            self.process = self._nursery.start(self._command[1:], self._environment, self._log)
+            return
+        with open(self._log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *self._command], env=self._environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_until(self, path: str = "/health") -> None:
+        """Until it answers well at a path."""
+        until(lambda: self._well(path), f"{self.name}{path}", START_S_MAX)
+
+    def _well(self, path: str) -> bool:
+        assert self.alive, self.log()
+        try:
+            return fetched(self.url + path)[0] == 200
+        except OSError:
+            return False
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(STOP_S_MAX)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric of the process."""
+        return metric(self.url, name, **labels)
+
+    def log(self) -> str:
+        return f"{self.name}: " + self._log.read_text(errors="replace")[-4_000:]
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self.kept = False
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+            self.kill()
+
+
+def _running(part: Part) -> float:
+    return part.metric("abs_running_requests")
+
+
+class Cluster:
+    """A server and the parts of the service that a test has started."""
+
+    def __init__(self, folder: Path, server: RedisServer, nursery: Nursery | None) -> None:
+        self._folder, self.server, self._nursery = folder, server, nursery
+        self.parts: dict[str, Part] = {}
+        self._begun: set[str] = set()
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def add(self, name: str, command: tuple[str, ...], **environment: str) -> Part:
+        """Start a part."""
+        urls = {"ABS_BROKER": self.server.url, "ABS_STORE": self.server.url}
+        part = self.parts[name] = Part(name, command, urls | environment, self._folder, self._nursery)
+        part.start()
+        return part
+
+    def _keep(self) -> None:
+        """Bring back what is to be kept."""
+        while not self._over.wait(0.2):
+            for part in list(self.parts.values()):
+                if part.kept and not part.alive:
+                    part.start()
+
+    def whole(self) -> None:
+        """What a test before this one killed runs again, requests would be served, and none of its jobs is left."""
+        for part in self.parts.values():
+            if not part.alive:
+                part.start()
+        for part in self.parts.values():
+            part.wait_until("/ready")
+        if self._begun:
+            with self.client() as http:
+                while self._begun:
+                    http.delete(self._begun.pop())
+            until(lambda: not any(map(_running, self.parts.values())), "nothing of them runs any more")
+
+    def client(self, name: str = "api") -> httpx2.Client:
+        """A client of an API; its jobs are called off before the next test. (It reads no certificates: slow.)"""
+        hooks = {"response": [self._note]}
+        return httpx2.Client(
+            base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False, verify=False, event_hooks=hooks,
+        )
+
+    def _note(self, response: httpx2.Response) -> None:
+        if response.status_code == 202 and "location" in response.headers:
+            self._begun.add(response.headers["location"])
+
+    def busy(self, *names: str, queue: str = "generate") -> Part:
+        """The one of these parts that runs a job of a queue, once one does."""
+        parts = [self.parts[name] for name in names]
+
+        def found() -> Part | None:
+            return next((part for part in parts if part.metric("abs_running_requests", queue=queue) > 0), None)
+
+        part = until(found, f"a job runs in {names}")
+        assert isinstance(part, Part)
+        return part
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self._over.set()
+        self._keeper.join()
+        for part in self.parts.values():
+            part.end()
+
+
+def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
+    """A server that goes by the clock that is called so."""
+    return running_server(program=packaged_server_program(), environment=clocks.of("server"))
+
+
+@contextlib.contextmanager
+def cluster(
+    forked: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
+) -> Iterator[Cluster]:
+    """A server and nothing else yet. What it starts begins by itself, or is forked from what has imported so much.
+
+    clocks  the server goes by the one that is called so; what is started may go by others
+    """
+    served = running_server() if clocks is None else clocked_server(clocks)
+    born = nursery(imported, clocks.of("nursery") if clocks is not None else {}) if forked else nullcontext()
+    with short_folder() as folder, served as server, born as parent:
+        running = Cluster(folder, server, parent)
+        try:
+            yield running
+        finally:
+            running.end()
+
+
+@contextlib.contextmanager
+def scripted_cluster() -> Iterator[Cluster]:
+    """Two APIs, a compile worker and two workers whose generations are scripted; none holds a model."""
+    with cluster() as running:
+        for name in ("api", "other"):
+            running.add(name, API)
+        running.add("compile", COMPILE)
+        for name in ("first", "second"):
+            running.add(name, SCRIPTED)
+        running.whole()
+        yield running

@@ -1,0 +1,138 @@
+"""A worker process for tests of what becomes of jobs when processes and servers die. A job's body says what it does.
+
+    answer TEXT    finishes with TEXT
+    hold TEXT      its first try goes on until it is called off; a later one finishes with TEXT
+    die            ends the process
+    die once TEXT  its first try does; a later one finishes with TEXT
+    tell N PAUSE   tells N events, one each PAUSE seconds, then finishes
+    lie PAUSE      its first try finishes with "first" after PAUSE seconds, having told so; a later one with "second"
+
+`python -m tests.servers.redis_worker URL LEASE_S` takes jobs of the queue "q", two at once, until it is killed. It
+writes "took ID ATTEMPT" for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.broker import Broker, Delivery
+from app.broker.redis.broker import RedisBroker
+from app.settings import Settings
+
+SECRET = b"the secret of these tests"
+SLOTS = 2
+WAIT_S_MAX = 60.0
+
+
+def settings(lease_s: float, wait_s: float = 20.0) -> Settings:
+    """What the processes and the tests have in common."""
+    return Settings(secret=SECRET, job_lease_s=lease_s, redis_wait_s=wait_s)
+
+
+async def run(broker: Broker, delivery: Delivery) -> None:
+    """Do what a job's body says."""
+    word, _, rest = delivery.body.decode().partition(" ")
+    job_id = delivery.job_id
+    if word == "die":
+        once, _, text = rest.partition(" ")
+        if not once or delivery.attempt == 1:
+            os._exit(1)
+        rest = text
+    if word == "hold" and delivery.attempt == 1:
+        await broker.cancelled(job_id)
+    if word == "tell":
+        count, pause = rest.split()
+        for number in range(int(count)):
+            await broker.publish(job_id, b"%d" % number)
+            await asyncio.sleep(float(pause))
+    if word == "lie":
+        await asyncio.sleep(float(rest) if delivery.attempt == 1 else 0)
+        rest = "first" if delivery.attempt == 1 else "second"
+        await broker.publish(job_id, rest.encode())
+    await broker.finish(job_id, rest.encode())
+
+
+async def work(url: str, lease_s: float) -> None:
+    """Take jobs for ever."""
+    broker = RedisBroker.from_url(url, settings(lease_s))
+    free = asyncio.Semaphore(SLOTS)
+    async with asyncio.TaskGroup() as group:
+        while True:
+            await free.acquire()
+            delivery = await broker.take("q", SLOTS)
+            sys.stdout.write(f"took {delivery.job_id} {delivery.attempt}\n")  # at once: it may be killed at any time
+            sys.stdout.flush()
+            group.create_task(run(broker, delivery)).add_done_callback(lambda _: free.release())
+
+
+class WorkerProcess:
+    """Such a process, as a test sees it."""
+
+    def __init__(self, url: str, lease_s: float) -> None:
+        command = [sys.executable, "-m", "tests.servers.redis_worker", url, str(lease_s)]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).resolve().parents[2]
+        )
+        self.took: list[tuple[str, int]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """Kill -9, and wait for its end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.endswith("\n"):
+                return  # killed in the midst of it
+            word, job_id, attempt = line.split()
+            assert word == "took"
+            self.took.append((job_id, int(attempt)))
+
+
+@contextlib.contextmanager
+def workers(url: str, count: int, lease_s: float) -> Iterator[list[WorkerProcess]]:
+    """So many processes; those that were added to the list are ended too."""
+    processes = [WorkerProcess(url, lease_s) for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.end()
+
+
+async def until(condition: object, what: str, within_s: float = WAIT_S_MAX) -> float:
+    """Wait for a condition, a function without arguments. How long it took, in s."""
+    assert callable(condition)
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() < began + within_s, what
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    asyncio.run(work(sys.argv[1], float(sys.argv[2])))

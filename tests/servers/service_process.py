@@ -1,0 +1,78 @@
+"""The service as a process of its own, as `abs serve` starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+
+from app.cli.demo import LISTENING
+from tests.servers.forkserver import Child, start_process
+
+START_S_MAX = 120.0
+
+
+class ServiceProcess:
+    """A process that serves, with its URL and what it has written to its log so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | Child, log: Path, out: Path) -> None:
+        self.process = process
+        self._log = log
+        line = first_line(process, out)
+        assert LISTENING in line, f"it did not start: {line} {self.log}"
+        self.url = line.partition(LISTENING)[2].strip()
+        self.port = int(self.url.rpartition(":")[2])
+
+    @property
+    def log(self) -> str:
+        """Standard error."""
+        return self._log.read_text(encoding="utf-8")
+
+    def wait_until_ready(self, key: str = "") -> None:
+        """Until requests would be served."""
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.wait_for(lambda: httpx2.get(f"{self.url}/ready", headers=headers, timeout=START_S_MAX).is_success)
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        """Until something holds; it fails where the process ends before, or time does."""
+        ends = time.monotonic() + START_S_MAX
+        while True:
+            with contextlib.suppress(httpx2.TransportError):
+                if holds():
+                    return
+            assert self.process.poll() is None, self.log
+            assert time.monotonic() < ends, self.log
+            time.sleep(0.05)
+
+
+def first_line(process: subprocess.Popen[bytes] | Child, out: Path) -> str:
+    """The first line that a process writes to a file; less where it ends before, or time does."""
+    ends = time.monotonic() + START_S_MAX
+    while True:
+        over = process.poll() is not None or time.monotonic() > ends
+        said = out.read_text(encoding="utf-8") if out.exists() else ""
+        if "\n" in said or over:
+            return said.partition("\n")[0]
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *arguments: str, **settings: object) -> Iterator[ServiceProcess]:
+    """A service with these settings, which ends with the body of the statement. The folder takes its log."""
+    given = {name if name.isupper() else f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
+    log, out = folder / "log", folder / "out"
+    process = start_process(["app.main", "serve", "--port", "0", *arguments], os.environ | given, log, out)
+    try:
+        yield ServiceProcess(process, log, out)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,128 @@
+"""A process with our server and walls around an application of four paths: what is tried here concerns no other part.
+
+Run as a module it prints its port, and serves until it is told to stop. Settings come from the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from app.api.middleware.body import StrictBody
+from app.api.middleware.security import SecurityMiddleware
+from app.http_server import serve
+from app.settings import read_settings
+
+S_MAX = 60.0
+BIG_BYTES = 32 * 2**20
+
+
+class Small:
+    """/health, /big (32 MiB), /events (endless), /slow (answers when its client has gone, or after a second)."""
+
+    def __init__(self) -> None:
+        self.state = SimpleNamespace(service=self)
+        self.walls = SecurityMiddleware(StrictBody(self.answer, 2**20, body_timeout_s=1.0), read_settings(), None, None)
+
+    def drain(self) -> None:
+        print("draining", flush=True)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            while (message := await receive())["type"] != "lifespan.shutdown":
+                await send({"type": f"{message['type']}.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            await self.walls(scope, receive, send)
+
+    async def answer(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"]
+        await receive()
+        if path == "/slow":
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    print((await receive())["type"], flush=True)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        if path == "/events":
+            await self.tell(receive, send)
+        else:
+            body = b"x" * BIG_BYTES if path == "/big" else b"ok"
+            await send({"type": "http.response.body", "body": body})
+
+    async def tell(self, receive: Any, send: Any) -> None:
+        """Events until the client has gone."""
+        gone = asyncio.ensure_future(receive())
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+            await asyncio.sleep(0)
+        print(gone.result()["type"], flush=True)
+
+
+class Server:
+    """The process, seen from outside."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.port = int(self.line())
+
+    def line(self) -> str:
+        """The next thing that it says."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def connect(self, receive_bytes: int | None = None) -> socket.socket:
+        """A connection, whose own buffer may be kept small."""
+        connection = socket.socket()
+        connection.settimeout(S_MAX)
+        if receive_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        try:
+            connection.connect(("127.0.0.1", self.port))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def ask(self, request: bytes) -> bytes:
+        """All that comes back on a connection of its own, until the server closes it."""
+        with self.connect() as connection:
+            connection.sendall(request)
+            return everything(connection)
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@contextlib.contextmanager
+def small_server(**settings: object) -> Iterator[Server]:
+    """A server of its own, with these settings."""
+    environment = os.environ | {f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
+    command = [sys.executable, "-m", "tests.servers.small_server"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield Server(process)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+if __name__ == "__main__":
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        print(listener.getsockname()[1], flush=True)
+        assert serve(Small(), listener, read_settings())
+    sys.exit(0)
