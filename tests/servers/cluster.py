@@ -41,7 +41,7 @@ COMMON = {
 }
 API = ("-m", "app.main", "serve")
 COMPILE = ("-m", "app.main", "worker", "compile")
-SCRIPTED = ("-m", "tests.servers.fake_worker")
+SCRIPTED = ("-m", "tests.servers.fake_worker", "scripted")
 
 
 class Event(NamedTuple):

@@ -1,20 +1,26 @@
-"""A generate worker without a model, for tests of what becomes of jobs: python -m tests.servers.fake_worker [misread]
+"""Generate workers that need no model or misbehave: python -m tests.servers.fake_worker MODE [ARGUMENTS]
 
-Everything of `abs worker generate` is there but the handler. What that does, the first words of a prompt say:
+    scripted [misread]    no model; a prompt says what its job does. With `misread` no delivered job can be read
+    controlled FOLDER     the built-in model; passes wait while FOLDER/hold exists and fail while FOLDER/fail exists
+    scarce ROWS           the built-in model; a pass over more rows runs out of memory, half its layers written
+    loading [serve ...]   a model that takes ten minutes to load, in a worker or in the API's process
 
-    steps N PAUSE   tells N steps, one each PAUSE seconds, and answers
+A scripted prompt is one of these; the answer is always "dog":
+
+    steps N PAUSE   publishes N steps (`max`: the request's max_tokens), one each PAUSE seconds, and answers
     die             ends the process
     anything else   answers at once
-
-The answer is "dog"; constraints that it satisfies are the tests' affair. One that is to misread cannot make out what
-the server says of the jobs it is delivered, as if the server's other clients were of another version.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from app import wiring
 from app.broker.redis.records import Records
@@ -36,20 +42,23 @@ from app.settings import Settings, read_settings
 from app.worker.handlers.base import Context, Handler
 
 SLOTS = 4
+LOADING_S = 600.0
+LAYERS_WRITTEN = 3
+BeforePass = Callable[[Sequence[Any]], None]
 
 
 def open_scripted(settings: Settings) -> Handler:
-    """The handler of this module's worker."""
-    return Handler(_handle, SLOTS)
+    """Opens the handler of the mode `scripted`."""
+    return Handler(_run_script, SLOTS)
 
 
-def _handle(job: Job, context: Context) -> Result:
+def _run_script(job: Job, context: Context) -> Result:
     assert isinstance(job, GenerateJob)
     word, *rest = job.prompt.split()
     if word == "die":
         os._exit(1)
     if word == "steps":
-        count, pause = int(rest[0]), float(rest[1])
+        count, pause = job.options.max_tokens if rest[0] == "max" else int(rest[0]), float(rest[1])
         for number in range(1, count + 1):
             if context.cancelled():
                 raise JobCancelled("called off")
@@ -61,12 +70,80 @@ def _handle(job: Job, context: Context) -> Result:
     return GenerateJobResult(compiled.automaton, (choice,), None, UsageBody(1, 2, 1), timings, (2,))
 
 
+def open_loading(settings: Settings) -> Handler:
+    """Takes longer to load than any test waits."""
+    time.sleep(LOADING_S)
+    raise RuntimeError("no test waits for this")
+
+
 async def _misread(*_: object) -> None:
     raise ValueError("the reply of another version")
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["misread"]:
-        Records.take = _misread  # type: ignore[assignment, method-assign]
-    wiring.HANDLERS["generate"] = "tests.servers.fake_worker:open_scripted"
+def _before_each_pass(call: BeforePass) -> None:
+    """Calls a function before each pass of the engine, but not before the trial passes of a model that loads."""
+    from decoding.model import HuggingFaceModel  # imports PyTorch, which a scripted worker does without
+
+    step = HuggingFaceModel.step
+
+    def patched_step(model: HuggingFaceModel, feeds: Sequence[Any]) -> Any:
+        if threading.current_thread().name == "engine":
+            call(feeds)
+        return step(model, feeds)
+
+    HuggingFaceModel.step = patched_step  # type: ignore[method-assign]
+
+
+def control(folder: Path) -> None:
+    """Lets the files of a folder delay and fail the passes of this process."""
+
+    def obey(feeds: Sequence[Any]) -> None:
+        while (folder / "hold").exists():
+            time.sleep(0.02)
+        if (folder / "fail").exists():
+            raise RuntimeError("a pass that was told to fail")
+
+    _before_each_pass(obey)
+
+
+def limit_rows(rows_max: int) -> None:
+    """Makes larger passes fail as on a GPU whose memory runs out in the middle."""
+    import torch
+
+    from decoding.model.prefix_tree import PrefixTree
+
+    store, fails = PrefixTree.store, [False]
+
+    def count_rows(feeds: Sequence[Any]) -> None:
+        fails[0] = sum(len(feed.parents) for feed in feeds) > rows_max
+
+    def scarce_store(tree: PrefixTree, layer: int, *columns: torch.Tensor) -> Any:
+        if fails[0] and layer == LAYERS_WRITTEN:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return store(tree, layer, *columns)
+
+    _before_each_pass(count_rows)
+    PrefixTree.store = scarce_store  # type: ignore[method-assign]
+
+
+def run(mode: str, *arguments: str) -> None:
+    """Runs a process in a mode until it is stopped."""
+    if mode in ("scripted", "loading"):
+        wiring.HANDLERS["generate"] = f"tests.servers.fake_worker:open_{mode}"
+    match mode, arguments:
+        case "scripted", ("misread",):
+            Records.take = _misread  # type: ignore[assignment, method-assign]
+        case "controlled", (folder,):
+            control(Path(folder))
+        case "scarce", (rows,):
+            limit_rows(int(rows))
+        case "loading", ("serve", *_):
+            from app.main import main
+
+            del sys.argv[1]  # `main` reads the rest as its command line
+            return main()
     run_worker("generate", read_settings())
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -21,8 +21,8 @@ from app.models import digest_of, digests_of
 from tests.servers.abs_up import until
 from tests.servers.cluster import API, COMPILE, Cluster, cluster
 
-ROWS = 20  # that the short worker has memory for in one pass
-SLOW = ("-m", "tests.slow_loader")
+ROWS = 20  # that the worker has memory for in one pass
+FAKE = ("-m", "tests.servers.fake_worker")
 LEAVES_S_MAX = 20.0  # to end, on a busy machine; the model would take ten minutes
 BODY: dict[str, Any] = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "algorithm": "abs", "trace": True}
 
@@ -44,7 +44,7 @@ def why_not_ready(url: str) -> list[str]:
 
 
 def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -> None:
-    worker = running.add("short", ("-m", "tests.short_worker", str(ROWS)))
+    worker = running.add("short", (*FAKE, "scarce", str(ROWS)))
     try:
         worker.wait_until("/ready")
         bodies = [BODY | {"beams": 3 + number % 4, "max_tokens": 12 + number % 5} for number in range(12)]
@@ -68,7 +68,7 @@ def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -
 def test_a_stalled_or_failing_model_is_reported_until_it_recovers(running: Cluster, tmp_path: Path) -> None:
     hold, fail = tmp_path / "hold", tmp_path / "fail"
     body = BODY | {"beams": 3, "max_tokens": 12}
-    worker = running.add("faulty", ("-m", "tests.faulty_worker", str(tmp_path)), ABS_STALL_TIMEOUT_S="1")
+    worker = running.add("faulty", (*FAKE, "controlled", str(tmp_path)), ABS_STALL_TIMEOUT_S="1")
     api = running.parts["api"].url
     try:
         worker.wait_until("/ready")
@@ -128,7 +128,7 @@ def test_a_worker_with_altered_weights_refuses_to_serve(
 
 def test_a_loading_worker_stops_at_once_on_a_signal(running: Cluster) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        worker = running.add(f"slow-{number.name}", (*SLOW, "worker"))
+        worker = running.add(f"slow-{number.name}", (*FAKE, "loading"))
         try:
             worker.wait_until("/health")
             until(lambda: any("loading" in one for one in why_not_ready(worker.url)), "it loads")  # noqa: B023
@@ -142,7 +142,7 @@ def test_a_loading_worker_stops_at_once_on_a_signal(running: Cluster) -> None:
 
 
 def test_a_loading_service_stops_at_once_on_a_signal(tmp_path: Path) -> None:
-    command = [sys.executable, *SLOW, "serve", "--port", "0"]
+    command = [sys.executable, *FAKE, "loading", "serve", "--port", "0"]
     log = tmp_path / "log"
     with log.open("wb") as words:
         process = subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=words)

@@ -19,12 +19,12 @@ import psutil
 import pytest
 
 from tests.app.worker.test_bombs import BOMBS, COMPILES
-from tests.servers import fake_worker as scripted_worker
+from tests.servers import fake_worker
 from tests.servers.abs_up import until
 from tests.servers.cluster import FULL, LEASE_S, SLACK_S, Cluster, Event, events
 
 WORKERS = ("first", "second")
-SLOTS = 2 * scripted_worker.SLOTS  # of both together
+SLOTS = 2 * fake_worker.SLOTS  # of both together
 BODY: dict[str, Any] = {  # with so much time that nothing is refused for the pace of a slow machine
     "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2, "timeout_s": 280,
 }

@@ -23,11 +23,11 @@ from tests.servers.redis_server import RedisServer, running_server
 from tests.servers.service_process import first_line
 
 S_MAX = 60.0
-BODY = {"prompt": "a", "constraint": {"keywords": ["dog"]}, "max_tokens": 60, "beams": 2}
+BODY = {"prompt": "steps max 0.03", "constraint": {"keywords": ["dog"]}, "max_tokens": 60, "beams": 2}
 Process = subprocess.Popen[bytes] | Child
-LONG = BODY | {"prompt": "long", "max_tokens": 250}
+LONG = BODY | {"prompt": "steps max 0.2", "max_tokens": 250}
 STREAM = BODY | {"stream": True}
-SLOW_WORKER = ("tests.app.slow_worker",)
+WORKER = ("tests.servers.fake_worker", "scripted")
 
 
 @dataclass
@@ -150,7 +150,7 @@ def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
 
 
 def test_a_stream_resumes_at_another_api_after_a_kill(cluster: Cluster, url: str) -> None:
-    cluster.start(*SLOW_WORKER)
+    cluster.start(*WORKER)
     dying, its_url = cluster.api()
     ready(url)
     with begun(its_url) as (job, first, rest):
@@ -166,7 +166,7 @@ def test_a_stream_resumes_at_another_api_after_a_kill(cluster: Cluster, url: str
 def test_a_stopping_api_hands_over_streams_and_finishes_requests(
     cluster: Cluster, url: str
 ) -> None:
-    cluster.start(*SLOW_WORKER)
+    cluster.start(*WORKER)
     ending, its_url = cluster.api()
     ready(url)
     answers: list[httpx2.Response] = []
@@ -189,12 +189,12 @@ def test_a_stopping_api_hands_over_streams_and_finishes_requests(
 
 
 def test_a_stopping_worker_requeues_unfinished_jobs(cluster: Cluster, url: str) -> None:
-    ending = cluster.start(*SLOW_WORKER, ABS_SHUTDOWN_GRACE_S="0.3")
+    ending = cluster.start(*WORKER, ABS_SHUTDOWN_GRACE_S="0.3")
     ready(url)
     with begun(url) as (job, first, rest):
         ending.terminate()
         assert ending.wait(S_MAX) == 0
-        cluster.start(*SLOW_WORKER)
+        cluster.start(*WORKER)
         first += list(rest)
     names = [event.name for event in first]
     assert names.count("restarted") == 1 and names[-1] == "done"
@@ -203,7 +203,7 @@ def test_a_stopping_worker_requeues_unfinished_jobs(cluster: Cluster, url: str) 
 
 
 def test_a_stopping_worker_finishes_jobs_within_its_grace(cluster: Cluster, url: str) -> None:
-    ending = cluster.start(*SLOW_WORKER)
+    ending = cluster.start(*WORKER)
     ready(url)
     with begun(url) as (job, first, rest):
         ending.terminate()
@@ -214,7 +214,7 @@ def test_a_stopping_worker_finishes_jobs_within_its_grace(cluster: Cluster, url:
 
 
 def test_a_disconnect_cancels_the_job_on_any_worker(cluster: Cluster, url: str) -> None:
-    cluster.start(*SLOW_WORKER)
+    cluster.start(*WORKER)
     ready(url)
     with pytest.raises(httpx2.TimeoutException):
         pytest.fail(httpx2.post(f"{url}/generate", json=LONG, timeout=1.0).text)
@@ -234,7 +234,7 @@ def test_a_disconnect_cancels_the_job_on_any_worker(cluster: Cluster, url: str) 
 
 
 def test_a_key_leads_to_one_job_on_all_apis(cluster: Cluster, url: str) -> None:
-    cluster.start(*SLOW_WORKER)
+    cluster.start(*WORKER)
     _, other = cluster.api()
     ready(url)
     answers: list[httpx2.Response] = []
@@ -259,10 +259,10 @@ def test_a_key_leads_to_one_job_on_all_apis(cluster: Cluster, url: str) -> None:
 def test_a_job_is_refused_until_its_deadline_is_reachable(
     cluster: Cluster, url: str
 ) -> None:
-    cluster.start(*SLOW_WORKER)
+    cluster.start(*WORKER)
     ready(url)
     with httpx2.Client(base_url=url, timeout=S_MAX) as http:
-        long = {**LONG, "max_tokens": 120, "prompt": "a", "timeout_s": 300}  # 4 s each, four at a time
+        long = BODY | {"max_tokens": 120, "timeout_s": 300}  # 4 s each, four at a time
         jobs = [http.post("/generate", json=long, headers={"prefer": "respond-async"}) for _ in range(20)]
         assert [job.status_code for job in jobs] == [202] * 20
         short, refused = BODY | {"max_tokens": 2, "timeout_s": 4}, None
