@@ -11,7 +11,7 @@ import pytest
 
 from app.settings import let_idle_threads_sleep
 from tests.precompile import compile_tests
-from tests.servers.preforked import Mother
+from tests.servers.preforked import PreforkedProcess
 from tests.servers.service_process import ServiceProcess, serving
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
@@ -32,7 +32,7 @@ LONG = (  # files, the longest first: one that began last would be waited for by
 
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        config.add_cleanup(Mother().end)
+        config.add_cleanup(PreforkedProcess().end)
         compile_tests(config, ROOT / "tests")
 
 

@@ -25,7 +25,7 @@ import httpx2
 from tests.deploy.containers import free_port
 from tests.servers.abs_up import short_folder, until
 from tests.servers.clocks import Clocks
-from tests.servers.forkserver import IMPORTED, Child, Nursery, nursery
+from tests.servers.forkserver import IMPORTED, Child, ForkServer, fork_server
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
 
 FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults as long, and callers as many, as was promised (make chaos)
@@ -95,10 +95,10 @@ class Part:
 
     def __init__(
         self, name: str, command: tuple[str, ...], environment: Mapping[str, str], folder: Path,
-        nursery: Nursery | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.name, self.kept = name, False
-        self._command, self._log, self._nursery = command, folder / f"{name}.log", nursery
+        self._command, self._log, self._fork_server = command, folder / f"{name}.log", fork_server
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         own = {"ABS_PORT" if "serve" in command else "ABS_METRICS_PORT": str(self.port)}
@@ -115,8 +115,8 @@ class Part:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        if self._nursery is not None:
-            self.process = self._nursery.start(self._command[1:], self._environment, self._log)
+        if self._fork_server is not None:
+            self.process = self._fork_server.start(self._command[1:], self._environment, self._log)
             return
         with open(self._log, "ab") as log:
             self.process = subprocess.Popen(
@@ -173,8 +173,8 @@ def _running(part: Part) -> float:
 class Cluster:
     """A server and the parts of the service that a test has started."""
 
-    def __init__(self, folder: Path, server: RedisServer, nursery: Nursery | None) -> None:
-        self._folder, self.server, self._nursery = folder, server, nursery
+    def __init__(self, folder: Path, server: RedisServer, fork_server: ForkServer | None) -> None:
+        self._folder, self.server, self._fork_server = folder, server, fork_server
         self.parts: dict[str, Part] = {}
         self._begun: set[str] = set()
         self._over = threading.Event()
@@ -184,7 +184,7 @@ class Cluster:
     def add(self, name: str, command: tuple[str, ...], **environment: str) -> Part:
         """Start a part."""
         urls = {"ABS_BROKER": self.server.url, "ABS_STORE": self.server.url}
-        part = self.parts[name] = Part(name, command, urls | environment, self._folder, self._nursery)
+        part = self.parts[name] = Part(name, command, urls | environment, self._folder, self._fork_server)
         part.start()
         return part
 
@@ -252,9 +252,9 @@ def cluster(
     clocks  the server goes by the one that is called so; what is started may go by others
     """
     served = running_server() if clocks is None else clocked_server(clocks)
-    born = nursery(imported, clocks.of("nursery") if clocks is not None else {}) if forked else nullcontext()
-    with short_folder() as folder, served as server, born as parent:
-        running = Cluster(folder, server, parent)
+    parent = fork_server(imported, clocks.of("fork_server") if clocks else {}) if forked else nullcontext()
+    with short_folder() as folder, served as server, parent as forking:
+        running = Cluster(folder, server, forking)
         try:
             yield running
         finally:

@@ -1,9 +1,10 @@
-"""Processes that start within hundredths of a second: forked from one that has imported what they need.
+"""Processes that start within hundredths of a second: a fork server that has imported what they need.
 
-Python's start and the service's imports cost each of its processes one to two seconds of processor time, and tests of
-faults start dozens. All else is as after `python -m MODULE ARGUMENTS`: environment, arguments, log and signals are the
-process's own, nothing has been opened and no thread was started before. They end with the nursery, and it with its
-owner. In a run of several processes a nursery is itself forked from that of tests/servers/preforked.py.
+Python's start and the service's imports take one to two seconds of processor time in each process, and tests of faults
+start dozens. Otherwise a process is as after `python -m MODULE ARGUMENTS`: environment, arguments, log and signals are
+its own, and it was forked before anything was opened and before any thread was started. It ends with the fork server,
+which ends with its owner. In a run of several test processes, a fork server is itself forked from the process of
+preforked.py, which has imported everything.
 """
 
 from __future__ import annotations
@@ -35,31 +36,31 @@ IMPORTED = (
     "app.auth.redis_counters", "app.broker.redis.broker", "app.cli.main", "app.worker.handlers.compile", "app.main",
     "app.redis.server_checks", "app.http_server", "app.store.redis", "app.cli.worker_process", "uvicorn",
 )
-GENERATING = (*IMPORTED, "tests.servers.preloaded_model")  # and what generates with the built-in model
-MOTHER = "TESTS_MOTHER"  # in the environment of a run that has one: the folder of its socket
-MOTHER_S_MAX = 180.0
+WITH_MODEL = (*IMPORTED, "tests.servers.preloaded_model")
+PREFORKED = "TESTS_PREFORKED"  # environment variable: the folder of the socket of the preforked process
+PREFORKED_S_MAX = 180.0
 PARENT_DEATH_SIGNAL = 1
-NOTHING = Path(os.devnull)
+DEV_NULL = Path(os.devnull)
 
 
 class Child:
-    """A process of a nursery, with what tests ask of a Popen."""
+    """A process of a fork server, with the methods of a Popen that tests call."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._over = threading.Event()
+        self._ended = threading.Event()
 
-    def ended(self, status: int) -> None:
-        """Told by the nursery."""
+    def set_status(self, status: int) -> None:
+        """The fork server reports the exit status here."""
         self.returncode = status
-        self._over.set()
+        self._ended.set()
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        if not self._over.wait(timeout):
+        if not self._ended.wait(timeout):
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
         assert self.returncode is not None
         return self.returncode
@@ -76,13 +77,13 @@ class Child:
         self.send_signal(signal.SIGKILL)
 
 
-class Nursery:
+class ForkServer:
     """The process that all others are forked from."""
 
     def __init__(self, imported: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        if MOTHER in os.environ and not environment:
-            self._line = _line_to_mother(imported)
+        if PREFORKED in os.environ and not environment:
+            self._line = _connection_to_preforked(imported)
         else:
             self._line, theirs = socket.socketpair()
             with theirs:
@@ -91,125 +92,125 @@ class Nursery:
                     stdin=theirs, stdout=theirs,
                 )
         self._children: dict[int, Child] = {}
-        self._born = threading.Condition()
+        self._started = threading.Condition()
         self._newest: Child | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None,
-        stdin: Path = NOTHING,
+        stdin: Path = DEV_NULL,
     ) -> Child:
-        """A new process: python -m ARGUMENTS, in this environment, with what it says added to a log.
+        """A new process: python -m ARGUMENTS, in this environment, whose output is appended to a log.
 
-        out  where what it says on standard output goes instead
+        out  the file of its standard output, where that is not the log
         """
         order = {
             "arguments": arguments, "environment": dict(environment), "log": str(log), "out": str(out or log),
             "stdin": str(stdin),
         }
-        with self._born:
+        with self._started:
             self._newest = None
             self._line.sendall(json.dumps(order).encode() + b"\n")
-            assert self._born.wait_for(lambda: self._newest is not None, 180), "the nursery does not answer"
+            assert self._started.wait_for(lambda: self._newest is not None, 180), "the fork server does not answer"
             assert self._newest is not None
             return self._newest
 
     def _read(self) -> None:
         with self._line.makefile("r") as lines:
             for line in lines:
-                told = json.loads(line)
-                if told["event"] == "ended":
-                    self._children.pop(told["pid"]).ended(told["status"])
+                event = json.loads(line)
+                if event["event"] == "ended":
+                    self._children.pop(event["pid"]).set_status(event["status"])
                     continue
-                with self._born:
-                    self._newest = self._children[told["pid"]] = Child(told["pid"])
-                    self._born.notify_all()
+                with self._started:
+                    self._newest = self._children[event["pid"]] = Child(event["pid"])
+                    self._started.notify_all()
 
     def end(self) -> None:
-        """End it, and so all that it started."""
-        with contextlib.suppress(OSError):  # it is gone
+        """Ends it and all processes that it started."""
+        with contextlib.suppress(OSError):  # it has ended
             self._line.shutdown(socket.SHUT_WR)
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._reader.join()  # until its end of the line is closed, which is when it ends
+        self._reader.join()  # returns when the fork server has closed its end
         self._line.close()
 
 
-def _line_to_mother(imported: Sequence[str]) -> socket.socket:
-    """The line of a new nursery, which imports what is missing of `imported` before it takes orders."""
-    ends = time.monotonic() + MOTHER_S_MAX
+def _connection_to_preforked(imported: Sequence[str]) -> socket.socket:
+    """The connection to a new fork server, which first imports the modules of `imported` that it lacks."""
+    ends = time.monotonic() + PREFORKED_S_MAX
     line = socket.socket(socket.AF_UNIX)
-    while line.connect_ex(str(Path(os.environ[MOTHER]) / "socket")):
-        assert time.monotonic() < ends, "the process that all are forked from does not start"
+    while line.connect_ex(str(Path(os.environ[PREFORKED]) / "socket")):
+        assert time.monotonic() < ends, "the preforked process does not start"
         time.sleep(0.05)
     line.sendall(json.dumps(imported).encode() + b"\n")
     return line
 
 
 @functools.cache
-def _own_nursery() -> Nursery:
-    """That of this process, until it ends."""
-    running = Nursery(IMPORTED, {})
+def _own_fork_server() -> ForkServer:
+    """The fork server of this process, until it ends."""
+    running = ForkServer(IMPORTED, {})
     atexit.register(running.end)
     return running
 
 
 def start_process(
-    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path, stdin: Path = NOTHING
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path, stdin: Path = DEV_NULL
 ) -> Child | subprocess.Popen[bytes]:
-    """python -m ARGUMENTS, in this environment: forked where that can be, started as ever elsewhere.
+    """Starts python -m ARGUMENTS in this environment: forked if possible, else as a new process.
 
-    It can where this run has a mother, and no variable but our settings is another for this process: what is imported
-    has read the others.
+    It is forked where this run has a preforked process and only our settings differ from its environment: the imported
+    modules have read all other variables.
     """
     others = (
         {name: value for name, value in all_of.items() if not name.startswith("ABS_")}
         for all_of in (environment, os.environ)
     )
-    if MOTHER in os.environ and next(others) == next(others):
-        return _own_nursery().start(arguments, environment, log, out, stdin)
-    with stdin.open("rb") as given, log.open("ab") as words, out.open("ab") as said:
+    if PREFORKED in os.environ and next(others) == next(others):
+        return _own_fork_server().start(arguments, environment, log, out, stdin)
+    with stdin.open("rb") as source, log.open("ab") as errors, out.open("ab") as output:
         command = [sys.executable, "-m", *arguments]
-        return subprocess.Popen(command, env=environment, stdin=given, stdout=said, stderr=words)
+        return subprocess.Popen(command, env=environment, stdin=source, stdout=output, stderr=errors)
 
 
 def run_process(
     arguments: Sequence[str], environment: Mapping[str, str], s_max: float, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """The same, until it ends; it is killed where it does not within `s_max`."""
+    """Starts such a process and waits for its end; kills it after `s_max` seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        given, out, log = (Path(folder) / name for name in ("stdin", "stdout", "stderr"))
-        given.write_text(stdin, encoding="utf-8")
-        process = start_process(arguments, environment, log, out, given)
+        source, out, log = (Path(folder) / name for name in ("stdin", "stdout", "stderr"))
+        source.write_text(stdin, encoding="utf-8")
+        process = start_process(arguments, environment, log, out, source)
         try:
             status = process.wait(s_max)
         finally:
             process.kill()
             process.wait()
-        said = [file.read_text(encoding="utf-8") for file in (out, log)]
-        return subprocess.CompletedProcess(arguments, status, *said)
+        output = [file.read_text(encoding="utf-8") for file in (out, log)]
+        return subprocess.CompletedProcess(arguments, status, *output)
 
 
 @contextlib.contextmanager
-def nursery(
+def fork_server(
     imported: Sequence[str] = IMPORTED, environment: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[Nursery]:
-    """A nursery that ends with the statement's body. `environment` is what its own has beside ours."""
-    running = Nursery(imported, environment)
+) -> Iterator[ForkServer]:
+    """A fork server that ends with the statement's body. `environment` is added to ours."""
+    running = ForkServer(imported, environment)
     try:
         yield running
     finally:
         running.end()
 
 
-def _say(**told: Any) -> None:
-    print(json.dumps(told), flush=True)
+def _report(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
 
 
 def read_line() -> bytes:
-    """A line of standard input, and nothing of what follows, so that `select` tells of that; empty at the end."""
+    """Reads one line of standard input, unbuffered, so that `select` sees the next; empty at the end."""
     line = b""
     while not line.endswith(b"\n"):
         if not (byte := os.read(0, 1)):
@@ -218,8 +219,8 @@ def read_line() -> bytes:
     return line
 
 
-def _bear() -> dict[str, Any] | None:
-    """Fork at each order. Returns in each child, what it is to do; and here, when the owner is gone."""
+def _fork_loop() -> dict[str, Any] | None:
+    """Forks at each order. Returns the order in each child, and None here when the owner has ended."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -240,23 +241,23 @@ def _bear() -> dict[str, Any] | None:
                 os.close(end)
             order: dict[str, Any] = json.loads(line)
             return order
-        _say(event="started", pid=pid)
+        _report(event="started", pid=pid)
 
 
 def _reap() -> None:
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-            _say(event="ended", pid=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
+            _report(event="ended", pid=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
 
 
 def die_with_parent() -> None:
-    """Have the system kill this process when the one that started it ends."""
+    """Has the system kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
-def _live(order: dict[str, Any]) -> None:
-    """What a process does that was just born."""
+def _run_module(order: dict[str, Any]) -> None:
+    """Runs the module of an order in a process that was just forked."""
     die_with_parent()
     os.dup2(os.open(order["stdin"], os.O_RDONLY), 0)
     for name, standard in (("out", 1), ("log", 2)):
@@ -264,21 +265,21 @@ def _live(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     random.seed()
-    warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)  # it is there, and runs anew
+    warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)  # it runs again
     module, *arguments = order["arguments"]
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def tend() -> None:
-    """Take orders from standard input until the owner is gone, and then end. Returns in each child, its work done."""
-    order = _bear()
+def serve() -> None:
+    """Takes orders from standard input until the owner ends, then exits. Returns in each child after its work."""
+    order = _fork_loop()
     if order is None:
         os._exit(0)
-    _live(order)
+    _run_module(order)
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         importlib.import_module(name)
-    tend()
+    serve()

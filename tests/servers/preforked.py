@@ -1,9 +1,9 @@
-"""One process for a whole run of the tests that has imported what takes longest; nurseries are forked from it.
+"""One process for a whole run of the tests that has imported the slow modules; fork servers are forked from it.
 
-PyTorch, transformers and the service's modules take seconds of processor time to import, and a run starts some hundred
-processes that need them. Where tests run in several processes at once (tests/conftest.py), the first starts this one;
-elsewhere nothing is forked from it. What is forked goes on as a nursery (tests/servers/forkserver.py) on the
-connection that asked for it, and ends with that.
+Importing PyTorch, transformers and the service's modules takes seconds of processor time, and a run starts some hundred
+processes that need them. Where tests run in several processes at once, tests/conftest.py starts this process first;
+elsewhere there is none. Each connection forks one fork server (forkserver.py), which serves that connection and ends
+with it.
 """
 
 from __future__ import annotations
@@ -19,57 +19,60 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.servers import forkserver as nursery
+from tests.servers import forkserver
 
 IMPORTED = (
-    *nursery.IMPORTED, "app.worker.handlers.generate", "transformers.models.auto.modeling_auto",
+    *forkserver.IMPORTED, "app.worker.handlers.generate", "transformers.models.auto.modeling_auto",
     "transformers.models.llama.modeling_llama",
 )
 
 
-class Mother:
+class PreforkedProcess:
     """The process, from the start of a run to its end."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="abs-tests-")
-        os.environ[nursery.MOTHER] = self._folder
+        os.environ[forkserver.PREFORKED] = self._folder
         command = [sys.executable, "-m", "tests.servers.preforked", self._folder]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def end(self) -> None:
-        """End it, and with it all nurseries."""
+        """Ends it and all its fork servers."""
         self._process.kill()
         self._process.wait()
-        os.environ.pop(nursery.MOTHER, None)
+        os.environ.pop(forkserver.PREFORKED, None)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _bear(folder: Path) -> list[str]:
-    """Fork at each connection, which is a child's standard input and output. Returns in each, what it is to import."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(str(folder / "new"))
-        door.listen(64)
+def _fork_loop(folder: Path) -> list[str]:
+    """Forks at each connection, which becomes the child's standard input and output.
+
+    Returns in each child, with the modules that it is to import.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the children need no wait
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "new"))
+        listener.listen(64)
         (folder / "new").rename(folder / "socket")
         while True:
-            line, _ = door.accept()
+            line, _ = listener.accept()
             with line:
                 if os.fork():
                     continue
-                nursery.die_with_parent()
+                forkserver.die_with_parent()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for standard in (0, 1):
                     os.dup2(line.fileno(), standard)
             break
     sys.stdout = os.fdopen(1, "w", closefd=False)
-    wanted: list[str] = json.loads(nursery.read_line())
-    return wanted
+    modules: list[str] = json.loads(forkserver.read_line())
+    return modules
 
 
 if __name__ == "__main__":
-    nursery.die_with_parent()
+    forkserver.die_with_parent()
     for name in IMPORTED:
         importlib.import_module(name)
-    for name in _bear(Path(sys.argv[1])):
+    for name in _fork_loop(Path(sys.argv[1])):
         importlib.import_module(name)
-    nursery.tend()
+    forkserver.serve()

@@ -13,7 +13,7 @@ from app.settings import QUEUES
 from tests.deploy.containers import free_port
 from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.cluster import API, Cluster, cluster
-from tests.servers.forkserver import GENERATING
+from tests.servers.forkserver import WITH_MODEL
 
 LEASE_S = 5.0
 SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_ATTEMPTS_MAX": "1000", "OMP_NUM_THREADS": "1"}
@@ -113,7 +113,7 @@ def supervised(workers: Mapping[str, int]) -> Iterator[Running]:
 @contextlib.contextmanager
 def forked(workers: Mapping[str, int]) -> Iterator[Running]:
     """An API and so many workers of each queue, all of them forked."""
-    with cluster(forked=True, imported=GENERATING) as running:
+    with cluster(forked=True, imported=WITH_MODEL) as running:
         running.add("api", API, **SETTINGS)
         names = names_of(workers)
         for name in names:
