@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, Page, expect
 from benchmarks.compile import about
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from tests.app.playground.chromium import WIDE, chromium_path, opened, running_chromium
+from tests.app.playground.chromium import WIDE, chromium_path, open_page, running_chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {  # as docs/tutorial.md has them
@@ -125,7 +125,7 @@ def is_ready(url: str) -> bool:
 
 def one_answer(browser: Browser, url: str, took: dict[str, float], typed: dict[str, float]) -> None:
     """Notes the seconds until the page can be typed into, until what was typed is drawn, and until it is answered."""
-    with opened(browser, url, WIDE) as watched:
+    with open_page(browser, url, WIDE) as watched:
         page = watched.page
         with timed(took, "page"):
             page.goto("/")
@@ -150,7 +150,7 @@ def require_satisfied(page: Page) -> None:
 
 def one_load(browser: Browser, url: str) -> tuple[float, float, int]:
     """Milliseconds to the first paint and to the drawn automaton, and the bytes that were loaded for both."""
-    with opened(browser, url, WIDE) as watched:
+    with open_page(browser, url, WIDE) as watched:
         page = watched.page
         page.goto("/")
         expect(page.locator(".automaton-picture")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A service whose generations are those of a fake handler, in this process, on a real socket."""
+"""A service in this process, on a real socket, with a fake handler for generation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.app.test_processes import listening, wait_until_ready
 
 
 @contextmanager
-def faked_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[str]:
-    """Its URL. `handler` names a function of `fake_handlers`, of which whoever waits may go on at the end."""
+def fake_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[str]:
+    """Yields its URL. `handler` names a function of `fake_handlers`; waiting handlers may go on at the end."""
     monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{handler}")
     monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
     fake_handlers.reset()

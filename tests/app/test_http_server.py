@@ -13,7 +13,7 @@ import pytest
 from app.errors import SettingsInvalid
 from app.http_server import require_guarded
 from app.settings import Settings
-from tests.servers.small_server import BIG_BYTES, S_MAX, Server, everything, small_server
+from tests.servers.small_server import BIG_BYTES, S_MAX, Server, read_all, small_server
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
 CLOSE = b"Connection: close\r\n"
@@ -49,7 +49,7 @@ def one_answer(connection: socket.socket) -> bytes:
 def closed_after(connection: socket.socket) -> float:
     """In how many seconds the server closes."""
     began = time.monotonic()
-    everything(connection)
+    read_all(connection)
     return time.monotonic() - began
 
 
@@ -70,7 +70,7 @@ def test_a_slow_header_times_out_without_delaying_others(server: Server) -> None
             assert answers(server)
             time.sleep(0.05)
         for connection in slow:
-            said = everything(connection)
+            said = read_all(connection)
             assert said.startswith(b"HTTP/1.1 408 ") and b'"code": "request_timeout"' in said
     assert time.monotonic() - began < S_MAX / 2
 
@@ -80,19 +80,19 @@ def test_a_second_header_has_no_more_time_than_the_first(server: Server) -> None
         connection.sendall(GET % (b"/health", b""))
         assert one_answer(connection).startswith(b"HTTP/1.1 200 ")
         connection.sendall(b"GET /hea")
-        assert everything(connection).startswith(b"HTTP/1.1 408 ")
+        assert read_all(connection).startswith(b"HTTP/1.1 408 ")
 
 
 def test_an_idle_connection_is_closed(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(GET % (b"/health", b""))
-        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+        assert read_all(connection).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_slow_body_times_out(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
-        said = everything(connection)
+        said = read_all(connection)
     assert said.startswith(b"HTTP/1.1 408 ") and b"the body did not arrive" in said
 
 
@@ -115,7 +115,7 @@ def test_a_client_that_does_not_read_is_disconnected(path: bytes, server: Server
         connection.sendall(GET % (path, b""))
         time.sleep(3)
         assert answers(server)
-        assert len(everything(connection)) < BIG_BYTES
+        assert len(read_all(connection)) < BIG_BYTES
     if path == b"/events":
         assert server.line() == "http.disconnect"
 
@@ -179,7 +179,7 @@ def test_connections_over_the_maximum_get_503(server: Server) -> None:
         for _ in range(LIMITS["connections_max"]):
             stack.enter_context(server.connect())
         with server.connect() as late:
-            said = everything(late)
+            said = read_all(late)
         assert said.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in said.lower()
         assert b'"limit": "connections_max"' in said
     ends = time.monotonic() + S_MAX
@@ -195,8 +195,8 @@ def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:
         time.sleep(0.3)
         server.process.send_signal(signal.SIGTERM)
         assert server.line() == "draining"
-        assert everything(idle) == b""
-        assert everything(busy).startswith(b"HTTP/1.1 200 ")
+        assert read_all(idle) == b""
+        assert read_all(busy).startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(S_MAX) == 0
         with pytest.raises(OSError):
             server.connect()

@@ -1,4 +1,4 @@
-"""The same question asked of both clients, so that each test holds for either."""
+"""Runs the same call with the sync and the async client, so that each test covers both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = ("sync", "async")
 
 
 def ask(kind: str, url: str, what: Callable[[Any], Any], waits: list[float] | None = None, **options: Any) -> Any:
-    """What a client answers to `what(client)`, of a stream the list of its events. `waits` are noted, not waited."""
+    """The result of `what(client)`, of a stream the list of its events. Waits are recorded in `waits`, not waited."""
     return _blocking(url, what, waits, options) if kind == "sync" else asyncio.run(_async(url, what, waits, options))
 
 
@@ -40,6 +40,6 @@ async def _async(url: str, what: Callable[[Any], Any], waits: list[float] | None
         return await answer
 
 
-def unreachable() -> httpx2.URL:
-    """Where nobody listens."""
+def unreachable_url() -> httpx2.URL:
+    """An address without a server."""
     return httpx2.URL("http://127.0.0.1:9")

@@ -1,4 +1,4 @@
-"""A server on loopback that answers what it is told to, one reply for each request, and remembers what it was asked."""
+"""A server on loopback that answers from a script, one reply for each request, and records the requests."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request as it came; header names in small letters."""
+class ReceivedRequest:
+    """A received request; header names in lower case."""
 
     method: str
     path: str
@@ -68,22 +68,22 @@ def step(number: int) -> bytes:
     return event("step", {"step": number, "budget_after": 8 - number, "rows": [ROW]}, str(number))
 
 
-def told(*events: bytes, cut: bool = False, job: str = "1" * 32) -> Reply:
+def stream_reply(*events: bytes, cut: bool = False, job: str = "1" * 32) -> Reply:
     return Reply(200, b"".join(events), {"content-type": "text/event-stream; charset=utf-8", "x-job-id": job}, cut)
 
 
-NOBODY = Reply(cut=True)  # the connection ends before an answer
+NO_REPLY = Reply(cut=True)  # the connection ends before an answer
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class Scripted:
-    """The server. `asked` are the requests so far; one behind the script's end is answered by 500."""
+class ScriptedServer:
+    """The server. `requests` are those so far; requests after the end of the script get a 500."""
 
     def __init__(self, *script: Reply) -> None:
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self._script = list(script)
         self._lock = threading.Lock()
         outer = self
@@ -107,7 +107,7 @@ class Scripted:
         headers = {name.lower(): value for name, value in handler.headers.items()}
         body = json.loads(text) if text else None
         with self._lock:
-            self.asked.append(Asked(handler.command, handler.path, headers, body))
+            self.requests.append(ReceivedRequest(handler.command, handler.path, headers, body))
             reply = self._script.pop(0) if self._script else Reply(500)
         handler.close_connection = True
         if not (reply.cut and not reply.body):
@@ -122,14 +122,14 @@ class Scripted:
 
 
 @contextlib.contextmanager
-def scripted(*script: Reply) -> Iterator[Scripted]:
+def scripted_server(*script: Reply) -> Iterator[ScriptedServer]:
     """A server with this script, while the body lasts."""
-    told_to = Scripted(*script)
-    thread = threading.Thread(target=told_to.server.serve_forever, kwargs={"poll_interval": 0.01})
+    server = ScriptedServer(*script)
+    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield told_to
+        yield server
     finally:
-        told_to.server.shutdown()
+        server.server.shutdown()
         thread.join()
-        told_to.server.server_close()
+        server.server.server_close()

@@ -14,7 +14,7 @@ import pytest
 
 from abs_client import AsyncClient, Client, ConnectionFailed, F, GenerateResult, html
 from abs_client.pieces import TokenStep, Unit, read
-from tests.client.scripted_server import ANSWER, answer, scripted
+from tests.client.scripted_server import ANSWER, answer, scripted_server
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(2)</script></svg>"
@@ -101,12 +101,12 @@ def test_a_real_result_shows_text_trace_and_automaton(url: str) -> None:
 
 
 def test_the_automaton_image_is_fetched_once_on_display() -> None:
-    with scripted(answer(), answer(), answer()) as server, Client(server.url, api_key="k") as client:
+    with scripted_server(answer(), answer(), answer()) as server, Client(server.url, api_key="k") as client:
         result = client.generate("p", F("dog"))
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         first, again = result._repr_html_(), result._repr_html_()
-    assert first == again and len(server.asked) == 2
-    asked = server.asked[1]
+    assert first == again and len(server.requests) == 2
+    asked = server.requests[1]
     assert asked.path == f"/automata/{'a' * 64}.svg" and asked.headers["authorization"] == "Bearer k"
     anew = client._connection.shown(result)  # nobody is there any more
     assert "not to be had" in anew._repr_html_()

@@ -11,7 +11,7 @@ import pytest
 
 from abs_client import AsyncClient, Client, F, Step
 from tests.app import fake_handlers
-from tests.app.fake_service import faked_service
+from tests.app.fake_service import fake_service
 from tests.servers.processes import until
 
 S_MAX = 90.0
@@ -22,7 +22,7 @@ GRACE_S = 1000.0  # a service that only waits for lost readers would not stop wi
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A service whose generations tell steps until they are called off."""
     fake_handlers.steps_told = 0
-    with faked_service(monkeypatch, "open_patient_teller", stream_grace_s=GRACE_S) as running:
+    with fake_service(monkeypatch, "open_patient_teller", stream_grace_s=GRACE_S) as running:
         yield running
 
 

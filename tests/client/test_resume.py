@@ -24,8 +24,8 @@ from abs_client import (
     UnknownJob,
 )
 from tests.client.both_clients import KINDS, ask
-from tests.client.scripted_server import ANSWER, NOBODY, Reply, event, problem, scripted, step, told
-from tests.servers.flaky_connection import FlakyLine
+from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, event, problem, scripted_server, step, stream_reply
+from tests.servers.flaky_proxy import FlakyProxy
 
 both = pytest.mark.parametrize("kind", KINDS)
 EVENLY = Retry(random=lambda: 0.0)
@@ -46,11 +46,11 @@ def shown(events: list[Any]) -> list[Any]:
 @both
 def test_a_stream_resumes_after_the_last_read_event(kind: str) -> None:
     waits: list[float] = []
-    begins = told(b"retry: 1500\n\n", event("compiled", SIZES, "1"), step(2), step(3)[:20], cut=True)
-    with scripted(begins, NOBODY, told(step(3), event("unknown", {}, "4"), DONE)) as server:
+    begins = stream_reply(b"retry: 1500\n\n", event("compiled", SIZES, "1"), step(2), step(3)[:20], cut=True)
+    with scripted_server(begins, NO_REPLY, stream_reply(step(3), event("unknown", {}, "4"), DONE)) as server:
         events = ask(kind, server.url, stream, waits, retry=EVENLY)
     assert shown(events) == [Compiled, 2, 3, Done] and events[-1].result.text == "a dog"
-    first, second, third = server.asked
+    first, second, third = server.requests
     assert (first.method, first.path, first.body["stream"]) == ("POST", "/generate", True)
     assert "idempotency-key" not in first.headers  # so that the service sees a reader go away
     for again in (second, third):
@@ -62,56 +62,58 @@ def test_a_stream_resumes_after_the_last_read_event(kind: str) -> None:
 def test_a_handover_reconnects_and_a_restart_is_reported(kind: str) -> None:
     waits: list[float] = []
     over = event("reconnect", {}, retry=500)
-    with scripted(told(step(1), over), told(event("restarted", {"attempt": 2}, "7"), step(8), DONE)) as server:
+    restarted = stream_reply(event("restarted", {"attempt": 2}, "7"), step(8), DONE)
+    with scripted_server(stream_reply(step(1), over), restarted) as server:
         events = ask(kind, server.url, stream, waits, retry=EVENLY)
     assert shown(events) == [1, Restart, 8, Done] and events[1].attempt == 2
-    assert waits == [0.5] and server.asked[1].headers["last-event-id"] == "1"
+    assert waits == [0.5] and server.requests[1].headers["last-event-id"] == "1"
 
 
 @both
 def test_a_failure_before_the_job_id_repeats_the_request(kind: str) -> None:
     waits: list[float] = []
-    with scripted(NOBODY, problem(503, "not_ready", {"retry_after_s": 2}), told(DONE)) as server:
+    with scripted_server(NO_REPLY, problem(503, "not_ready", {"retry_after_s": 2}), stream_reply(DONE)) as server:
         assert shown(ask(kind, server.url, stream, waits, retry=EVENLY)) == [Done]
-    assert [one.path for one in server.asked] == ["/generate"] * 3 and waits == [1.0, 2]
+    assert [one.path for one in server.requests] == ["/generate"] * 3 and waits == [1.0, 2]
 
 
 @both
 def test_an_error_event_raises_and_ends_the_stream(kind: str) -> None:
     failed = event("error", {"status": 500, "code": "worker_lost", "detail": "d", "attempts": 3}, "end")
-    with scripted(told(step(1), failed), told(DONE)) as server, pytest.raises(ServerError) as caught:
+    replies = (stream_reply(step(1), failed), stream_reply(DONE))
+    with scripted_server(*replies) as server, pytest.raises(ServerError) as caught:
         ask(kind, server.url, stream, [])
-    assert caught.value.problem["attempts"] == 3 and len(server.asked) == 1
+    assert caught.value.problem["attempts"] == 3 and len(server.requests) == 1
 
 
 @both
 @pytest.mark.parametrize(
     ("script", "error"),
     [
-        ([told(step(1)), problem(404, "unknown_job")], UnknownJob),
-        ([told(step(1), event("done", {"choices": 3}, "end"))], AnswerInvalid),
-        ([told(event("step", {"step": "x"}, "1"))], AnswerInvalid),
-        ([told(b"event: step\ndata: {\n\n")], AnswerInvalid),
+        ([stream_reply(step(1)), problem(404, "unknown_job")], UnknownJob),
+        ([stream_reply(step(1), event("done", {"choices": 3}, "end"))], AnswerInvalid),
+        ([stream_reply(event("step", {"step": "x"}, "1"))], AnswerInvalid),
+        ([stream_reply(b"event: step\ndata: {\n\n")], AnswerInvalid),
         ([Reply(200, b"{}", {"content-type": "application/json"})], AnswerInvalid),
-        ([told(step(1)), *[NOBODY] * 9], ConnectionFailed),
-        ([told(step(1)), *[told()] * 9], ConnectionFailed),
+        ([stream_reply(step(1)), *[NO_REPLY] * 9], ConnectionFailed),
+        ([stream_reply(step(1)), *[stream_reply()] * 9], ConnectionFailed),
     ],
 )  # fmt: skip
 def test_a_stream_that_cannot_resume_raises(kind: str, script: list[Reply], error: type[AbsError]) -> None:
-    with scripted(*script) as server, pytest.raises(error):
+    with scripted_server(*script) as server, pytest.raises(error):
         ask(kind, server.url, stream, [], retry=Retry(tries=4))
-    assert len(server.asked) <= 5
+    assert len(server.requests) <= 5
 
 
 @both
 def test_every_event_resets_the_retry_count(kind: str) -> None:
-    script = [told(step(number), cut=True) for number in range(1, 8)]
-    with scripted(*script, told(DONE)) as server:
+    script = [stream_reply(step(number), cut=True) for number in range(1, 8)]
+    with scripted_server(*script, stream_reply(DONE)) as server:
         assert shown(ask(kind, server.url, stream, [], retry=Retry(tries=2))) == [*range(1, 8), Done]
-    assert len(server.asked) == 8
+    assert len(server.requests) == 8
 
 
-class BreakingLine(FlakyLine):
+class BreakingLine(FlakyProxy):
     """A line to a service that resets its connection in the middle of every third piece of a reply."""
 
     def __init__(self, url: str) -> None:

@@ -23,8 +23,8 @@ from abs_client import (
     Unavailable,
 )
 from abs_client.retries import Tries
-from tests.client.both_clients import KINDS, ask, unreachable
-from tests.client.scripted_server import ANSWER, NOBODY, Reply, answer, event, problem, scripted, told
+from tests.client.both_clients import KINDS, ask, unreachable_url
+from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, answer, event, problem, scripted_server, stream_reply
 
 both = pytest.mark.parametrize("kind", KINDS)
 EVENLY = Retry(random=lambda: 0.0)
@@ -38,23 +38,23 @@ def generate(client: Any) -> Any:
 def test_a_busy_service_is_retried_with_the_same_key(kind: str) -> None:
     waits: list[float] = []
     busy = [problem(429, "rate_limited", {"retry_after_s": 7}), problem(503, "draining", retry_after="3")]
-    with scripted(*busy, answer()) as server:
+    with scripted_server(*busy, answer()) as server:
         assert ask(kind, server.url, generate, waits, retry=EVENLY).text == "a dog"
     assert waits == [7, 3]
-    keys = {one.headers["idempotency-key"] for one in server.asked}
-    assert len(server.asked) == 3 and len(keys) == 1 and len(keys.pop()) > 20
-    with scripted(answer()) as other:
+    keys = {one.headers["idempotency-key"] for one in server.requests}
+    assert len(server.requests) == 3 and len(keys) == 1 and len(keys.pop()) > 20
+    with scripted_server(answer()) as other:
         ask(kind, other.url, generate)
-    assert other.asked[0].headers["idempotency-key"] != server.asked[0].headers["idempotency-key"]
+    assert other.asked[0].headers["idempotency-key"] != server.requests[0].headers["idempotency-key"]
 
 
 @both
 def test_connection_failures_are_retried_with_doubling_backoff(kind: str) -> None:
     waits: list[float] = []
     half = Reply(200, b'{"id"', {"content-type": "application/json"}, cut=True)
-    with scripted(NOBODY, half, Reply(502, b"<html>"), NOBODY, answer()) as server:
+    with scripted_server(NO_REPLY, half, Reply(502, b"<html>"), NO_REPLY, answer()) as server:
         assert ask(kind, server.url, generate, waits, retry=EVENLY).raw["newer"] == {"field": 1}
-    assert waits == [0.25, 0.5, 1, 2] and len(server.asked) == 5
+    assert waits == [0.25, 0.5, 1, 2] and len(server.requests) == 5
 
 
 @both
@@ -72,19 +72,20 @@ def test_connection_failures_are_retried_with_doubling_backoff(kind: str) -> Non
     ],
 )  # fmt: skip
 def test_permanent_errors_are_not_retried(kind: str, reply: Reply, error: type[Exception]) -> None:
-    with scripted(reply, answer()) as server, pytest.raises(error):
+    with scripted_server(reply, answer()) as server, pytest.raises(error):
         ask(kind, server.url, generate, [])
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @both
 def test_attempts_and_time_are_bounded(kind: str) -> None:
     waits: list[float] = []
     loading = problem(503, "not_ready", {"reasons": ["loading"]})
-    with scripted(*[loading] * 9) as server, pytest.raises(NotReady) as caught:
+    with scripted_server(*[loading] * 9) as server, pytest.raises(NotReady) as caught:
         ask(kind, server.url, generate, waits, retry=Retry(tries=3))
-    assert len(server.asked) == 3 and len(waits) == 2 and caught.value.reasons == ["loading"]
-    with scripted(problem(429, "queue_full", {"retry_after_s": 300})) as server, pytest.raises(QueueFull) as full:
+    assert len(server.requests) == 3 and len(waits) == 2 and caught.value.reasons == ["loading"]
+    busy = problem(429, "queue_full", {"retry_after_s": 300})
+    with scripted_server(busy) as server, pytest.raises(QueueFull) as full:
         ask(kind, server.url, generate, waits)
     assert len(waits) == 2 and full.value.retry_after_s == 300
 
@@ -93,7 +94,7 @@ def test_attempts_and_time_are_bounded(kind: str) -> None:
 def test_a_connection_error_names_the_address(kind: str) -> None:
     waits: list[float] = []
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9") as caught:
-        ask(kind, str(unreachable()), generate, waits, retry=Retry(tries=3))
+        ask(kind, str(unreachable_url()), generate, waits, retry=Retry(tries=3))
     assert len(waits) == 2 and caught.value.__cause__ is not None
     with pytest.raises(ConnectionFailed, match="not a URL"):
         ask(kind, "http://[::1", generate)
@@ -111,7 +112,7 @@ def test_an_invalid_address_is_not_retried(kind: str, url: str) -> None:
 def test_retry_after_may_be_a_date() -> None:
     waits: list[float] = []
     at = email.utils.formatdate(time.time() + 30, usegmt=True)
-    with scripted(Reply(503, b"", {"retry-after": at}), answer()) as server:
+    with scripted_server(Reply(503, b"", {"retry-after": at}), answer()) as server:
         ask("sync", server.url, generate, waits, retry=EVENLY)
     assert 25 < waits[0] <= 30
 
@@ -136,14 +137,14 @@ def test_the_time_limit_includes_request_durations() -> None:
 @both
 def test_ready_asks_once_and_wait_until_ready_polls(kind: str) -> None:
     loading = problem(503, "not_ready", {"reasons": ["a worker: loading"]})
-    with scripted(loading) as server:
+    with scripted_server(loading) as server:
         found = ask(kind, server.url, lambda client: client.ready(), [])
-    assert not found and found.reasons == ("a worker: loading",) and len(server.asked) == 1
+    assert not found and found.reasons == ("a worker: loading",) and len(server.requests) == 1
     waits: list[float] = []
-    with scripted(loading, NOBODY, Reply(502), answer({"status": "ready"})) as server:
+    with scripted_server(loading, NO_REPLY, Reply(502), answer({"status": "ready"})) as server:
         ask(kind, server.url, lambda client: client.wait_until_ready(), waits)
     assert len(waits) == 3
-    with scripted(*[problem(503, "storage_down")] * 3) as server, pytest.raises(Unavailable):
+    with scripted_server(*[problem(503, "storage_down")] * 3) as server, pytest.raises(Unavailable):
         ask(kind, server.url, lambda client: client.wait_until_ready(0.0), [])
 
 
@@ -163,18 +164,18 @@ def test_job_polling_backs_off_and_times_out(kind: str) -> None:
         return client.job("2" * 32).result(timeout_s=25.0)
 
     options: dict[str, Any] = {"retry": Retry(clock=clock)}
-    with scripted(*[answer(state)] * 3) as server, pytest.raises(TimeoutError, match="running after 25 s"):
+    with scripted_server(*[answer(state)] * 3) as server, pytest.raises(TimeoutError, match="running after 25 s"):
         ask(kind, server.url, result, [], **options)
-    with scripted(answer(failed)) as server, pytest.raises(RateLimited):
+    with scripted_server(answer(failed)) as server, pytest.raises(RateLimited):
         ask(kind, server.url, result, [])
-    assert len(server.asked) == 1  # it is the job that failed so, not the question
-    with scripted(answer(off)) as server, pytest.raises(Exception, match="called off"):
+    assert len(server.requests) == 1  # it is the job that failed so, not the question
+    with scripted_server(answer(off)) as server, pytest.raises(Exception, match="called off"):
         ask(kind, server.url, result, [])
 
 
 def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "key").write_text("from-a-file\n", encoding="utf-8")
-    with scripted(*[answer()] * 4) as server:
+    with scripted_server(*[answer()] * 4) as server:
         monkeypatch.setenv("ABS_BASE_URL", server.url)
         sources = {"NONE": "", "ABS_API_KEY_FILE": str(tmp_path / "key"), "ABS_API_KEY": "from-a-variable"}
         for name, value in sources.items():
@@ -184,15 +185,15 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
                 assert "from" not in repr(client._connection)
         with Client(api_key="given") as client:
             generate(client)
-    sent = [one.headers.get("authorization") for one in server.asked]
+    sent = [one.headers.get("authorization") for one in server.requests]
     assert sent == [None, "Bearer from-a-file", "Bearer from-a-variable", "Bearer given"]
 
 
 def test_whitespace_around_a_key_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABS_API_KEY", " abs_secret\n")
-    with scripted(answer()) as server, Client(server.url) as client:
+    with scripted_server(answer()) as server, Client(server.url) as client:
         generate(client)
-    assert server.asked[0].headers.get("authorization") == "Bearer abs_secret"
+    assert server.requests[0].headers.get("authorization") == "Bearer abs_secret"
 
 
 @pytest.mark.parametrize("key", ["abs_s\u00e9cret", "abs_se\ncret", "abs_se cret", "abs_se\x00cret"])
@@ -210,7 +211,7 @@ def test_a_key_invalid_in_headers_is_refused_without_quoting(key: str) -> None:
 
 @both
 def test_a_base_url_may_have_a_path(kind: str) -> None:
-    with scripted(answer(), told(event("done", ANSWER, "end"))) as server:
+    with scripted_server(answer(), stream_reply(event("done", ANSWER, "end"))) as server:
         ask(kind, f"{server.url}/behind/a/proxy/", generate)
         ask(kind, f"{server.url}/behind", lambda client: client.stream("p", F("dog")))
-    assert [one.path for one in server.asked] == ["/behind/a/proxy/generate", "/behind/generate"]
+    assert [one.path for one in server.requests] == ["/behind/a/proxy/generate", "/behind/generate"]

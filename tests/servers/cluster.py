@@ -1,6 +1,6 @@
 """The service as processes of this machine that a test starts, kills, stops and wakes one by one, on a real server.
 
-`abs up` (tests/servers/abs_up.py) restarts a process that dies; here only the test does, or `kept`.
+`abs up` (tests/servers/abs_up.py) restarts a process that dies; here only the test does, or `keep_alive`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Part:
         self, name: str, command: tuple[str, ...], environment: Mapping[str, str], folder: Path,
         fork_server: ForkServer | None = None,
     ) -> None:
-        self.name, self.kept = name, False
+        self.name, self.keep_alive = name, False
         self._command, self._log, self._fork_server = command, folder / f"{name}.log", fork_server
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -159,7 +159,7 @@ class Part:
 
     def end(self) -> None:
         """Leave nothing behind."""
-        self.kept = False
+        self.keep_alive = False
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 self.signal(signal.SIGCONT)
@@ -176,7 +176,7 @@ class Cluster:
     def __init__(self, folder: Path, server: RedisServer, fork_server: ForkServer | None) -> None:
         self._folder, self.server, self._fork_server = folder, server, fork_server
         self.parts: dict[str, Part] = {}
-        self._begun: set[str] = set()
+        self._job_paths: set[str] = set()
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
@@ -192,20 +192,20 @@ class Cluster:
         """Bring back what is to be kept."""
         while not self._over.wait(0.2):
             for part in list(self.parts.values()):
-                if part.kept and not part.alive:
+                if part.keep_alive and not part.alive:
                     part.start()
 
-    def whole(self) -> None:
+    def restore(self) -> None:
         """What a test before this one killed runs again, requests would be served, and none of its jobs is left."""
         for part in self.parts.values():
             if not part.alive:
                 part.start()
         for part in self.parts.values():
             part.wait_until("/ready")
-        if self._begun:
+        if self._job_paths:
             with self.client() as http:
-                while self._begun:
-                    http.delete(self._begun.pop())
+                while self._job_paths:
+                    http.delete(self._job_paths.pop())
             until(lambda: not any(map(_running, self.parts.values())), "nothing of them runs any more")
 
     def client(self, name: str = "api") -> httpx2.Client:
@@ -217,7 +217,7 @@ class Cluster:
 
     def _note(self, response: httpx2.Response) -> None:
         if response.status_code == 202 and "location" in response.headers:
-            self._begun.add(response.headers["location"])
+            self._job_paths.add(response.headers["location"])
 
     def busy(self, *names: str, queue: str = "generate") -> Part:
         """The one of these parts that runs a job of a queue, once one does."""
@@ -270,5 +270,5 @@ def scripted_cluster() -> Iterator[Cluster]:
         running.add("compile", COMPILE)
         for name in ("first", "second"):
             running.add(name, SCRIPTED)
-        running.whole()
+        running.restore()
         yield running

@@ -101,10 +101,10 @@ class RedisServer:
         self.socket.unlink(missing_ok=True)
 
     def pause(self) -> None:
-        """Have it do nothing until `go_on`."""
+        """Have it do nothing until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """End a pause."""
         os.kill(self.pid, signal.SIGCONT)
 
@@ -112,7 +112,7 @@ class RedisServer:
         """End it, whatever it is doing."""
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                self.go_on()
+                self.resume()
             self._process.kill()
             self._process.wait()
 

@@ -1,4 +1,4 @@
-"""The service as the chaos kills it: processes that are brought back when they die, by `abs up` or by forking."""
+"""The service for the chaos tests: processes that are restarted when they die, by `abs up` or by forking."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LEASE_S = 5.0
 SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_ATTEMPTS_MAX": "1000", "OMP_NUM_THREADS": "1"}
 
 
-class Running(Protocol):
-    """The service, whose processes are brought back when they die."""
+class RestartingService(Protocol):
+    """A service whose processes are restarted when they die."""
 
     @property
     def url(self) -> str: ...
@@ -31,26 +31,26 @@ class Running(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """Where each worker, by its name, tells its metrics."""
+        """The URL of the metrics of each worker, by name."""
 
     @property
-    def spares(self) -> bool:
-        """Whether a worker is left alone while none of its queue has come to the end of a job."""
+    def spares_new_workers(self) -> bool:
+        """Whether workers are spared until one of their queue has finished a job."""
 
     def alive(self, worker: str) -> bool: ...
 
     def kill(self, name: str) -> None: ...
 
     def logs(self) -> str:
-        """The ends of what the processes have logged."""
+        """The ends of the logs of all processes."""
 
     def end(self) -> None: ...
 
 
-class Supervised:
+class SupervisedService:
     """`abs up`."""
 
-    spares = True
+    spares_new_workers = True
 
     def __init__(self, running: Up, ports: Mapping[str, int]) -> None:
         self._running = running
@@ -70,10 +70,10 @@ class Supervised:
         self._running.end()
 
 
-class Forked:
+class ForkedService:
     """The same processes, forked."""
 
-    spares = False
+    spares_new_workers = False
 
     def __init__(self, running: Cluster, workers: tuple[str, ...]) -> None:
         self._running = running
@@ -98,8 +98,8 @@ class Forked:
 
 
 @contextlib.contextmanager
-def supervised(workers: Mapping[str, int]) -> Iterator[Running]:
-    """`abs up` with so many workers of each queue."""
+def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
+    """`abs up` with these numbers of workers."""
     port = free_port()
     ports = {name: port + place for place, name in enumerate(names_of(workers), 1)}
     options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
@@ -107,25 +107,25 @@ def supervised(workers: Mapping[str, int]) -> Iterator[Running]:
         short_folder() as folder,
         up(folder / "data", *options, environment=SETTINGS | {"ABS_METRICS_PORT": str(port)}) as running,
     ):
-        yield Supervised(running, ports)
+        yield SupervisedService(running, ports)
 
 
 @contextlib.contextmanager
-def forked(workers: Mapping[str, int]) -> Iterator[Running]:
-    """An API and so many workers of each queue, all of them forked."""
+def forked_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
+    """A forked API and these numbers of forked workers."""
     with cluster(forked=True, imported=WITH_MODEL) as running:
         running.add("api", API, **SETTINGS)
         names = names_of(workers)
         for name in names:
             running.add(name, ("-m", "app.main", "worker", queue_of(name)), **SETTINGS)
-        running.whole()
+        running.restore()
         for part in running.parts.values():
-            part.kept = True
-        yield Forked(running, names)
+            part.keep_alive = True
+        yield ForkedService(running, names)
 
 
 def names_of(workers: Mapping[str, int]) -> tuple[str, ...]:
-    """The workers' names, as `abs up` calls them."""
+    """The workers' names in `abs up`."""
     return tuple(f"{queue}-{number}" for queue in QUEUES for number in range(1, workers[queue] + 1))
 
 

@@ -1,6 +1,6 @@
-"""A process with our server and walls around an application of four paths: what is tried here concerns no other part.
+"""A process with our HTTP server and security middleware around an application of four paths.
 
-Run as a module it prints its port, and serves until it is told to stop. Settings come from the environment.
+Run as a module it prints its port and serves until it is stopped. Settings come from the environment.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ S_MAX = 60.0
 BIG_BYTES = 32 * 2**20
 
 
-class Small:
+class SmallApp:
     """/health, /big (32 MiB), /events (endless), /slow (answers when its client has gone, or after a second)."""
 
     def __init__(self) -> None:
         self.state = SimpleNamespace(service=self)
-        self.walls = SecurityMiddleware(StrictBody(self.answer, 2**20, body_timeout_s=1.0), read_settings(), None, None)
+        body = StrictBody(self.answer, 2**20, body_timeout_s=1.0)
+        self.middleware = SecurityMiddleware(body, read_settings(), None, None)
 
     def drain(self) -> None:
         print("draining", flush=True)
@@ -40,7 +41,7 @@ class Small:
                 await send({"type": f"{message['type']}.complete"})
             await send({"type": "lifespan.shutdown.complete"})
         else:
-            await self.walls(scope, receive, send)
+            await self.middleware(scope, receive, send)
 
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
@@ -66,19 +67,19 @@ class Small:
 
 
 class Server:
-    """The process, seen from outside."""
+    """The process as its tests see it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.port = int(self.line())
 
     def line(self) -> str:
-        """The next thing that it says."""
+        """The next line that it prints."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def connect(self, receive_bytes: int | None = None) -> socket.socket:
-        """A connection, whose own buffer may be kept small."""
+        """A connection, on request with a small receive buffer."""
         connection = socket.socket()
         connection.settimeout(S_MAX)
         if receive_bytes is not None:
@@ -91,14 +92,14 @@ class Server:
         return connection
 
     def ask(self, request: bytes) -> bytes:
-        """All that comes back on a connection of its own, until the server closes it."""
+        """The whole reply on a new connection, until the server closes it."""
         with self.connect() as connection:
             connection.sendall(request)
-            return everything(connection)
+            return read_all(connection)
 
 
-def everything(connection: socket.socket) -> bytes:
-    """What comes until the other side closes."""
+def read_all(connection: socket.socket) -> bytes:
+    """All bytes until the other side closes."""
     parts = []
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(65_536):
@@ -124,5 +125,5 @@ def small_server(**settings: object) -> Iterator[Server]:
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         print(listener.getsockname()[1], flush=True)
-        assert serve(Small(), listener, read_settings())
+        assert serve(SmallApp(), listener, read_settings())
     sys.exit(0)

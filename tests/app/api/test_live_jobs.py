@@ -21,7 +21,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_handlers
 from tests.app.api.test_sse import Event, events
-from tests.app.fake_service import faked_service
+from tests.app.fake_service import fake_service
 from tests.servers.processes import until
 
 S_MAX = 60.0
@@ -32,7 +32,7 @@ ASYNC = {"prefer": "respond-async"}
 @contextmanager
 def serving(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[httpx2.Client]:
     """A client of a service whose generations are those of a fake handler."""
-    with faked_service(monkeypatch, handler, **settings) as url, httpx2.Client(base_url=url, timeout=S_MAX) as http:
+    with fake_service(monkeypatch, handler, **settings) as url, httpx2.Client(base_url=url, timeout=S_MAX) as http:
         yield http
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.api import sse as stream
 from tests.app import fake_handlers
-from tests.app.fake_service import faked_service
+from tests.app.fake_service import fake_service
 from tests.servers.processes import until
 from tests.servers.service_process import ServiceProcess
 
@@ -60,7 +60,7 @@ def served_url(running_service: ServiceProcess) -> str:
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
-    with faked_service(monkeypatch, request.param, stream_grace_s=0.0) as url:
+    with fake_service(monkeypatch, request.param, stream_grace_s=0.0) as url:
         yield url
 
 

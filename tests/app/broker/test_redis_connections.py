@@ -19,7 +19,7 @@ from app.redis.connection import Connection, open_pool, script
 from app.redis.protocol import REPLY_S_MAX
 from tests.app.broker.brokers import all_events, first_events
 from tests.servers.cluster import FULL
-from tests.servers.flaky_connection import flaky_line
+from tests.servers.flaky_proxy import flaky_proxy
 from tests.servers.redis_server import RedisServer
 from tests.servers.redis_worker import SLOTS, settings, workers
 
@@ -53,7 +53,7 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
         finally:
             await broker.close()
 
-    with flaky_line(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
+    with flaky_proxy(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
         asyncio.run(story())
     hows = ("request lost", "reply cut", "reply lost")
     assert (all if FULL else any)(line.broken[how] for how in hows), line.broken
@@ -70,7 +70,7 @@ def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
                 job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
                 answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
                 taken = [(await worker.take("q", many)).job_id for _ in range(many)]
-                line.fall_silent()
+                line.stop_replies()
                 began = time.monotonic()
                 await asyncio.gather(*(worker.finish(job_id, job_id.encode()) for job_id in taken))
                 assert await asyncio.gather(*answers) == [job_id.encode() for job_id in job_ids]
@@ -79,7 +79,7 @@ def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
             for broker in (caller, worker):
                 await broker.close()
 
-    with flaky_line(redis_server.socket, flaky=False) as line:
+    with flaky_proxy(redis_server.socket, flaky=False) as line:
         asyncio.run(story())
 
 
@@ -92,14 +92,14 @@ def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisS
                 await asyncio.gather(*(client.ping() for _ in range(50)))
                 assert len(redis_server.ask("CLIENT", "LIST").splitlines()) > 4
                 await link.run("test", ONE, (), (), STORY_S_MAX)
-                line.fall_silent()
+                line.stop_replies()
                 began = time.monotonic()
                 assert await link.run("test", ONE, (), (), STORY_S_MAX) == 1
                 assert time.monotonic() - began < 3 * REPLY_S_MAX
         finally:
             await link.close()
 
-    with flaky_line(redis_server.socket, flaky=False) as line:
+    with flaky_proxy(redis_server.socket, flaky=False) as line:
         asyncio.run(story())
 
 

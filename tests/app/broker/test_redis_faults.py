@@ -186,7 +186,7 @@ def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServ
         with pytest.raises(StorageDown):
             await broker.state(job_id)
         assert time.monotonic() - began < 1 + SLACK_S / 4
-        own_redis_server.go_on()
+        own_redis_server.resume()
         assert (await broker.state(job_id)).state == "waiting"
 
     run(own_redis_server.url, story, wait_s=1.0)

@@ -29,7 +29,7 @@ UNSATISFIABLE = {"ltlf": "F(a) & G(!a)"}
 
 @pytest.fixture
 def whole(scripted: Cluster) -> Iterator[Cluster]:
-    scripted.whole()
+    scripted.restore()
     yield scripted
     until(lambda: running(scripted) == 0, "nothing runs any more", 90)  # or it would stand in the next one's way
 

@@ -35,7 +35,7 @@ def stepping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
 @pytest.fixture
 def stepped(stepping: tuple[Cluster, Clocks]) -> Iterator[tuple[Cluster, Clocks]]:
     parts, times = stepping
-    parts.whole()
+    parts.restore()
     yield stepping
     times.set_right()
 

@@ -24,7 +24,7 @@ from tests.long.chaos import states_of_generations
 from tests.servers import redis_server
 from tests.servers.abs_up import until
 from tests.servers.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
-from tests.servers.flaky_connection import FlakyLine, flaky_line
+from tests.servers.flaky_proxy import FlakyProxy, flaky_proxy
 from tests.servers.small_disk import NoDisk, SmallDisk, small_disk
 
 REQUESTS = 200 if FULL else 24
@@ -40,7 +40,7 @@ class Lined:
     """The service, which has its server at the end of a line. `disk` is the server's, or why it has none of its own."""
 
     parts: Cluster
-    line: FlakyLine
+    line: FlakyProxy
     disk: SmallDisk | str
 
     @property
@@ -74,7 +74,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
         server_on(disk, program)
         patch.setattr(redis_server, "server_program", lambda: str(program))
         parts = stack.enter_context(cluster())
-        running = Lined(parts, stack.enter_context(flaky_line(parts.server.socket, flaky=False)), disk)
+        running = Lined(parts, stack.enter_context(flaky_proxy(parts.server.socket, flaky=False)), disk)
         try:
             for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
                 running.add(name, *command)
@@ -86,7 +86,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
 @pytest.fixture
 def lined(running: Lined) -> Lined:
     """The same, when all is well with it."""
-    running.parts.whole()
+    running.parts.restore()
     with running.parts.client() as http:
         until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "requests are answered")
     return running
@@ -114,7 +114,7 @@ def test_each_request_is_answered_once_over_an_unreliable_connection(lined: Line
         try:
             answers = [callers.submit(answered, http, number) for number in range(REQUESTS)]
             until(lambda: sum(answer.done() for answer in answers) >= REQUESTS / 2, "half are answered", ANSWER_S_MAX)
-            lined.line.fall_silent()
+            lined.line.stop_replies()
             first = [answer.result() for answer in answers]
         finally:
             lined.line.flaky = False
@@ -132,7 +132,7 @@ def test_a_stream_continues_when_all_connections_stall(lined: Lined) -> None:
             for event in events(response):
                 told.append(event)
                 if len(told) == 5:
-                    lined.line.fall_silent()
+                    lined.line.stop_replies()
 
         def whole() -> bool:
             if told[-1].name == "reconnect":  # the stream was let go of while the server said nothing
@@ -165,7 +165,7 @@ def test_a_job_that_one_worker_cannot_read_goes_to_another(lined: Lined) -> None
     finally:
         misreader.end()
         del parts.parts["misreader"]
-        parts.whole()
+        parts.restore()
 
 
 @contextmanager

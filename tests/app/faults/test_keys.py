@@ -57,7 +57,7 @@ def caller(scripted: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     keys["strange"] = new_key("strange", ("generate",))[0]
     part = scripted.add("keyed", API, ABS_KEYS_FILE=str(file), ABS_PUBLIC_PATHS="/ready,/metrics")
     try:
-        scripted.whole()
+        scripted.restore()
         caller = Caller(part.port, keys)
         yield caller
         caller.close()

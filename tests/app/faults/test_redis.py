@@ -38,7 +38,7 @@ COMMAND_S_MAX = 120.0
 
 @pytest.fixture
 def whole(scripted: Cluster) -> Iterator[Cluster]:
-    scripted.whole()
+    scripted.restore()
     yield scripted
     if not scripted.server.ask("PING"):
         scripted.server.start()

@@ -35,10 +35,10 @@ TRIED_BOMBS = BOMBS if FULL else BOMBS[:1]
 
 @pytest.fixture
 def whole(scripted: Cluster) -> Iterator[Cluster]:
-    scripted.whole()
+    scripted.restore()
     yield scripted
     for part in scripted.parts.values():
-        part.kept = False
+        part.keep_alive = False
 
 
 def begin(http: httpx2.Client, prompt: str, **options: Any) -> str:
@@ -94,7 +94,7 @@ def test_a_stream_continues_on_another_worker_after_a_kill(whole: Cluster) -> No
 
 def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
     worker = whole.parts["compile"]
-    worker.kept = True
+    worker.keep_alive = True
     stored = set(whole.server.ask("KEYS", "abs:dfa:*").split())
     answers: list[httpx2.Response] = []
     with whole.client() as http:
@@ -189,7 +189,7 @@ def test_a_hanging_or_memoryless_sandbox_meets_its_limit(
 
 def test_a_job_that_kills_three_workers_is_failed(whole: Cluster) -> None:
     for name in WORKERS:
-        whole.parts[name].kept = True
+        whole.parts[name].keep_alive = True
     with whole.client() as http:
         poison = begin(http, "die")
         shown = ended(http, poison)

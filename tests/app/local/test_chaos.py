@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.long.chaos import chaos
-from tests.servers.restarting_service import supervised
+from tests.servers.restarting_service import supervised_service
 
 
 def test_killed_processes_restart_and_every_request_is_answered_once() -> None:
-    with supervised({"compile": 1, "generate": 1}) as running:
-        story = chaos(running, requests=12, kills_max=3)
-    assert story.good(), story.report()
+    with supervised_service({"compile": 1, "generate": 1}) as running:
+        result = chaos(running, requests=12, kills_max=3)
+    assert result.good(), result.report()

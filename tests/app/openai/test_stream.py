@@ -39,7 +39,7 @@ from app.openai.translate import completion_order
 from app.service import SubmissionContext, SubmittedJob
 from app.settings import BUILT_IN_MODEL
 from tests.app import fake_handlers
-from tests.app.fake_service import faked_service
+from tests.app.fake_service import fake_service
 
 Story = list[Job | Result | News | Exception]
 
@@ -140,7 +140,7 @@ def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
-    with faked_service(monkeypatch, request.param, stream_grace_s=60.0) as url:
+    with fake_service(monkeypatch, request.param, stream_grace_s=60.0) as url:
         yield url
 
 

@@ -15,24 +15,23 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 
 Scheme = Literal["light", "dark"]
 WIDE, PHONE = (1440, 900), (390, 844)
-# The first is the same browser without its own window, whose toolbars cost more than the page.
+# The first is the same browser without a window, whose toolbars take more time than the page.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-ASKED_FOR = "Failed to load resource: the server responded with a status of 4"  # what a refusal of the API looks like
+REFUSAL_MESSAGE = "Failed to load resource: the server responded with a status of 4"
 SERIOUS = ("serious", "critical")
-_FAULTS_ALONE: dict[str, Any] = {"resultTypes": ["violations"]}  # to tell what is well takes long
+_VIOLATIONS_ONLY: dict[str, Any] = {"resultTypes": ["violations"]}  # listing what passes takes long
 WAIT_MS = 30_000
 expect.set_options(timeout=WAIT_MS)  # a machine may be busy
 
 
 def chromium_path() -> str | None:
     """Where a Chromium is: ABS_CHROMIUM, else the first on the path."""
-    given = os.environ.get("ABS_CHROMIUM")
-    return given or next(filter(None, map(shutil.which, NAMES)), None)
+    return os.environ.get("ABS_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextlib.contextmanager
 def running_chromium(path: str) -> Iterator[Browser]:
-    """A browser. It is ended before other tests run: playwright's loop would stand in the way of theirs."""
+    """A browser. It ends before other tests run, because playwright's event loop would block theirs."""
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     arguments = [*sandbox, "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
     with sync_playwright() as playwright:
@@ -44,8 +43,8 @@ def running_chromium(path: str) -> Iterator[Browser]:
 
 
 @dataclass
-class Watched:
-    """A page, and what went wrong in it: errors of scripts, of the content security policy, requests to other hosts."""
+class WatchedPage:
+    """A page and its faults: errors of scripts or the content security policy, requests to other hosts."""
 
     page: Page
     url: str
@@ -53,37 +52,37 @@ class Watched:
     requests: list[Request] = field(default_factory=list)
 
     def watch(self) -> None:
-        self.page.on("console", self._said)
+        self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.faults.append(f"uncaught: {error}"))
-        self.page.context.on("request", self._asked)
+        self.page.context.on("request", self._note_request)
 
-    def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not message.text.startswith(ASKED_FOR):
+    def _note_message(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(REFUSAL_MESSAGE):
             self.faults.append(f"{message.type}: {message.text}")
 
-    def _asked(self, request: Request) -> None:
+    def _note_request(self, request: Request) -> None:
         self.requests.append(request)
         parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != urlsplit(self.url).netloc:
             self.faults.append(f"request to another host: {request.url}")
 
     def bytes_loaded(self) -> int:
-        """Of all answers so far, as they came over the line."""
+        """Bytes of all response bodies so far, as transferred."""
         return sum(request.sizes()["responseBodySize"] for request in self.requests if request.response())
 
 
 @contextlib.contextmanager
-def opened(
+def open_page(
     browser: Browser, url: str, size: tuple[int, int], scheme: Scheme = "light", **more: Any
-) -> Iterator[Watched]:
-    """A page in a profile of its own, still empty. The body of the statement fails at its end for any of its faults."""
+) -> Iterator[WatchedPage]:
+    """An empty page in a new profile. The statement fails at its end if the page has faults."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, base_url=url, has_touch=size == PHONE,
         is_mobile=size == PHONE, service_workers="block", **more,
     )
     context.set_default_timeout(WAIT_MS)
-    watched = Watched(context.new_page(), url)
+    watched = WatchedPage(context.new_page(), url)
     watched.watch()
     try:
         yield watched
@@ -92,9 +91,9 @@ def opened(
         context.close()
 
 
-def complaints(page: Page) -> list[str]:
-    """What axe finds serious or critical in a page as it is now."""
-    found = Axe().run(page, options=_FAULTS_ALONE).response["violations"]
+def accessibility_violations(page: Page) -> list[str]:
+    """The serious and critical violations that axe finds in a page."""
+    found = Axe().run(page, options=_VIOLATIONS_ONLY).response["violations"]
     return [
         f"{one['id']} ({one['impact']}): {node['target']} {node['failureSummary']}"
         for one in found if one["impact"] in SERIOUS

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.app.playground.chromium import PHONE, WIDE, chromium_path, opened, running_chromium
+from tests.app.playground.chromium import PHONE, WIDE, chromium_path, open_page, running_chromium
 from tests.servers.service_process import ServiceProcess
 
 
@@ -39,12 +39,12 @@ def _chromium() -> str:
 @pytest.fixture
 def page(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
     """A page of a desk's width, empty as yet."""
-    with opened(browser, service.url, WIDE) as watched:
+    with open_page(browser, service.url, WIDE) as watched:
         yield watched.page
 
 
 @pytest.fixture
 def phone(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
     """A page of a phone's width."""
-    with opened(browser, service.url, PHONE) as watched:
+    with open_page(browser, service.url, PHONE) as watched:
         yield watched.page

@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, chromium_path, opened, running_chromium
+from tests.app.playground.chromium import PHONE, WIDE, Scheme, chromium_path, open_page, running_chromium
 from tests.servers.service_process import serving
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "images"
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme, name: str) -> None:
-    with opened(browser, url, size, scheme, reduced_motion="reduce") as watched:
+    with open_page(browser, url, size, scheme, reduced_motion="reduce") as watched:
         _generated(watched.page, PAPER)
         watched.page.mouse.move(0, 0)
         if size == PHONE:
@@ -51,7 +51,7 @@ def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Schem
 
 def _parts(browser: Browser, url: str) -> None:
     """A formula at fault, the lattice at a refused token, a text that breaks the constraint."""
-    with opened(browser, url, WIDE, reduced_motion="reduce") as watched:
+    with open_page(browser, url, WIDE, reduced_motion="reduce") as watched:
         page = watched.page
         _generated(page, COMBINED)
         page.get_by_label("Step", exact=True).press("Home")

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.app.playground.chromium import WAIT_MS, Watched
+from tests.app.playground.chromium import WAIT_MS, WatchedPage
 
 FORMULA = "F(dog) & G(!cat)"
 expect.set_options(timeout=WAIT_MS)
@@ -64,6 +64,6 @@ def refuse(page: Page, path: str, problem: dict[str, Any]) -> None:
     page.route(f"**{path}", answer)
 
 
-def refusals_are_expected(watched: Watched) -> None:
+def refusals_are_expected(watched: WatchedPage) -> None:
     """Forget what the browser says of answers that are no answers: the test asked for them."""
     watched.faults[:] = [one for one in watched.faults if not one.startswith("error: Failed to load resource")]

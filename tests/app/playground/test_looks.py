@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, complaints, opened
+from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
 from tests.servers.service_process import ServiceProcess
 
 PAGE_BYTES_MAX = 2_000_000
@@ -20,7 +20,7 @@ IS_DONE = re.compile("is-done")
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
 def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
-    with opened(browser, service.url, size, scheme) as watched:
+    with open_page(browser, service.url, size, scheme) as watched:
         page = watched.page
         page.goto("/")
         expect(page.locator("html")).to_have_attribute("data-ready", "yes")
@@ -29,7 +29,7 @@ def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tu
         _break_the_text(page)
         link = page.url
         assert _overflow(page) == 0, "the page scrolls sideways"
-    with opened(browser, service.url, size, scheme) as again:
+    with open_page(browser, service.url, size, scheme) as again:
         _follow(again.page, link)
 
 
@@ -37,7 +37,7 @@ def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tu
 def test_an_answer_in_the_other_colours(
     browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme
 ) -> None:
-    with opened(browser, service.url, size, scheme) as watched:
+    with open_page(browser, service.url, size, scheme) as watched:
         page = watched.page
         page.goto("/")
         formula = page.get_by_role("textbox", name=re.compile("^Formula"))
@@ -127,7 +127,7 @@ def _follow(page: Page, link: str) -> None:
 
 
 def _no_complaints(page: Page, where: str) -> None:
-    found = complaints(page)
+    found = accessibility_violations(page)
     assert not found, "\n".join([where, *found])
 
 
@@ -139,7 +139,7 @@ def _overflow(page: Page) -> int:
 def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProcess) -> None:
     paints = []
     for _ in range(3):  # each with an empty cache; a busy machine may spoil one
-        with opened(browser, service.url, WIDE) as watched:
+        with open_page(browser, service.url, WIDE) as watched:
             page = watched.page
             page.goto("/")
             expect(page.locator(".automaton-picture")).to_be_visible()
@@ -160,7 +160,7 @@ def test_the_policy_allows_no_inline_code_nor_style(page: Page) -> None:
 
 def test_the_page_follows_the_preferred_colour_scheme(browser: Browser, service: ServiceProcess) -> None:
     """Dark by the system's choice or by the button, and no movement where none is wanted."""
-    with opened(browser, service.url, WIDE, "dark", reduced_motion="reduce") as watched:
+    with open_page(browser, service.url, WIDE, "dark", reduced_motion="reduce") as watched:
         page = watched.page
         page.goto("/")
         expect(page.locator("html")).to_have_attribute("data-ready", "yes")

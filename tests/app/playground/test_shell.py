@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.auth import add_key, new_key
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, complaints, opened
+from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
 from tests.app.playground.shell import (
     FORMULA,
     compiles,
@@ -116,7 +116,7 @@ FORMS: list[dict[str, Any]] = [
 def test_links_restore_the_forms_and_are_never_sent(browser: Browser, service: ServiceProcess) -> None:
     make = "async (said) => (await import('/static/permalink.js')).linkOf(said)"
     options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
-    with opened(browser, service.url, WIDE) as watched:
+    with open_page(browser, service.url, WIDE) as watched:
         page = visit(watched.page)
         for constraint in FORMS:
             said = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
@@ -145,7 +145,7 @@ def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
 
 
 def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: ServiceProcess) -> None:
-    with opened(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as watched:
+    with open_page(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as watched:
         page = visit(watched.page)
         formula(page, FORMULA)
         page.locator("#prompt").fill("concepts: dog")
@@ -186,17 +186,17 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
 def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess
 ) -> None:
-    with opened(browser, service.url, size, scheme) as watched:
+    with open_page(browser, service.url, size, scheme) as watched:
         page = visit(watched.page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         formula(page, "F(dog")
         fault(page)
         page.get_by_label("Text to check").fill("a")
-        assert complaints(page) == []
+        assert accessibility_violations(page) == []
         for name in ("Regex", "Keywords", "Infill", "Schema", "Choice", "Length", "Combine", "Raw"):
             tab(page, name)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        assert complaints(page) == []
+        assert accessibility_violations(page) == []
         formula(page, FORMULA)
         page.get_by_text("Options").click()
         compiles(page)
@@ -205,9 +205,9 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         page.get_by_role("button", name="Compare").click()
         expect(page.locator(".compared-text")).to_have_count(3)
         generated(page)
-        assert complaints(page) == []
+        assert accessibility_violations(page) == []
         page.get_by_role("button", name="Copy as code").click()
-        assert complaints(page) == []
+        assert accessibility_violations(page) == []
 
 
 def test_a_chosen_colour_scheme_persists(page: Page) -> None:
@@ -240,13 +240,13 @@ def test_an_entered_key_is_stored_in_its_tab_only(
     add_key(tmp_path / "keys", key)
     with (
         serving(tmp_path, keys_file=tmp_path / "keys", public_paths="/", embedded_workers="compile") as locked,
-        opened(browser, locked.url, WIDE) as watched,
+        open_page(browser, locked.url, WIDE) as watched,
     ):
         page = visit(watched.page)
         field = page.get_by_label("This service needs a key")
         expect(field).to_be_visible()
         expect(page.locator("#problem")).to_contain_text("The service needs a key that is in force.")
-        assert complaints(page) == []
+        assert accessibility_violations(page) == []
         for wrong in ("abs_wrong", "abs_schlüssel “"):
             field.fill(wrong)
             field.press("Enter")

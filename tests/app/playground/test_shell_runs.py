@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.app.playground.chromium import WIDE, opened
+from tests.app.playground.chromium import WIDE, open_page
 from tests.app.playground.shell import (
     FORMULA,
     compiles,
@@ -167,7 +167,7 @@ def test_an_unready_service_is_not_shown_as_constraint_error(
     browser: Browser, service: ServiceProcess
 ) -> None:
     problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
-    with opened(browser, service.url, WIDE) as watched:
+    with open_page(browser, service.url, WIDE) as watched:
         page = visit(watched.page)
         compiles(page)
         refuse(page, "/compile", problem)
@@ -215,7 +215,7 @@ def test_every_refusal_is_shown_as_a_helpful_sentence(
     browser: Browser, service: ServiceProcess
 ) -> None:
     cases = tomllib.loads((ROOT / "tests" / "cases" / "page_refusals.toml").read_text(encoding="utf-8"))["case"]
-    with opened(browser, service.url, WIDE) as watched:
+    with open_page(browser, service.url, WIDE) as watched:
         page = watched.page
         for case in cases:
             path = case["path"]
@@ -254,7 +254,7 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
 
 
 def test_an_unreachable_service_is_reported(browser: Browser, service: ServiceProcess) -> None:
-    with opened(browser, service.url, WIDE) as watched:
+    with open_page(browser, service.url, WIDE) as watched:
         page = visit(watched.page)
         compiles(page)
         page.route("**/generate", lambda route: route.abort())

@@ -1,4 +1,4 @@
-"""The playground's views alone on a page, fed with events that a test made up."""
+"""A page with a single view of the playground, and made-up events for it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from playwright.sync_api import Page, Route
 
-_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stage</title>
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>view</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/static/base.css"><link rel="stylesheet" href="/static/views.css">
-</head><body><main><h1>Stage</h1><div id="view"></div></main></body></html>"""
+</head><body><main><h1>View</h1><div id="view"></div></main></body></html>"""
 _POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src data:"
 
 
-def set_up(page: Page, module: str, name: str, options: str = "undefined") -> None:
+def open_view(page: Page, module: str, name: str, options: str = "undefined") -> None:
     """Open a page with one view, at `window.view`; `window.calls` takes what it calls back."""
-    page.route("**/stage", lambda route: _fulfil(route))
-    page.goto("/stage")
+    page.route("**/view", lambda route: _fulfil(route))
+    page.goto("/view")
     page.evaluate(
         f"""async () => {{
             window.calls = [];
@@ -32,9 +32,9 @@ def _fulfil(route: Route) -> None:
 
 
 def row(text: str, parent: int = 0, **facts: Any) -> dict[str, Any]:
-    """A row of a step event; its log-prob falls by one a character unless given."""
-    given = {"state": 0, "distance": 3, "alpha": 0.5, "log_prob": -float(len(text)), "finished": False}
-    filled = given | facts
+    """A row of a step event; its log-prob falls by one a character unless it is passed."""
+    defaults = {"state": 0, "distance": 3, "alpha": 0.5, "log_prob": -float(len(text)), "finished": False}
+    filled = defaults | facts
     return {"text": text, "parent": parent, "score": filled["log_prob"]} | filled
 
 
@@ -54,11 +54,11 @@ def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[st
         for place, (text, state, distance, log_prob) in enumerate(tokens)
     ]
     total = sum(log_prob for *_, log_prob in tokens)
-    said = [{"text": text, "propositions": propositions, "state": state} for text, propositions, state in words]
+    shown_words = [{"text": text, "propositions": propositions, "state": state} for text, propositions, state in words]
     text = "".join(text for text, *_ in tokens)
     return {
         "text": text, "finish_reason": "eos", "log_prob": total, "score": total, "satisfied": True, "trace": trace,
-        "words": said,
+        "words": shown_words,
     }
 
 

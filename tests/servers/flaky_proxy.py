@@ -1,7 +1,7 @@
-"""A line between clients and a server that breaks at random, for tests of what is lost by it: nothing.
+"""A proxy between clients and Redis whose connections break at random. Nothing may be lost by it.
 
-While it is `flaky`, a reply is now and then cut off in its middle, swallowed together with the connection, or never
-forwarded though the connection stays; and a request is now and then lost with its connection.
+While it is `flaky`, some replies are cut in the middle, lost with their connection, or never forwarded although the
+connection stays; some requests are lost with their connection.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 CHANCE = {"request lost": 0.01, "reply cut": 0.01, "reply lost": 0.01, "line dead": 0.002}  # of each piece of data
 PIECE_BYTES = 65_536
-RESET = struct.pack("ii", 1, 0)  # a close that tells the other side so at once, whatever is on its way
+RESET = struct.pack("ii", 1, 0)  # close with a reset, even while data is on its way
 
 
-class FlakyLine:
-    """Listens at a port of its own. `broken` counts what was done."""
+class FlakyProxy:
+    """Listens on a port. `broken` counts the faults by kind."""
 
     def __init__(self, server: Path, seed: int) -> None:
         self.flaky = True
@@ -42,8 +42,8 @@ class FlakyLine:
     def start(self) -> None:
         self._thread.start()
 
-    def fall_silent(self) -> None:
-        """What is connected now gets no reply any more, and is not closed. Whoever connects from now on does."""
+    def stop_replies(self) -> None:
+        """Open connections stay open but get no more replies; new connections do."""
         self._silences += 1
 
     def end(self) -> None:
@@ -59,7 +59,7 @@ class FlakyLine:
             await asyncio.gather(*self._lines, return_exceptions=True)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until either side closes it or we do."""
+        """Carries one connection until either side closes it."""
         line = asyncio.current_task()
         assert line is not None
         self._lines.add(line)
@@ -75,7 +75,7 @@ class FlakyLine:
             finally:
                 ours.transport.abort()
         except (OSError, asyncio.CancelledError):
-            pass  # the server is away, or the test over
+            pass  # the server is down, or the test has ended
         finally:
             connection = writer.get_extra_info("socket")
             with contextlib.suppress(OSError):
@@ -112,9 +112,9 @@ class FlakyLine:
 
 
 @contextlib.contextmanager
-def flaky_line(server: Path, seed: int = 1, flaky: bool = True) -> Iterator[FlakyLine]:
-    """A line to the server with this socket."""
-    line = FlakyLine(server, seed)
+def flaky_proxy(server: Path, seed: int = 1, flaky: bool = True) -> Iterator[FlakyProxy]:
+    """A proxy to the server with this socket."""
+    line = FlakyProxy(server, seed)
     line.flaky = flaky
     line.start()
     try:
