@@ -82,6 +82,7 @@ FACELESS = (  # imported late, for what they load, or by module, for its state: 
     "app.auth.redis_counters", "app.models.tokenizer", "app.observability",
 )  # fmt: skip
 MODULES_MAX = 20
+BOUNDED = (*PACKAGES, "tests")  # packages with at most MODULES_MAX modules in each folder
 DOORS = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.errors", "compiler.lifting"},
     ("abs_client", "compiler"): set(),  # it is for programs of others: none of ours comes along
@@ -214,8 +215,14 @@ def test_packages_import_sub_packages_through_their_init(package: str) -> None:
 
 
 def test_every_folder_has_at_most_twenty_modules() -> None:
-    folders = Counter(path.parent for path in OURS.values() if path.name != "__init__.py")
+    paths = [path for package in BOUNDED for path in modules(package).values()]
+    folders = Counter(path.parent for path in paths if path.name != "__init__.py")
     assert {folder: count for folder, count in folders.items() if count > MODULES_MAX} == {}
+
+
+def test_every_folder_of_tests_is_a_package() -> None:
+    folders = {path.parent for path in modules("tests").values()}
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
 def test_every_package_docstring_has_a_few_sentences() -> None:
