@@ -1,7 +1,7 @@
-# Everything runs in .venv, made once from pyproject.toml and constraints.txt.
+# All commands run in .venv, which is made from pyproject.toml and constraints.txt.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up environment check test tests image-check chaos reference bench load abuse fuzz measure docs lock clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests test-long image-check chaos reference bench load abuse fuzz measure docs lock clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,27 +15,32 @@ EXTRAS := $(OTHERS),inference
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_WAIT_POLICY ?= PASSIVE
-# Where this is set every process would compile all that it imports, which is seconds for PyTorch alone.
+# With this variable every process would compile its imports again, which takes seconds for PyTorch alone.
 unexport PYTHONDONTWRITEBYTECODE
 
 help:
-	@echo "make setup   install into $(VENV)"
-	@echo "make demo    start the service with its built-in model, send three requests, stop"
-	@echo "make serve   the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
-	@echo "make check   lint and types"
-	@echo "make test    check, then all tests"
-	@echo "make measure files and functions that a request enters, long functions, lines and comments of each package"
-	@echo "make fuzz    N=100000 random constraints, each answer and refusal re-checked"
-	@echo "make reference  what is only measured against: FAdo (GPL-3), outlines-core, XGrammar, llguidance; and an environment for each other decoder"
-	@echo "make bench   a short form of all benchmarks, under half an hour; benchmarks/RESULTS.md and the README's table from the stored figures"
-	@echo "make bench-long  the benchmarks, hours, which store those figures"
-	@echo "make load    the service's processes under 200 clients for five minutes, which writes benchmarks/RESULTS.md"
-	@echo "make up      the service as processes that may each die, with a server of their own (PORT=...)"
-	@echo "make image-check  the Dockerfile's steps in an empty environment (minutes)"
-	@echo "make chaos   500 requests while workers are killed every second; all faults as long and as many as promised"
-	@echo "make abuse   attack the API: slow and hostile clients, schemathesis, 20,000 forged values of the store"
-	@echo "make docs    the documentation as a site, which lies in .cache/site then"
-	@echo "make lock    resolve constraints.txt in a fresh environment"
+	@echo "Run the service"
+	@echo "  make setup        install into $(VENV)"
+	@echo "  make demo         start the service with its built-in model, send three requests, stop"
+	@echo "  make serve        run the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
+	@echo "  make up           run API, workers and Redis as processes that are restarted when they die (PORT=...)"
+	@echo "Check the code"
+	@echo "  make check        lint and types"
+	@echo "  make test         lint, types and all tests (about 20 minutes on two cores)"
+	@echo "  make test-long    all tests in full length, chaos, attacks and a fuzz of 100,000 constraints (hours)"
+	@echo "  make fuzz         N=2000 random constraints; a slow reference checks each answer and refusal"
+	@echo "  make chaos        500 requests while a worker is killed every second, then each fault once (15 minutes at most)"
+	@echo "  make abuse        attack the API: slow clients, malformed requests, schemathesis, 20,000 forged stored values"
+	@echo "  make image-check  run the Dockerfile's steps in an empty environment (minutes)"
+	@echo "  make measure      count the functions that a request enters, and lines and comments of each package"
+	@echo "Benchmarks and documentation"
+	@echo "  make bench        a short form of all benchmarks (half an hour), and the tables from the stored figures"
+	@echo "  make bench-long   measure the stored figures again (hours)"
+	@echo "  make load         200 clients for five minutes; writes benchmarks/RESULTS.md"
+	@echo "  make reference    install the systems that the benchmarks compare with"
+	@echo "  make docs         build the documentation as a site in .cache/site"
+	@echo "  make lock         resolve constraints.txt again in a new environment"
+	@echo "  make clean        delete $(VENV) and all caches"
 
 setup: $(INSTALLED)
 
@@ -44,19 +49,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(call install,$(OTHERS))
 	@touch $(SERVING) $@
 
-# Installs only the dependencies of serving, for a first look.
+# `make demo` and `make serve` install only what the service needs.
 $(SERVING): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time fetches PyTorch: about a minute)"
 	@$(call install,compile)
 	@touch $@
 
-# With two cores in mind: PyTorch, the largest by far, comes beside all else; then the environment's own pip, where Python
-# has one that can install for another. Python compiles what it imports for the first time, which for what generates is
-# ten seconds: it does so as soon as it can, whatever goes on. Nothing else is compiled, for little of what is fetched is
-# imported.
+# PyTorch, the largest package, is installed at the same time as all others; then pip for the environment itself, where
+# Python's own pip can install into another environment. Only the modules of IMPORTED are compiled, in the background:
+# that takes ten seconds at their first import, and most of the installed files are never imported.
 GENERATING := torch transformers tokenizers
 IMPORTED := import torch; from transformers import AutoModelForCausalLM, LlamaForCausalLM
-ahead = $(BIN)/python -c "$(IMPORTED)" >/dev/null 2>&1
+precompile = $(BIN)/python -c "$(IMPORTED)" >/dev/null 2>&1
 install = set -e; \
 	if test -x $(BIN)/python; then pip="$(BIN)/python -m pip"; own=true; \
 	elif $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; then \
@@ -64,15 +68,15 @@ install = set -e; \
 		pip="$(PYTHON) -m pip --python $(BIN)/python"; own="$(BIN)/python -m ensurepip"; \
 	else $(PYTHON) -m venv $(VENV); pip="$(BIN)/python -m pip"; own=true; fi; \
 	bring="$$pip install --quiet --no-compile --constraint constraints.txt"; \
-	{ $$bring --no-deps torch && { $(ahead) & } && { $$own >/dev/null || $$bring pip; }; } & torch=$$!; \
+	{ $$bring --no-deps torch && { $(precompile) & } && { $$own >/dev/null || $$bring pip; }; } & torch=$$!; \
 	$$bring --no-warn-conflicts $(filter-out torch,$(GENERATING)) --editable '.[$(1)]'; wait $$torch; \
-	$$bring $(GENERATING); { $(ahead) & }
+	$$bring $(GENERATING); { $(precompile) & }
 
-# FAdo (GPL-3) judges our automata in the tests, and nothing else; what it declares would bring notebooks.
+# FAdo (GPL-3) is only a reference for our automata in the tests. Its declared dependencies would install notebooks.
 $(ORACLES): $(INSTALLED) tests/requirements.txt tests/requirements-linux.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/requirements.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --requirement tests/requirements-linux.txt \
-		|| echo "not here: the tests that need what tests/requirements-linux.txt names are skipped"
+		|| echo "not installed: tests that need a package of tests/requirements-linux.txt are skipped"
 	@touch $@
 
 demo: $(SERVING)
@@ -86,20 +90,30 @@ serve: $(SERVING)
 up: $(INSTALLED)
 	$(BIN)/abs up --host $(HOST) --port $(PORT)
 
-# All that lint, types and tests run in.
+# The environment of lint, types and tests.
 environment: $(ORACLES)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# One thread: the tests' models are tiny, and more threads would wait for one another on a busy machine. Five files at
-# once: many tests wait for processes more than they work. Types are checked meanwhile. The longest files come first.
+# One thread each, because the models of the tests are tiny and more threads would wait for each other. Five processes,
+# because many tests wait for other processes. The longest files start first (tests/conftest.py).
 test: $(ORACLES)
 	$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: $(ORACLES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
+
+# Faults last as long, and clients are as many, as the service promises to survive. Two processes, because these tests
+# measure times.
+test-long: $(ORACLES)
+	$(MAKE) --no-print-directory check
+	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m tests.references.search --cases 5000
+	$(MAKE) --no-print-directory chaos
+	$(MAKE) --no-print-directory abuse
+	$(MAKE) --no-print-directory fuzz N=100000
 
 measure: $(INSTALLED)
 	$(BIN)/python -m tests.measure
@@ -107,13 +121,13 @@ measure: $(INSTALLED)
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.long.fuzz --cases $(N)
 
-# What is only measured against. XGrammar declares GPU libraries that none of this needs.
+# Systems for comparison. XGrammar declares GPU libraries that the benchmarks do not need.
 reference: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),reference]' --constraint constraints.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks.systems.environments
 
-# What the HMM's look-ahead is distilled from, and after what; minutes each, made where one is missing.
+# Distils the HMMs for the look-ahead decoder from our models, where one is missing; takes minutes each.
 HMM = .cache/systems/hmm
 hmm: reference
 	test -e $(HMM)/captions.npz || $(BIN)/python -m benchmarks.systems.hmm_model app/models/captions "sentence:"
@@ -122,7 +136,7 @@ hmm: reference
 		if [ -d $$stories/$$model ] && [ ! -e $(HMM)/$$model.npz ]; then \
 			$(BIN)/python -m benchmarks.systems.hmm_model $$stories/$$model "One day, a girl saw" || exit 1; fi; done
 
-# A short form of all benchmarks with its own figures; then the repository's tables from the files of the long form.
+# The short form keeps its figures apart; the tables are written from the stored figures of the long form.
 bench: hmm
 	$(BIN)/python -m benchmarks.short
 	$(BIN)/python -m benchmarks.report
@@ -131,11 +145,11 @@ bench-long: hmm
 	for name in compile scale ltlf step batch decode search_quality beam_widths ablation page truncation commongen infilling runtimes fashion; do \
 		$(BIN)/python -m benchmarks.$$name || exit 1; done
 
-# The service's processes and server under 200 clients for five minutes.
+# The service's processes and Redis under 200 clients for five minutes.
 load: $(INSTALLED)
 	$(BIN)/python -m benchmarks.load
 
-# The page of settings and the pictures of constraints are made first, by the code that they describe.
+# The page of settings and the pictures of constraints are generated first.
 docs: $(INSTALLED)
 	$(BIN)/python -m docs.tools.settings_page
 	$(BIN)/python -m docs.tools.draw
@@ -144,11 +158,12 @@ docs: $(INSTALLED)
 image-check: $(INSTALLED)
 	$(BIN)/python -m tests.deploy.image
 
+# The fault matrix runs in its short form here and in full length in `make test-long`.
 chaos: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --record
-	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest tests/app/faults tests/app/broker/test_redis_connections.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/app/faults tests/app/broker/test_redis_connections.py
 
-# The API attacked from outside and by its own description, in full.
+# Attacks on the API from outside and from its own description.
 abuse: $(INSTALLED)
 	$(BIN)/python -m tests.long.abuse
 	$(BIN)/python -m tests.long.mutants --cases 20000

@@ -22,7 +22,9 @@ TOP_LEVEL = {
     "docker-compose.yml", "docs",
     "mkdocs.yml", "openapi.json", "pyproject.toml", "tests",
 }
-TARGETS = ("setup", "demo", "serve", "check", "test", "bench", "fuzz", "docs", "lock")
+TARGETS = (
+    "setup", "demo", "serve", "check", "test", "test-long", "fuzz", "chaos", "abuse", "bench", "load", "docs", "lock"
+)
 ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mirror it was written on
     r"/work/|/root/|/home/\w|file://|find-links|index-url|pypi\.org|pythonhosted|download\.pytorch|registry\.npmjs"
 )
