@@ -1,4 +1,4 @@
-"""Where the tests find what is not in the repository."""
+"""Fixtures and hooks of all tests: shared data, the built-in model, a running service."""
 
 from __future__ import annotations
 

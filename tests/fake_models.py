@@ -22,7 +22,7 @@ class PrefixSession:
 
 
 class PrefixModel:
-    """A model that knows the log-probs of each prefix; what they are is the subclass's."""
+    """A model that knows the log-probs of each prefix, which a subclass defines."""
 
     device = torch.device("cpu")
     tolerance = 1e-4
@@ -74,8 +74,8 @@ class PrefixModel:
 class HashModel(PrefixModel):
     """Pseudo-random log-probs, drawn from a hash of the prefix.
 
-    levels  so many different logits only (0: no such limit), so that exact ties are common
-    memory  only the last so many ids count (None: all), so that rows tie with each other too
+    levels  the number of different logits (0: no limit), so that exact ties are common
+    memory  the number of last ids that count (None: all), so that rows tie with each other too
     zeros   the share of ids that get probability zero, log-prob -inf
     spread  standard deviation of the logits; at 100 many log-probs are exactly 0.0 in float32
     """

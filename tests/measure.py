@@ -73,7 +73,7 @@ def requests() -> Iterator[str]:
     profiler = Profiler()
     with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
         wait_until_ready(client)
-        client.post("/generate", json=BODY | {"constraint": {"choice": ["yes"]}})  # what is made once is made
+        client.post("/generate", json=BODY | {"constraint": {"choice": ["yes"]}})  # everything built once is built
         for name in ("cold", "cached"):
             with profiler.record() as entered:
                 assert client.post("/generate", json=BODY).status_code == 200

@@ -1,4 +1,4 @@
-"""The tests' modules as pytest compiles them, before it starts the processes that each read all of them.
+"""Compiles the test modules as pytest does, before it starts the processes that import them.
 
 In a fresh checkout each of those would compile the same two hundred files at the same time, which is half of the
 processor time that reading them takes. What this asks pytest for is not part of its interface: where it is not as
@@ -16,7 +16,7 @@ import pytest
 
 
 def compile_tests(config: pytest.Config, folder: Path) -> None:
-    """Compile what is tested by `assert` under a folder, for pytest's own cache."""
+    """Compiles the test modules and conftests under a folder into pytest's own cache."""
     if sys.dont_write_bytecode:
         return
     with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):

@@ -25,7 +25,7 @@ from tests.app.conftest import wait_until_ready
 
 CASES = Path(__file__).parents[1] / "cases"
 RECORDING = CASES / "baseline.json"
-SAMPLE = 7  # one request in so many is in the recording of the repository
+SAMPLE = 7  # one request in SAMPLE is in the recording of the repository
 VOLATILE = frozenset((
     "id", "job_id", "created", "request_id", "retry_after", "waited_s", "compile_ms", "timings", "version",
     "owned_by", "cached", "attempt", "system_fingerprint",

@@ -1,4 +1,4 @@
-"""The service as the tests of this folder run it."""
+"""Fixtures: the service in this process, Redis servers, brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READY_S_MAX = 60.0
 
 
 def refuse_to_unpickle(event: str, arguments: tuple[Any, ...]) -> None:
-    """What every pickle that is more than plain values does; the tests' own process is under this rule to its end.
+    """Refuses every pickle that names a class or function, in the test process until its end.
 
     (Processes that serve are under a stricter one in test_no_pickle.py.)
     """
@@ -119,7 +119,7 @@ def own_redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture(params=OPENERS)
 def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
-    """Runs a story with a fresh broker of each kind."""
+    """Runs a scenario with a fresh broker of each kind."""
     return told(request.param, redis_server.url)
 
 

@@ -1,4 +1,4 @@
-"""Handlers for the tests of everything around them."""
+"""Fake handlers, for tests of the code around handlers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from compiler.spec import spec_from_json
 
 SLOTS = 3
 started, stopped, closed = threading.Event(), threading.Event(), threading.Event()
-running: list[str] = []  # the ids of the jobs that the patient handler has at hand
+running: list[str] = []  # ids of the jobs that the patient handler runs
 go_on = threading.Event()
-told: list[str] = []  # what the stepping handler's jobs asked to be told
+told: list[str] = []  # `tell` of the stepping handler's jobs
 steps_told = 0
 NO_TIME = TimingsBody(0.0, 0.0, 0.0, 0.0, cached=True)
 
@@ -49,7 +49,7 @@ def reset() -> None:
 
 
 def open_patient(settings: Settings) -> Handler:
-    """Works until it is called off, and says so."""
+    """Runs until the job is cancelled, and sets `stopped`."""
 
     def handle(job: Job, context: Context) -> Result:
         name = job.id if isinstance(job, GenerateJob) else job.kind
@@ -66,7 +66,7 @@ def open_patient(settings: Settings) -> Handler:
 
 
 def open_patient_teller(settings: Settings) -> Handler:
-    """Tells steps until it is called off; texts of some length where its prompt asks for that."""
+    """Sends steps until the job is cancelled; the prompt "long" makes their texts long."""
     patient = open_patient(settings)
 
     def handle(job: Job, context: Context) -> Result:
@@ -85,7 +85,7 @@ def open_patient_teller(settings: Settings) -> Handler:
 
 
 def open_stepping(settings: Settings) -> Handler:
-    """Tells a step, waits to be told to go on, and tells two more; fails where its prompt asks for that."""
+    """Sends a step, waits for `go_on`, and sends two more; the prompt "fail" makes it fail."""
 
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, GenerateJob)
@@ -138,7 +138,7 @@ def open_quick(settings: Settings) -> Handler:
 
 
 def open_after(work: Callable[[Context], None]) -> OpenHandler:
-    """Has that done first, and then answers at once."""
+    """Runs `work` first and then answers at once."""
 
     def handle(job: Job, context: Context) -> Result:
         work(context)
@@ -148,7 +148,7 @@ def open_after(work: Callable[[Context], None]) -> OpenHandler:
 
 
 def open_broken(settings: Settings) -> Handler:
-    """Fails in a way nobody foresaw."""
+    """Fails with an unexpected error."""
 
     def handle(job: Job, context: Context) -> Result:
         raise ZeroDivisionError("MARKER of the prompt")

@@ -1,4 +1,4 @@
-"""Time for the tests of what expires."""
+"""A clock that only a test advances."""
 
 from __future__ import annotations
 

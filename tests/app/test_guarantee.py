@@ -1,4 +1,4 @@
-"""The promise over HTTP: random constraints through the whole service, judged on what a client receives."""
+"""The guarantee over HTTP: random constraints through the whole service, each answer checked at the client."""
 
 from __future__ import annotations
 

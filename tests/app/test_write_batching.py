@@ -9,7 +9,7 @@ from app.http_server import GATHERED_BYTES_MAX, CoalescingTransport
 
 
 class Transport:
-    """Notes what is done to it, in order."""
+    """Records the calls in order."""
 
     def __init__(self) -> None:
         self.done: list[object] = []

@@ -9,7 +9,7 @@ from benchmarks.systems.base import CannotSay, Wanted
 
 
 class Fake:
-    """Answers with what it was told, and how often it has prepared; a pattern may ask for trouble."""
+    """Answers with its arguments and the number of preparations; some patterns cause faults."""
 
     def __init__(self, mark: str = "") -> None:
         self._mark, self._prepared = mark, 0

@@ -1,4 +1,4 @@
-"""The yardstick of the search: the exact optimum under a bigram model, against every text there is."""
+"""The exact optimum under a bigram model, against the enumeration of all texts."""
 
 from __future__ import annotations
 

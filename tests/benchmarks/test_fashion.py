@@ -17,7 +17,7 @@ from benchmarks.suite_words import clothing_formula
 
 TOPS, BOTTOMS = {"T", "Pullover", "Shirt", "Dress"}, {"Trouser", "Dress"}
 SHOES = {"Sandal", "Sneaker", "Ankle boot"}
-NEVER = [  # what is not worn together, in whichever order
+NEVER = [  # pairs that are not worn together, in either order
     *map(set, itertools.combinations(("T", "Shirt", "Dress"), 2)), {"Trouser", "Dress"},
     {"Pullover", "Dress"},
     *map(set, itertools.combinations(sorted(SHOES), 2)),

@@ -1,4 +1,4 @@
-"""Stories with gaps: as many words masked as it says, and the story that was masked fits; the report says what came."""
+"""Infilling: the number of masked words, the original text as a solution, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load benchmark in its short form: real processes, a real server, every answer judged; and its report."""
+"""The short form of the load benchmark: real processes and Redis, every answer checked; and its report."""
 
 from __future__ import annotations
 

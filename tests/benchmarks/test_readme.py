@@ -59,7 +59,7 @@ def test_shares_and_losses_are_named() -> None:
     assert "| **ours, 16 beams** | 100 % |" in text and "| Outlines | 25 % |" in text
     assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % keep the constraint)" in text
     assert "ms for an answer" not in text and "HMM" not in text  # Outlines does not keep it all
-    assert "XGrammar" not in text  # it was not asked for what it cannot say
+    assert "XGrammar" not in text  # constraints that it cannot express are left out
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of the searches: its cases can all be asked, and its report says what the rows say."""
+"""The benchmark of search quality: its cases compile, and its report agrees with the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systems beside ours: each in its process, asked again after trouble; and the look-ahead by a hidden Markov model."""
+"""Other systems: each in its own process, usable again after a fault; and the HMM look-ahead."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def looking_ahead(ordered: bool) -> Hmm:
 
 
 def accepted(text: tuple[int, ...], ordered: bool) -> bool:
-    """Whether a text that may go on after its end is accepted, straight from what is wanted."""
+    """Whether a text that may continue is accepted, by the definition of the constraint."""
     if 4 not in text:
         return False
     text = text[: text.index(4)]

@@ -1,4 +1,4 @@
-"""The truncation test: its patterns can be asked for, answers are judged by `re`, and what fails is told."""
+"""The truncation benchmark: its patterns compile, `re` checks the answers, and failures are reported."""
 
 from __future__ import annotations
 

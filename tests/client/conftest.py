@@ -1,4 +1,4 @@
-"""The service as the tests of this folder ask it: a process of its own, with the built-in model."""
+"""The service of the client's tests: a separate process with the built-in model."""
 
 from __future__ import annotations
 

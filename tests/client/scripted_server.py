@@ -29,7 +29,7 @@ ROW = {"text": "a", "parent": 0, "state": 0, "distance": 1, "alpha": 0.5, "score
 
 @dataclass(frozen=True)
 class Reply:
-    """How a request is answered. `cut`: the connection is reset behind the body, which promised to be longer."""
+    """How a request is answered. `cut`: the connection is reset after the body, before its content-length."""
 
     status: int = 200
     body: bytes = b""

@@ -99,7 +99,7 @@ def test_the_source_of_an_error_is_found_in_the_request(field: str, source: str)
 
 @pytest.mark.parametrize("text", ["a \ud800", "\udfff"])
 def test_an_invalid_text_is_refused_before_it_is_sent(text: str) -> None:
-    with Client("http://127.0.0.1:9") as client:  # where nobody answers
+    with Client("http://127.0.0.1:9") as client:  # where no server answers
         for ask in (lambda: client.generate(text, {"regex": "a"}), lambda: client.check({"regex": text}, "a")):
             with pytest.raises(InvalidRequest, match="surrogate"):
                 ask()

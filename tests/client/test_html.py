@@ -108,7 +108,7 @@ def test_the_automaton_image_is_fetched_once_on_display() -> None:
     assert first == again and len(server.requests) == 2
     asked = server.requests[1]
     assert asked.path == f"/automata/{'a' * 64}.svg" and asked.headers["authorization"] == "Bearer k"
-    anew = client._connection.shown(result)  # nobody is there any more
+    anew = client._connection.shown(result)  # the server has ended
     assert "not to be had" in anew._repr_html_()
 
 

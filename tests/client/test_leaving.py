@@ -1,4 +1,4 @@
-"""Who goes away calls off what he began, and only that."""
+"""A client that leaves cancels its own jobs only."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_interrupt_cancels_the_generation(url: str) -> None:
     main = threading.main_thread().ident
     assert main is not None and threading.get_ident() == main
     key = threading.Thread(target=strike)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs tests aside may have it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background may ignore it
     try:
         with Client(url) as client:
             key.start()

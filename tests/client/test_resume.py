@@ -1,4 +1,4 @@
-"""A stream is read on wherever it broke: by a service that breaks off as it is told to, and over a line that does."""
+"""A stream is resumed wherever it broke: scripted breaks, and a flaky connection."""
 
 from __future__ import annotations
 

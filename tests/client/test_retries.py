@@ -1,4 +1,4 @@
-"""When a request is sent again, and how long it waits for that; by a service that answers as it is told to."""
+"""When a request is sent again and after which wait, with a scripted service."""
 
 from __future__ import annotations
 

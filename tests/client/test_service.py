@@ -1,4 +1,4 @@
-"""Every method of both clients, asked of a real service."""
+"""Every method of both clients against a real service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast steps against the slow twin, one random search at a time: all beams are equal to the last bit."""
+"""Compares the fast steps with the slow reference on random searches: all beams are equal to the last bit."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Case:
 
     @property
     def problem(self) -> Problem:
-        """The same search for the slow twin."""
+        """The same search for the slow reference."""
         endings: dict[tuple[int | None, int], float] = {}
         if self.endings is not None:
             ids = self.endings.ids.tolist()
@@ -152,7 +152,7 @@ class Case:
         )
 
     def slow(self) -> list[Beam]:
-        """The beams of the slow twin."""
+        """The beams of the slow reference."""
         return beam_search(self.problem)
 
     def fast(self, *, like_an_accelerator: bool = False) -> list[Beam]:

@@ -9,14 +9,14 @@ from compiler.lifting.distance import distances
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:
-    """As `random_table`, with so many ids, EOS ids too, that a class fills several chunks of the search's layout."""
+    """As `random_table`, with enough ids, EOS ids too, that a class fills several chunks of the search's layout."""
     return random_table(random, ids=int(random.integers(300, 600)), columns_max=3, eos_max=20)
 
 
 def random_table(
     random: np.random.Generator, ids: int | None = None, columns_max: int = 6, eos_max: int = 3
 ) -> TokenAutomaton:
-    """A live automaton of one to eight states, with one to `eos_max` EOS ids; up to 30 ids unless told."""
+    """A live automaton of one to eight states, with one to `eos_max` EOS ids; up to 30 ids by default."""
     while True:
         states, columns = int(random.integers(1, 9)), int(random.integers(1, columns_max + 1))
         size = ids or int(random.integers(columns + 1, 30))

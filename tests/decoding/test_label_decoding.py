@@ -1,4 +1,4 @@
-"""Decoding a matrix of log-probs over labels: against all sequences there are, and a slow twin of the beams."""
+"""Decoding a matrix of log-probs over labels: against all sequences and a slow reference of the beams."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def accepted(automaton: TokenAutomaton, rows: int) -> list[Labels]:
 
 
 def accepted_lengths(automaton: TokenAutomaton, most: int) -> list[int]:
-    """The lengths up to `most` of accepted sequences, from the states that so many labels can lead to."""
+    """The lengths up to `most` of accepted sequences, from the sets of reachable states."""
     lengths, states = [], {automaton.start}
     for length in range(most + 1):
         if any(to_go(automaton, state) == 0 for state in states):

@@ -25,7 +25,7 @@ from tests.decoding.random_automata import random_factored
 from tests.references.text import satisfies
 
 PROMPTS = ["sentence:", "concepts: dog park ball | sentence:", "a"]
-PAD = 3  # an id that texts are made of: padding must be told from writing
+PAD = 3  # an id that also occurs in texts: padding must be distinguished from text
 SPECS: list[Spec] = [
     KeywordsSpec((("dog",), ("park",), ("ball",)), ordered=True),
     RegexSpec(r"[A-Z][a-z]+( [a-z]+){3,9}\."),

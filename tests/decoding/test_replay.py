@@ -1,7 +1,7 @@
-"""The replayed trace: what an honest answer shows, and every lie that is found out.
+"""The replayed trace: honest answers pass, and every forged one is refused.
 
-Of tokens that are no answer the true sums are told, so that only the checks of the states can find them out; which
-of them did is known by its words.
+Forged tokens come with their true sums, so that only the checks of the states can find them; the error message
+says which check did.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Dockerfile, read: its stages, and what each instruction says."""
+"""Reads the Dockerfile: its stages and their instructions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Stage:
-    """One stage: the one that it goes on from, or an image, and its instructions in order."""
+    """One stage: its base stage or image, and its instructions in order."""
 
     name: str
     base: str
@@ -60,11 +60,11 @@ def environment(name: str) -> dict[str, str]:
 
 
 def command(name: str) -> list[str]:
-    """What an image runs when nothing else is asked for."""
+    """The default command of an image."""
     return list(json.loads(steps(name, "CMD")[-1]))
 
 
 def compose(given: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """docker-compose.yml, with what is given for its variables, else their defaults."""
+    """docker-compose.yml with these values of its variables, else their defaults."""
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(re.sub(r"\$\{([A-Z_]+):-([^}]*)\}", lambda found: given.get(found[1], found[2]), text)))

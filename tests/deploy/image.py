@@ -21,7 +21,7 @@ FIRST = "python -m venv /opt/abs"
 
 
 def run_steps(target: str, folder: Path) -> None:
-    """Run the steps that fill a target's environment, in folder/abs, but for the one that makes it."""
+    """Runs the steps that fill a target's environment in folder/abs, except the one that creates it."""
     source = folder / "src"
     source.mkdir(exist_ok=True)
     inside = {"/opt/abs": str(folder / "abs"), "/wheel": str(folder / "wheel"), "/src": str(source)}

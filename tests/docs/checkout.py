@@ -2,10 +2,10 @@
 
 What a reader has and a test has not is given by this table; nothing else of a command is changed:
 
-    <this repository>     the path of this one; what is not committed yet is put into the clone too
+    <this repository>     the path of this one; uncommitted changes are copied into the clone
     make's installation   the environment that runs the tests, as the clone's .venv
     /models/my-model      a copy of the built-in model
-    Qwen/Qwen2.5-0.5B     the built-in model's files, under that name in a local cache of the hub, which is not asked
+    Qwen/Qwen2.5-0.5B     the built-in model's files, under that name in a local cache of the hub, used offline
     port 8000             a free one
 """
 
@@ -68,7 +68,7 @@ class Checkout:
         self._put_models()
 
     def _bring_up_to_date(self) -> None:
-        """What is tested is this tree, and not its last commit."""
+        """Copies the uncommitted changes, so that this tree is tested."""
         here = shlex.quote(str(ROOT))
         listed = self.run(f"cd {here}; git diff --name-only -z HEAD; git ls-files -z --others --exclude-standard")
         for name in filter(None, listed.split("\0")):
@@ -88,7 +88,7 @@ class Checkout:
             (self.path / ".venv" / stamp).touch()
 
     def environment(self) -> dict[str, str]:
-        """As of a reader's shell, where the clone is installed: here PYTHONPATH puts it before what is.
+        """The environment of a reader's shell; PYTHONPATH puts the clone before the installed package.
 
         Nothing else does: a module that is run would else be taken from the folder one is in, installed or not.
         """
@@ -98,7 +98,7 @@ class Checkout:
             "HOME": str(self.home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120",
             "PYTHONPATH": str(self.path), "PYTHONSAFEPATH": "1",
             "HF_HOME": str(self.home / "hub"), "HF_HUB_OFFLINE": "1",
-            "DOCKER_CONFIG": docker, "COMPOSE_PROJECT_NAME": self.home.name,  # none that somebody else has running
+            "DOCKER_CONFIG": docker, "COMPOSE_PROJECT_NAME": self.home.name,  # no project that is running already
             "PIP_NO_INDEX": "1",  # were a stamp not enough, make would install the clone where the tests run
         }
 

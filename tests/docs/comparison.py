@@ -1,4 +1,4 @@
-"""Compares what a program says with what a page shows of it.
+"""Compares the output of a program with its display in a page.
 
 Pages shorten: fields are left out, and … at the end of a text or a list stands for the rest.
 """

@@ -1,4 +1,4 @@
-"""Every block of code in the pages runs, in the order of its page, against a real service, and says what is shown.
+"""Runs every code block of the pages in order against a real service and compares its output.
 
 Those that install or start something run in test_started_blocks, in a clone of this repository.
 """
@@ -80,7 +80,7 @@ def test_the_blocks_of_a_page_print_the_shown_output(
     asyncio.set_event_loop(loop)  # a library that asks for one would make its own, and never close it
     try:
         run_page(page, url, tmp_path, names)
-    finally:  # as at the end of a program: what it left open is nobody's fault but its own
+    finally:  # as at the end of a program, which closes what it left open
         asyncio.set_event_loop(None)
         loop.close()
         names.clear()

@@ -1,4 +1,4 @@
-"""What the pages say of constraints is so: each compiles, and each text in their tables is judged as they say."""
+"""The statements of the pages about constraints: each constraint compiles, and the tables of texts are right."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The commands of the pages that install, start, or stay running: each runs once, in a clone of this repository.
 
-What stays running is asked for a text, and is then interrupted as a reader would do it. The rest of the pages' blocks
+A service that stays running gets one request and is then interrupted. The rest of the pages' blocks
 run in test_blocks.
 """
 
@@ -50,7 +50,7 @@ def demo(checkout: Checkout) -> None:
         assert f"{number} of {len(REQUESTS)}: {title}" in said, said
     assert said.count("satisfied: yes") == said.count("distances:") == len(REQUESTS), said
     assert "stopped" in said.splitlines()[-1]
-    # A clone comes without bytecode: what is there now was written when it ran.
+    # A clone comes without bytecode: this was written when the command ran.
     assert list((checkout.path / "app" / "cli" / "__pycache__").glob("demo.*.pyc")), "it was not the clone's demo"
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.long.abuse [--examples 100] [--size 10]
 
-A real process with keys is attacked in many ways, one after the other, while a witness goes on asking: no attack may
-turn an honest request away, make it wait for long, or leave anything behind.
+A real process with keys is attacked in many ways while a witness goes on sending requests: no attack may
+cause refusals of honest requests, long waits, or leftovers.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Witness:
 
 
 class Attack:
-    """What an attacker has: the address, a key of his own or none, and as much patience as `size`."""
+    """The means of an attacker: the address, a key, and a size of the attack."""
 
     def __init__(self, service: ServiceProcess, key: str, size: int) -> None:
         self.service, self.size = service, size
@@ -88,7 +88,7 @@ class Attack:
         self.http.close()
 
     def connect(self) -> socket.socket:
-        """A connection of his."""
+        """A new connection."""
         return socket.create_connection(("127.0.0.1", self.service.port), timeout=SOCKET_S_MAX)
 
     def ask(self, request: bytes) -> bytes:

@@ -110,7 +110,7 @@ class ChaosResult:
 
 
 def body_of(number: int, rng: random.Random) -> dict[str, Any]:
-    """A request; of four kinds, most constraints new, some asked for again."""
+    """A request of one of four kinds; most constraints are new, some are repeated."""
     words = rng.sample(WORDS, 2)
     constraints: tuple[dict[str, Any], ...] = (
         {"keywords": words, "ordered": True},

@@ -1,4 +1,4 @@
-"""The fuzz of the guarantee: random constraints x vocabularies x budgets x ways to an answer, each judged on its text.
+"""The fuzz of the guarantee: random constraints, vocabularies, budgets and decoders; each text is checked.
 
     python -m tests.long.fuzz --cases 100000 --seed 1 --jobs 2
 
@@ -49,7 +49,7 @@ class Broken(AssertionError):
 
 
 class JudgeTooSlow(Exception):
-    """Python's `re` backtracks for ever on a random pattern: the case is counted as not judged."""
+    """Python's `re` backtracks for ever on a random pattern: the case is counted as unchecked."""
 
 
 def _give_up(*_: object) -> None:
@@ -57,7 +57,7 @@ def _give_up(*_: object) -> None:
 
 
 def _satisfies(spec: Spec, text: str) -> bool:
-    """The judge's verdict, within JUDGE_S_MAX seconds."""
+    """The verdict of the reference, within JUDGE_S_MAX seconds."""
     before = signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, JUDGE_S_MAX)
     try:
@@ -147,7 +147,7 @@ def _generate(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...
 
 
 def _judge(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]) -> None:
-    """The answer, judged on its text and, where the prompt belongs to it, the prompt's."""
+    """The answer, checked by its text and, where it belongs to it, the prompt's text."""
     *written, last = tokens
     eos_ids = case.vocabulary.eos_ids
     if len(tokens) > case.budget or last not in eos_ids or set(written) & set(eos_ids):

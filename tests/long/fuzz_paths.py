@@ -1,4 +1,4 @@
-"""The ways to an answer that the fuzz takes: every algorithm, alone and in a crowd, from the start or after a prompt,
+"""The decoders of the fuzz: every algorithm, alone and in a batch, from the start or after a prompt,
 through our own loop or the transformers library's."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY_BYTES = 10**9
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be answered. `start` is the automaton's state before the answer."""
+    """One request. `start` is the automaton's state before the answer."""
 
     vocabulary: Vocabulary
     automaton: TokenAutomaton
@@ -113,7 +113,7 @@ def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings | 
 
 
 def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
-    """The longest token first, as the tokenizers do that know no better; what is open keeps its last token open."""
+    """Greedy tokenization by the longest token; an open text keeps its last token open."""
     ids = {token: id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids}
     longest = max(map(len, ids), default=0)
 

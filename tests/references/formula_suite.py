@@ -60,7 +60,7 @@ def larger() -> list[Case]:
 
 
 def _conjunction(family: str, rng: random.Random, patterns: Sequence[str], names: Sequence[str], count: int) -> Case:
-    """So many of the patterns, each over a, b and c of the names, one name at a time."""
+    """The first patterns, each over a, b and c of the names, one name at a time."""
     chosen = []
     for _ in range(count):
         held = rng.sample(names, 3)

@@ -53,7 +53,7 @@ def _unpacked() -> Path:
         draft.write_text(f"#!/bin/sh\n{search} exec '{program}' \"$@\"\n", encoding="utf-8")
         draft.chmod(0o755)
         _call(["sh", "-c", f"{search} ldd '{program}' | grep 'not found' && exit 1 || exit 0"], cache)
-        draft.replace(wrapper)  # last, and at once: a wrapper that exists works, whoever else is installing
+        draft.replace(wrapper)  # last and atomic: an existing wrapper works even while another process installs
     return wrapper
 
 

@@ -30,6 +30,6 @@ def _nested(rng: random.Random, names: Sequence[str], depth: int) -> str:
 
 
 def traces(symbols: int, length_max: int) -> Iterator[tuple[int, ...]]:
-    """All traces over so many symbols, the empty one first, up to a length."""
+    """All traces over a number of symbols up to a length, the empty one first."""
     for length in range(length_max + 1):
         yield from itertools.product(range(symbols), repeat=length)

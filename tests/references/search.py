@@ -1,4 +1,4 @@
-"""Both searches in plain Python: the slow twin of `decoding.search.abs_search` and `decoding.search.banked_search`.
+"""Both searches in plain Python: the reference for `decoding.search.abs_search` and `banked_search`.
 
 Every row is extended by every token, and all candidates are sorted. The numbers are computed in the order of the fast
 search, so all beams are equal to the last bit. Of `decoding` only the options are used.

@@ -1,4 +1,4 @@
-"""Whether a text satisfies a constraint, straight from the definitions: the judge of every answer in the tests.
+"""Whether a text satisfies a constraint, by the definitions: the reference for every answer in the tests.
 
 Shares nothing with the compiler but the spec's types and, for LTLf, the parsed formula: no automaton, no labeller.
 """
@@ -185,7 +185,7 @@ def _counts_hold(spec: KeywordsSpec, text: str) -> bool:
     for step in steps:
         if stage == len(needed):
             break
-        awaited = same[needed[stage][0]]  # asked for twice, a concept is not its own successor
+        awaited = same[needed[stage][0]]  # a repeated concept is not its own successor
         later = any(name in step for name, _ in needed[stage + 1 :] if same[name] != awaited)
         completes = needed[stage][0] in step and missing == 1
         if later and not completes:

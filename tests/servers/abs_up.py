@@ -1,4 +1,4 @@
-"""`abs up` for tests: started, listened to, and ended with all that it started, however the test ends."""
+"""`abs up` for tests: its events, its processes, and its end after every test."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Up:
         return status
 
     def end(self) -> None:
-        """Leave nothing behind, whatever happened."""
+        """Kills it and all its processes."""
         end_all(self.process, self.tree())
         if self.process.stdout:
             self.process.stdout.close()
@@ -152,6 +152,6 @@ def up(data: Path, *options: str, environment: Mapping[str, str] | None = None) 
 
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
-    """A folder whose path leaves room for the name of a socket."""
+    """A folder with a short path, because socket paths are limited."""
     with tempfile.TemporaryDirectory(prefix="abs-up-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

@@ -1,7 +1,7 @@
-"""Clocks that step while processes run: to those that are started with one it is as late as a file says.
+"""Clocks that step while processes run: a process that is started with one reads its time from a file.
 
-libfaketime is loaded into such a process before the C library, and answers for it whoever asks what time it is. What
-counts seconds since the machine was started goes on as it is, as it does when the system's clock is set.
+libfaketime is loaded into such a process before the C library and answers all calls for the time. The monotonic
+clock is not changed, just as when the system's clock is set.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Clocks:
         }
 
     def step(self, seconds: int, *names: str) -> None:
-        """Put these clocks on by so many whole seconds, or back."""
+        """Sets these clocks on, or back, by whole seconds."""
         for name in names:
             self._ahead_s[name] += seconds
             new = self._folder / f"{name}.new"

@@ -28,7 +28,7 @@ from tests.servers.clocks import Clocks
 from tests.servers.forkserver import IMPORTED, Child, ForkServer, fork_server
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
 
-FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults as long, and callers as many, as was promised (make chaos)
+FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults in full length and number (make test-long)
 START_S_MAX = 180.0
 STOP_S_MAX = 60.0
 ASK_S_MAX = 300.0 if FULL else 120.0
@@ -65,7 +65,7 @@ def events(response: httpx2.Response) -> Iterator[Event]:
 
 
 def fetched(url: str) -> tuple[int, str]:
-    """Status and body of what is at a URL. Raises OSError; made for waiting, it costs little."""
+    """Status and body of a URL; cheap enough for polling. Raises OSError."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.netloc, timeout=30)
     try:
@@ -189,14 +189,14 @@ class Cluster:
         return part
 
     def _keep(self) -> None:
-        """Bring back what is to be kept."""
+        """Restarts parts that are to be kept alive."""
         while not self._over.wait(0.2):
             for part in list(self.parts.values()):
                 if part.keep_alive and not part.alive:
                     part.start()
 
     def restore(self) -> None:
-        """What a test before this one killed runs again, requests would be served, and none of its jobs is left."""
+        """Restarts killed parts, waits until requests are served, and cancels jobs of earlier tests."""
         for part in self.parts.values():
             if not part.alive:
                 part.start()
@@ -239,7 +239,7 @@ class Cluster:
 
 
 def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
-    """A server that goes by the clock that is called so."""
+    """A server that uses the clock "server"."""
     return running_server(program=packaged_server_program(), environment=clocks.of("server"))
 
 
@@ -247,9 +247,9 @@ def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
 def cluster(
     forked: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
 ) -> Iterator[Cluster]:
-    """A server and nothing else yet. What it starts begins by itself, or is forked from what has imported so much.
+    """Redis without parts. Parts are started as usual, or forked from a process with these imports.
 
-    clocks  the server goes by the one that is called so; what is started may go by others
+    clocks  Redis uses the clock "server"; parts may use others
     """
     served = running_server() if clocks is None else clocked_server(clocks)
     parent = fork_server(imported, clocks.of("fork_server") if clocks else {}) if forked else nullcontext()

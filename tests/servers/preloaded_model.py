@@ -1,7 +1,7 @@
-"""The built-in model, loaded where this is imported, so that what is forked from there need not load it again.
+"""Loads the built-in model at import, so that processes forked afterwards need not load it.
 
-To load it takes a second or two of processor time, for it is tried out and asked for its prior; a worker that is killed
-within some seconds would do little else. A model of other settings is loaded as ever.
+Loading takes a second or two of processor time, for trial passes and the unigram prior; a worker that is killed
+within some seconds would do little else. A model of other settings is loaded as usual.
 """
 
 from __future__ import annotations

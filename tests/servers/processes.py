@@ -1,4 +1,4 @@
-"""What the system says of processes, for the tests that count and kill them. Linux only."""
+"""Facts about running processes: memory, children, processor time. Linux only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def children(pid: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """False for one that has ended, collected or not."""
+    """False for a process that has ended, reaped or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -37,7 +37,7 @@ def cpu_s(pid: int) -> float:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; fail where it does not within a generous time."""
+    """Waits until a condition holds; fails after S_MAX seconds."""
     ends = time.monotonic() + S_MAX
     while not holds():
         assert time.monotonic() < ends, "it never came to hold"

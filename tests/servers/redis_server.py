@@ -47,7 +47,7 @@ def old_server_program() -> str:
 
 
 def version_of(program: str) -> tuple[int, int]:
-    """Major and minor; zeros for what is no server."""
+    """Major and minor version; zeros for other programs."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
     match = re.search(r"v=(\d+)\.(\d+)", said)
     return (int(match[1]), int(match[2])) if match else (0, 0)
@@ -145,7 +145,7 @@ def _asked(line: socket.socket, words: tuple[str, ...]) -> str:
 def running_server(
     *options: str, program: str | None = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[RedisServer]:
-    """A server of one's own. Its folder has a short name: a socket's path may have 107 bytes."""
+    """A new server. Its folder has a short name: a socket's path may have 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="abs-") as folder:
         server = RedisServer(Path(folder), *options, program=program, environment=environment)
         try:

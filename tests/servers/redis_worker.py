@@ -5,7 +5,7 @@
     die            ends the process
     die once TEXT  its first try does; a later one finishes with TEXT
     tell N PAUSE   tells N events, one each PAUSE seconds, then finishes
-    lie PAUSE      its first try finishes with "first" after PAUSE seconds, having told so; a later one with "second"
+    lie PAUSE      its first try publishes and finishes with "first" after PAUSE seconds; a later one with "second"
 
 `python -m tests.servers.redis_worker URL LEASE_S` takes jobs of the queue "q", two at once, until it is killed. It
 writes "took ID ATTEMPT" for each.
@@ -115,7 +115,7 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def workers(url: str, count: int, lease_s: float) -> Iterator[list[WorkerProcess]]:
-    """So many processes; those that were added to the list are ended too."""
+    """`count` processes; processes that a test adds to the list are ended too."""
     processes = [WorkerProcess(url, lease_s) for _ in range(count)]
     try:
         yield processes

@@ -49,7 +49,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def fresh() -> dict[str, Any]:
-    """A constraint that nobody has asked for yet."""
+    """A constraint that is not compiled yet."""
     return {"regex": f"[a-z]{{3}} {secrets.token_hex(8)}"}
 
 

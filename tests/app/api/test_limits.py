@@ -1,4 +1,4 @@
-"""Every limit that a caller can meet has the default that is promised, and is named with its value where it refuses."""
+"""Every limit of a request has its documented default, and its refusal names it with its value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.app.conftest import wait_for_compiler, wait_until_ready
 TESTS = Path(__file__).resolve().parents[2]
 ROWS = tomllib.loads((TESTS / "cases" / "limits.toml").read_text(encoding="utf-8"))["limit"]
 REFUSED = [row for row in ROWS if "request" in row]
-UNNAMED = {  # what no caller meets as a refusal: it makes him wait, displaces what was kept, or is the operator's own
+UNNAMED = {  # limits that refuse no request: they delay it, evict stored values, or concern the operator
     "nice",
     "port",
     "metrics_port",

@@ -99,7 +99,7 @@ def test_a_request_that_waits_for_a_cancelled_job_fails(monkeypatch: pytest.Monk
         waiting.join(S_MAX)
         assert (answers[0].status_code, answers[0].json()["code"]) == (503, "cancelled")
         assert fake_handlers.stopped.wait(S_MAX)
-        assert begin(http, ASYNC | {"idempotency-key": "k"}) != job  # what was called off is nobody's answer
+        assert begin(http, ASYNC | {"idempotency-key": "k"}) != job  # a cancelled job has no answer
 
 
 def test_interactive_jobs_run_before_batch_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_a_reader_resumes_after_a_broken_connection(monkeypatch: pytest.MonkeyPa
             job = response.headers["x-job-id"]
             first = next(events(response.iter_lines()))
         assert state(http, job)[0] == "running"
-        threading.Timer(2.0, fake_handlers.go_on.set).start()  # he is there again, so the time of grace does not end it
+        threading.Timer(2.0, fake_handlers.go_on.set).start()  # the client is back, so the grace period does not end it
         told = read(http, job, first.id)
         assert numbers([first, *told]) == [1, 2, 3]
         assert told[-1].name == "done"
@@ -267,7 +267,7 @@ def test_a_queue_over_its_weight_returns_retry_after(monkeypatch: pytest.MonkeyP
                 assert (refused.status_code, problem["code"]) == (429, "queue_full")
                 assert (problem["limit"], problem["cap"]) == ("queue_weight_max", 40)
                 assert 1 <= int(refused.headers["retry-after"]) == problem["retry_after_s"] <= 60
-        begin(http, max_tokens=4)  # there is room for what is lighter
+        begin(http, max_tokens=4)  # a lighter job still fits
 
 
 def test_a_draining_process_refuses_requests_and_shows_its_jobs(

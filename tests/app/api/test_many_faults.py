@@ -1,4 +1,4 @@
-"""A body of a million faults costs no more than one of a few: what is told is all that is looked for."""
+"""A body of a million faults costs no more than one of a few: the search for faults ends with the reported ones."""
 
 from __future__ import annotations
 

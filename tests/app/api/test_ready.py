@@ -47,7 +47,7 @@ def reasons(client: TestClient) -> list[str]:
 
 
 def turns(client: TestClient, *wanted: str) -> None:
-    """Until each of these is a reason, or there are none, within the time that is promised."""
+    """Until each of these is a reason, or there are none, within the documented time."""
     ends = time.monotonic() + TURNS_S_MAX
     while True:
         found = reasons(client)

@@ -18,7 +18,7 @@ OPEN, REFUSED = 200, 421
 
 
 class Inner:
-    """The application behind the walls; it remembers what reached it."""
+    """The application behind the middleware; it records the requests that reach it."""
 
     def __init__(self, *headers: tuple[bytes, bytes]) -> None:
         self.seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Beams times tokens are charged to a key for work that is begun: not for refusals, nor for what was asked before."""
+"""Beams times tokens are charged to a key for started work, not for refusals and repeated requests."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ async def refused(limiter: Limiter, key: Key, door: RouteScope = WORK) -> RateLi
 
 @pytest.fixture(params=["memory", "redis"])
 def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
-    """Runs a story with fresh counters of each kind."""
+    """Runs a scenario with fresh counters of each kind."""
 
     def run(story: Story) -> None:
         async def whole() -> None:
@@ -169,7 +169,7 @@ def test_rate_limits_use_a_moving_window(tell: Tell, monkeypatch: pytest.MonkeyP
         assert await until_let_in(lambda: limiter.charge(key(), 100)) - began > 1.9
 
     async def until_let_in(ask: Callable[[], Awaitable[object]]) -> float:
-        while True:  # bounded by the story's time
+        while True:  # bounded by the time limit of the scenario
             with contextlib.suppress(RateLimited):
                 await ask()
                 return time.monotonic()
@@ -212,7 +212,7 @@ def test_replicas_soon_see_a_released_slot(tell: Tell) -> None:
         one, two = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
         async with one.admitted(key(), WORK):
             await refused(two, key())
-        while True:  # bounded by the story's time
+        while True:  # bounded by the time limit of the scenario
             with contextlib.suppress(RateLimited):
                 await count(two, key())
                 return

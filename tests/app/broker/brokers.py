@@ -1,4 +1,4 @@
-"""Every broker, as the contract's tests open it: add one to OPENERS and it is held to the same."""
+"""The brokers that the contract tests run on. A broker that is added to OPENERS is tested too."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ JOBS_MAX, WEIGHT_MAX = 3, 100
 RESULT_TTL_S = 10.0
 RESULT_BYTES_MAX = 100_000
 STORY_S_MAX = 60.0
-REAL_S = 0.2  # what a second of a story takes on a real server, whose clock we cannot turn
+REAL_S = 0.2  # duration of a scenario's second on a real server, whose clock we cannot set
 SLOTS = 16
 
 
 def tell(story: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker) -> None:
-    """A story of the brokers of an API and of a worker, on a real server; they are closed however it ends."""
+    """Runs a scenario with the brokers of an API and a worker on a real server, and closes them."""
 
     async def whole() -> None:
         try:
@@ -36,20 +36,20 @@ def tell(story: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: Redi
 
 
 class Time(Protocol):
-    """The seconds of a story."""
+    """The time of a scenario."""
 
     async def passes(self, seconds: float) -> None:
-        """Wait until so many have passed."""
+        """Waits until these seconds have passed."""
 
     def said(self, seconds: float) -> float:
-        """What the broker calls so many seconds, in seconds of the story."""
+        """The broker's duration in seconds of the scenario."""
 
     def real(self, seconds: float) -> float:
-        """The other way about."""
+        """A duration of the scenario in real seconds."""
 
 
 class TurnedTime:
-    """Obeys Time: of a clock that the story turns."""
+    """Time of a clock that the scenario sets."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -65,7 +65,7 @@ class TurnedTime:
 
 
 class RealTime:
-    """Obeys Time: shortened."""
+    """Real time, shortened."""
 
     async def passes(self, seconds: float) -> None:
         await asyncio.sleep(seconds * REAL_S)
@@ -98,7 +98,7 @@ Tell = Callable[[Story], None]
 
 
 def told(name: str, url: str) -> Tell:
-    """Runs a story with a fresh broker that takes JOBS_MAX waiting jobs a queue."""
+    """Runs a scenario with a fresh broker of JOBS_MAX waiting jobs a queue."""
 
     def run(story: Story) -> None:
         async def whole() -> None:
@@ -121,12 +121,12 @@ async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:
 
 
 async def all_events(broker: Broker, job_id: str, after: str = "") -> list[bytes]:
-    """What is told of a job until it is over."""
+    """The events of a job until its end."""
     return [event.data async for event in broker.events(job_id, after)]
 
 
 async def first_events(broker: Broker, job_id: str, count: int, after: str = "") -> list[Event]:
-    """The first so many events."""
+    """The first `count` events."""
     found: list[Event] = []
     async with aclosing(broker.events(job_id, after)) as reader:  # type: ignore[type-var]
         while len(found) < count:
@@ -135,6 +135,6 @@ async def first_events(broker: Broker, job_id: str, count: int, after: str = "")
 
 
 async def never(waiting: asyncio.Task[object]) -> bool:
-    """Whether something that waits goes on waiting for a while."""
+    """Whether a task goes on waiting for a while."""
     await asyncio.wait([waiting], timeout=0.3)
     return not waiting.done()

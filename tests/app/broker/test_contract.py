@@ -83,7 +83,7 @@ def test_a_full_queue_refuses_jobs_until_one_is_taken(tell: Tell) -> None:
             await broker.submit("q", "d", b"")
         assert (refused.value.limit, refused.value.cap) == ("queue_jobs_max", JOBS_MAX)
         assert refused.value.retry_after_s > 0
-        await broker.submit("q", "a", b"")  # joins, needs no room
+        await broker.submit("q", "a", b"")  # joins its job, takes no place in the queue
         await broker.submit("other", "d", b"")
         await take(broker)
         await broker.submit("q", "d", b"")

@@ -14,14 +14,14 @@ from app.errors import DeadlineExceeded, DeadlineUnreachable, QueueFull
 from app.messages import failure_of, load
 from tests.app.broker.brokers import SLOTS, Tell, Time, take
 
-WEIGHT, EACH_S = 9, 0.5  # of the jobs that keep a queue moving, and for how long each of them runs, in the story's time
+WEIGHT, EACH_S = 9, 0.5  # weight and duration of the jobs that keep a queue moving, in the scenario's time
 PACE = (WEIGHT + 1) / EACH_S
 LONG_S = 5_000.0
 keys: Iterator[str] = map(str, itertools.count())
 
 
 async def submit(broker: Broker, time: Time, within_s: float | None, terms: SubmitOptions | None = None) -> str:
-    """A job that must be done in so many seconds of the story."""
+    """A job with a deadline in seconds of the scenario."""
     terms = terms or SubmitOptions(weight=WEIGHT)
     within_s = None if within_s is None else time.real(within_s)
     return await broker.submit("q", next(keys), b"", dataclasses.replace(terms, within_s=within_s))

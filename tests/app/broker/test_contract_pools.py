@@ -28,7 +28,7 @@ def test_a_concurrency_group_bounds_jobs_but_not_joins(tell: Tell) -> None:
         assert await broker.submit("q", "a", b"", OWN) == first
         await broker.submit("q", "a", b"", OTHERS)
         await broker.submit("q", "d", b"", OTHERS)
-        await take(broker)  # whoever runs counts, and the queue itself has room again
+        await take(broker)  # running jobs count, and the queue itself takes jobs again
         assert await refused(broker, "e", OTHERS) == ("all_max", 3)
         await broker.submit("other", "e", b"")  # in no pool
 

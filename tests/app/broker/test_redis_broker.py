@@ -1,4 +1,4 @@
-"""What is true of the broker on a real server beside the contract: few connections, no leftovers, no forged jobs."""
+"""The Redis broker beyond the contract: few connections, no leftovers, no forged jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FOR_EVER = {  # what may be left of jobs that are long over; all else has a time
 def run(
     url: str, story: Callable[[RedisBroker, RedisBroker, Client], Awaitable[None]], given: Settings | None = None
 ) -> None:
-    """Tell a story with the broker of an API, that of a worker, and a client that sees what is on the server."""
+    """Runs a scenario with the brokers of an API and a worker, and a client that reads the server."""
 
     async def whole() -> None:
         api, worker = (RedisBroker.from_url(url, given or settings(LEASE_S)) for _ in range(2))
@@ -115,7 +115,7 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         await worker.give_back(back)
         await worker.finish((await take(worker))[0], b"")
         await asyncio.sleep(1.5)
-        last = await api.submit("q", "last", b"")  # what is past its time goes when another comes
+        last = await api.submit("q", "last", b"")  # an expired job leaves when another comes
         await api.cancel(last)
         mine = {f"abs:job:{last}".encode(), b"abs:finished", b"abs:finished:order", b"abs:finished:sizes"}
         assert await lives_for_ever(client) <= FOR_EVER | mine
@@ -265,7 +265,7 @@ def test_missed_notifications_are_found_by_polling(
         await take(worker)
         result = asyncio.create_task(api.result(job_id))
         await asyncio.sleep(0.3)
-        await client.delete([f"abs:job:{job_id}:ears"])  # nobody is told
+        await client.delete([f"abs:job:{job_id}:ears"])  # no event is sent
         await worker.finish(job_id, b"answer")
         assert await result == b"answer"
 

@@ -33,7 +33,7 @@ def clocked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[R
 
 @pytest.fixture
 def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisServer, Step]]:
-    """A server that holds nothing, and what puts its clock on by so many seconds, or back, until it says so."""
+    """An empty server, and a function that sets its clock on or back by seconds and waits for the effect."""
     server, times = clocked_server
     server.flush()
 
@@ -51,7 +51,7 @@ def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisS
 
 
 def run(server: RedisServer, story: Callable[[RedisBroker, RedisBroker], Awaitable[None]]) -> None:
-    """Tell a story with the broker of an API and that of a worker."""
+    """Runs a scenario with the brokers of an API and a worker."""
     api, worker = (RedisBroker(server.url, settings(LEASE_S), PRESENCE_S) for _ in range(2))
     tell(story, api, worker)
 

@@ -1,4 +1,4 @@
-"""What becomes of jobs when the line to the server breaks, and when a worker cannot make out what it is delivered."""
+"""Jobs while the connection to Redis breaks, and workers that cannot read a delivery."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.servers.redis_worker import SLOTS, settings, workers
 LEASE_S = 3.0
 CONNECTIONS_MAX = 8  # of a broker
 STORY_S_MAX = 120.0
-SILENT_S_MAX = 60.0  # to say nothing for 5 s is to be away; then all is asked again
+SILENT_S_MAX = 60.0  # after 5 s without a reply Redis counts as down, and every request is sent again
 ONE = script("#!lua\nreturn 1")
 DETACHED = SubmitOptions(detached=True)
 JOBS, EVENTS = 60 if FULL else 15, 5
@@ -60,7 +60,7 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
 
 
 def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
-    """Each command that got no reply left its connection to the next one, and so nobody was answered ever again."""
+    """A command without a reply must not leave its connection to the next command."""
     many = 20
 
     async def story() -> None:
@@ -124,7 +124,7 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
                 await asyncio.sleep(2 * look_s)  # each was looked at once, for it was new
                 assert redis_server.ask("CONFIG", "RESETSTAT") == "+OK"
                 await asyncio.sleep(4 * look_s)
-                assert calls(redis_server) < 2 * many  # each for himself, they would be four times as many
+                assert calls(redis_server) < 2 * many  # one connection each would be four times as many
                 await worker.publish(job_ids[0], b"event")
                 assert [event.data for event in await told] == [b"event"]
                 await caller.cancel(off)

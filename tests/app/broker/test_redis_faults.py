@@ -26,7 +26,7 @@ DETACHED = SubmitOptions(detached=True)
 
 
 def run(url: str, story: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
-    """Tell a story with a broker as the API has it."""
+    """Runs a scenario with the broker of an API."""
 
     async def whole() -> None:
         broker = RedisBroker.from_url(url, settings(LEASE_S, wait_s))

@@ -1,4 +1,4 @@
-"""Whether threads share a heap, as the C library tells of itself."""
+"""Whether threads share a heap, by the C library's own statistics."""
 
 from __future__ import annotations
 

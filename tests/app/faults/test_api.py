@@ -85,7 +85,7 @@ def test_a_stopping_api_finishes_requests_and_hands_over_streams(whole: Cluster)
         thread.join(ASK_S_MAX)
     late = [answer.json()["code"] for answer in answers if answer.status_code == 503]
     assert sum(answer.status_code == 200 for answer in answers) == 46 - len(late)
-    assert len(late) <= 11 and set(late) <= {"draining"}  # who came after the signal was told so
+    assert len(late) <= 11 and set(late) <= {"draining"}  # requests after the signal were refused
     with pytest.raises(httpx2.TransportError):
         httpx2.get(f"{part.url}/health", trust_env=False)
     with whole.client("other") as http:
@@ -133,7 +133,7 @@ def test_many_callers_of_one_cold_constraint_compile_it_once(whole: Cluster) -> 
     async def ask(http: httpx2.AsyncClient) -> str:
         while True:
             response = await http.post("/compile", json={"constraint": {"regex": "so many (a|b)*a(a|b){9}"}})
-            if response.status_code not in (429, 503):  # so many at once may be more than a busy machine takes
+            if response.status_code not in (429, 503):  # this many at once may overload a busy machine
                 assert response.status_code == 200, response.text
                 return str(response.json()["automaton"])
             await asyncio.sleep(float(response.headers["retry-after"]))

@@ -41,7 +41,7 @@ def stepped(stepping: tuple[Cluster, Clocks]) -> Iterator[tuple[Cluster, Clocks]
 
 
 def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
-    """What states the jobs are in, at the how-manieth try."""
+    """The states of the jobs and their attempts."""
     shown = [http.get(f"/jobs/{job}").json() for job in jobs]
     return {(job["state"], job["attempt"]) for job in shown}
 

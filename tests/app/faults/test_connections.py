@@ -29,7 +29,7 @@ from tests.servers.small_disk import NoDisk, SmallDisk, small_disk
 
 REQUESTS = 200 if FULL else 24
 AT_ONCE = 8
-STEPS = 120  # for longer than a silence lasts: of what was told meanwhile a reader may miss some
+STEPS = 120  # longer than a silence; a reader may miss events of that time
 ANSWER_S_MAX = 60.0 + 4 * LEASE_S
 RETRY_S = 0.2
 TRIES = {"ABS_JOB_ATTEMPTS_MAX": "1000"}  # to be cut off from the server for a lease is one
@@ -54,7 +54,7 @@ class Lined:
 
 
 def server_on(disk: SmallDisk | str, program: Path) -> None:
-    """Write a server that has its data on a disk, and is told of a write past its limit, not killed for it."""
+    """Writes a script for a server with its data on a disk; a write past the limit fails but does not kill it."""
     words = shlex.join(disk.enter) if isinstance(disk, SmallDisk) else ""
     at = f"--dir {shlex.quote(str(disk.inside))}" if isinstance(disk, SmallDisk) else ""
     program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {words} {redis_server.server_program()} \"$@\" {at}\n")

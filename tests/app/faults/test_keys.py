@@ -21,7 +21,7 @@ from tests.servers.cluster import API, ASK_S_MAX, Cluster
 
 ROUNDS = 120
 TIMES_MAX, SLACK_S = 1.5, 0.001  # what a busy machine may make of nothing: a look-up that differs takes longer
-NOBODY_S = "0" * 32  # a job that nobody has
+NOBODY_S = "0" * 32  # an unknown job
 
 
 class Caller:

@@ -1,4 +1,4 @@
-"""A server that dies, is away, is full, is wrong, or holds what nobody wrote: as callers of the service see it.
+"""Redis that dies, is down, is full, is of a wrong kind or holds forged values, seen by callers of the service.
 
 Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
 """
@@ -133,7 +133,7 @@ def used_bytes(server: RedisServer) -> int:
 
 
 async def fill_store(url: str, count: int, size: int) -> None:
-    """Put so many values, of so many bytes, where automata are stored."""
+    """Stores `count` values of this size under the keys of automata."""
     store = RedisStore.from_url(url, Settings(secret=b"s" * 16))
     try:
         for _ in range(count):
@@ -164,7 +164,7 @@ def signed_by(secret: bytes, automaton: str) -> bytes:
 
 
 async def spoil(url: str, keys: list[str]) -> int:
-    """Put what nobody may believe in place of each of these automata, in as many ways. How many were spoilt."""
+    """Replaces each of these automata by an invalid value of another kind. Returns their number."""
     async with Redis.from_url(url) as client:
         held = [await client.get(key) for key in keys]
         names = [key.rpartition(":")[2] for key in keys]

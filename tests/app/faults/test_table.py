@@ -3,7 +3,7 @@
 The tests of this folder run against the service's processes on a real server, over HTTP; generations are
 scripted there, but for test_chaos.py, so that a test knows when one is in the middle. Where a fault is shown
 elsewhere too, or only there, that is named; `less` says what of it is caused inside one process, smaller than it would
-be in the world, or not at all. With ABS_TESTS_FULL=1 (make chaos) they last as long, and are as many, as was promised.
+be in the world, or not at all. With ABS_TESTS_FULL=1 (make test-long) they have full length and number.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tests.servers.cluster import FULL, LEASE_S, SLACK_S, Cluster, Event, events
 
 WORKERS = ("first", "second")
 SLOTS = 2 * fake_worker.SLOTS  # of both together
-BODY: dict[str, Any] = {  # with so much time that nothing is refused for the pace of a slow machine
+BODY: dict[str, Any] = {  # with enough time that a slow machine refuses nothing
     "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2, "timeout_s": 280,
 }
 STOPPED_S = 60.0
@@ -42,7 +42,7 @@ def whole(scripted: Cluster) -> Iterator[Cluster]:
 
 
 def begin(http: httpx2.Client, prompt: str, **options: Any) -> str:
-    """The id of a job that nobody waits for."""
+    """Submits a job without waiting for it; its id."""
     response = http.post("/generate", json=BODY | {"prompt": prompt} | options, headers={"prefer": "respond-async"})
     assert response.status_code == 202, response.text
     return str(response.json()["id"])

@@ -1,4 +1,4 @@
-"""What a model is known by: lists as sha256sum writes them, what is pinned, and what differs."""
+"""The digest of a model: lists of sha256sum, pinned digests, and reports of differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.settings import BUILT_IN_MODEL, Settings, read_settings
 
 @pytest.fixture
 def model(tmp_path: Path, captions_dir: Path) -> Path:
-    """A copy of the built-in model that is nobody's."""
+    """A copy of the built-in model in a temporary folder."""
     folder = tmp_path / "model"
     shutil.copytree(captions_dir, folder)
     return folder
@@ -32,7 +32,7 @@ def spoil(path: Path, place: int = -4_321) -> None:
 
 
 def test_the_list_of_the_built_in_model_is_fresh() -> None:
-    """Where the model was made anew: sha256sum of these files, in app/models/captions, into ../captions.sha256."""
+    """After training the model again, write sha256sum of these files of app/models/captions to ../captions.sha256."""
     assert BUILT_IN_LIST.read_text(encoding="ascii") == list_of(digests_of(Path(BUILT_IN_MODEL)))
 
 
@@ -67,7 +67,7 @@ def test_a_model_is_served_only_with_its_pinned_digest(model: Path, name: str) -
     (model / LIST).write_text(meant)
     with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256 names: {name} differs$"):
         checked_model(pinned)
-    (model / LIST).write_text(meant.replace("a", "b"))  # a list that is not the one that is named says nothing
+    (model / LIST).write_text(meant.replace("a", "b"))  # a list with another digest is ignored
     with pytest.raises(ModelChanged, match="SHA-256 is "):
         checked_model(pinned)
     assert checked_model(Settings(model=str(model))) == str(model)  # of which nothing is known

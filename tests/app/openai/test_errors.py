@@ -1,4 +1,4 @@
-"""What calls of OpenAI's kind are refused with: in OpenAI's shape, whoever refuses, by code, field and reason."""
+"""Refusals of the OpenAI API, from every layer, in OpenAI's shape with code, field and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop strings and constraints together: what is answered satisfies, and holds no stop string, whoever re-checks it."""
+"""Stop strings and constraints together: answers satisfy the constraint and hold no stop string."""
 
 from __future__ import annotations
 

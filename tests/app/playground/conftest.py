@@ -38,7 +38,7 @@ def _chromium() -> str:
 
 @pytest.fixture
 def page(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
-    """A page of a desk's width, empty as yet."""
+    """An empty page of a desktop's width."""
     with open_page(browser, service.url, WIDE) as watched:
         yield watched.page
 

@@ -1,4 +1,4 @@
-"""What the tests of the playground's shell do in a page again and again."""
+"""Common actions in a page of the playground."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def snippet(page: Page, name: str) -> str:
 
 
 def refuse(page: Page, path: str, problem: dict[str, Any]) -> None:
-    """Have the service refuse all that is asked of a path."""
+    """Makes the service refuse all requests to a path."""
 
     def answer(route: Route) -> None:
         body = json.dumps(problem)
@@ -65,5 +65,5 @@ def refuse(page: Page, path: str, problem: dict[str, Any]) -> None:
 
 
 def refusals_are_expected(watched: WatchedPage) -> None:
-    """Forget what the browser says of answers that are no answers: the test asked for them."""
+    """Ignores the browser's errors about refusals, which the test expects."""
     watched.faults[:] = [one for one in watched.faults if not one.startswith("error: Failed to load resource")]

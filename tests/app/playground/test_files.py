@@ -1,4 +1,4 @@
-"""The playground as it is served: its files, their headers, what is vendored, and what a page of ours may not hold."""
+"""The playground's files: headers, vendored libraries, and content that a page may not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The playground's whole story in a real browser: wide and narrow, light and dark, with axe at each turn."""
+"""A whole visit of the playground in a real browser: wide and narrow, light and dark, with axe at each step."""
 
 from __future__ import annotations
 

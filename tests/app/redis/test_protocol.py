@@ -1,4 +1,4 @@
-"""Scripts over the connection that they share: together, in order, whoever stops waiting, and given up when silent."""
+"""Scripts over a shared connection: pipelined, in order, robust to cancelled waits, dropped when silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which servers are taken, and what is said of those that are not."""
+"""Accepted Redis servers, and the messages about others."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def guarded_server() -> Iterator[RedisServer]:
-    """A server with the users of the deployment; a user's password is his name, and nobody else gets in."""
+    """A server with the users of the deployment only; each user's password is the name."""
     rules = (ROOT / "deploy" / "redis" / "users.acl").read_text(encoding="utf-8")
     for user in USERS:
         assert f"#{{{user}_password}}" in rules

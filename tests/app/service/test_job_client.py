@@ -1,4 +1,4 @@
-"""An answer in hand reaches the caller, though the server dies before his share in the job is given up."""
+"""A finished answer reaches the caller even if Redis dies before the caller leaves the job."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Place:
 
 
 class _Over(Exception):
-    """The story is told."""
+    """The scenario has ended."""
 
 
 @contextlib.asynccontextmanager
@@ -146,7 +146,7 @@ def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
 def test_concurrent_requests_share_one_compile_job(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; over a server 500 are asked elsewhere
+    rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; tests/app/faults does so over Redis
 
     async def story() -> None:
         async with place(settings) as here:
@@ -217,7 +217,7 @@ def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> 
     async def story() -> None:
         async with place(settings) as here:
             await here.work(COMPILE)
-            await here.pretend("generate")  # no model is asked
+            await here.pretend("generate")  # no model runs
             service = here.service()
             for _ in range(2):  # cold, then known
                 with pytest.raises(BudgetTooSmall):

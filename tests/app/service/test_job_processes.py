@@ -104,7 +104,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, st
 
 @pytest.fixture
 def cluster(base: tuple[Cluster, str], tmp_path: Path) -> Iterator[Cluster]:
-    """The same, for processes that end with the test."""
+    """The same service, for processes that end with the test."""
     own = Cluster(base[0].server, tmp_path)
     yield own
     own.end()
@@ -142,7 +142,7 @@ def shown(url: str, job: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
-    """A stream that has told its first few events: the job, those, and the rest."""
+    """A stream after its first events: the job, these events and the others."""
     with httpx2.stream("POST", f"{url}/generate", json=STREAM, timeout=S_MAX) as response:
         assert response.is_success, response.read()
         told = events(response.iter_lines())
@@ -176,7 +176,7 @@ def test_a_stopping_api_hands_over_streams_and_finishes_requests(
     with begun(its_url) as (job, first, rest):
         before = cluster.generations()
         plain.start()
-        until(lambda: cluster.generations() > before)  # what is not a job yet would be told to ask another process
+        until(lambda: cluster.generations() > before)  # a request that is no job yet would be sent to another process
         ending.terminate()
         first += list(rest)
     assert (first[-1].name, first[-1].id) == ("reconnect", "")

@@ -1,4 +1,4 @@
-"""The contract of every store: add a store to STORES and it is held to the same."""
+"""The contract of every store. A store that is added to STORES is tested too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "
 
 @pytest.fixture(params=STORES)
 def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
-    """Runs a story with a fresh store that keeps values of up to 1,000 bytes."""
+    """Runs a scenario with a fresh store that keeps values of up to 1,000 bytes."""
 
     def run(story: Story) -> None:
         async def whole() -> None:

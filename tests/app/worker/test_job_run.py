@@ -70,7 +70,7 @@ def test_a_lagging_event_loop_receives_few_steps() -> None:
 
 
 def test_a_requeued_attempt_publishes_nothing() -> None:
-    """The handler says its last while the loop is busy, and the worker is told to stop before that is sent."""
+    """The handler sends its last event while the loop is busy, and the worker is stopped before it is published."""
     begun, say, said = threading.Event(), threading.Event(), threading.Event()
 
     def tell_twice(context: Context) -> None:

@@ -178,7 +178,7 @@ def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
 
 
 async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
-    """The ids of jobs that the patient handler has begun on."""
+    """The ids of jobs that the patient handler has started."""
     ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
     await asyncio.to_thread(until_holds, lambda: sorted(fake_handlers.running) == sorted(names))
     return ids
@@ -188,7 +188,7 @@ async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
 async def stoppable(
     open_handler: OpenHandler, shutdown_grace_s: float
 ) -> AsyncIterator[tuple[MemoryBroker, asyncio.Event]]:
-    """A worker that is told to stop when the event is set, and must then end by itself."""
+    """A worker that is stopped when the event is set, and must then end by itself."""
     broker, stopping = MemoryBroker(16), asyncio.Event()
     settings = Settings(shutdown_grace_s=shutdown_grace_s)
     async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
@@ -224,7 +224,7 @@ def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixt
         assert (delivery.attempt, load(delivery.body)) == (1, job_of(delivery.body))
         await broker.finish(delivery.job_id, b"done")
         news = [load(event.data) async for event in broker.events(delivery.job_id)]
-        assert news[-1] == RestartMessage(1)  # of what was told before nothing counts
+        assert news[-1] == RestartMessage(1)  # earlier events are void
 
     asyncio.run(story())
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

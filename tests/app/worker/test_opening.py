@@ -1,4 +1,4 @@
-"""A worker that is told to stop while its handler is opened, inside the test's process."""
+"""A worker that is stopped while its handler opens, inside the test's process."""
 
 from __future__ import annotations
 

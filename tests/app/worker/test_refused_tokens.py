@@ -1,4 +1,4 @@
-"""A reader is told what the model wanted and may not have, and why."""
+"""Step events list the model's preferred but refused tokens, with the reason."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_job_has_its_session_and_directory_and_no_secrets(
         assert set(environment.split()) <= {
             "PATH", "LD_LIBRARY_PATH", "LC_CTYPE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
         }  # fmt: skip
-        assert len(descriptors.split(",")) <= 7  # three to nowhere, the door, the two files, and the look itself
+        assert len(descriptors.split(",")) <= 7  # three of /dev/null, the socket, two files, the listed folder
     until(lambda: not any(os.path.exists(directory) for _, _, directory, *_ in seen))
     assert seen[0][0] != seen[1][0]
 

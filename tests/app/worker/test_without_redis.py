@@ -1,4 +1,4 @@
-"""Workers while their server is away: they end when they are told to, and nobody starts them anew for it."""
+"""Workers while Redis is down: they stop when signalled, and need no restart."""
 
 from __future__ import annotations
 

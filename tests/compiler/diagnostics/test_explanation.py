@@ -1,4 +1,4 @@
-"""What is told of a constraint: each shown text is judged from the definitions, each number by the automaton."""
+"""Explanations of constraints: the definitions check each text, the automaton each number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official JSON Schema suite: what is supported, and that it cannot silently shrink."""
+"""The official JSON Schema suite: the supported part, and a guard against its silent loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our translator against MONA, asked in LTLf2DFA's words and in our own: the same language on every formula."""
+"""Our translator against MONA, by LTLf2DFA's programs and our own: the same language for every formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MONA as an engine: what it is asked, how its answer is read and its failures told. See test_differential_ltlf too."""
+"""MONA as an engine: its programs, its output and its failures. See test_differential too."""
 
 from __future__ import annotations
 

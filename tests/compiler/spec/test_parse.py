@@ -1,4 +1,4 @@
-"""Constraint objects: what is read, what is refused and where, and one hash for equal constraints."""
+"""Constraint objects: parsing, refusals with their position, and one hash for equal constraints."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_log_probs_are_batch_invariant_for_any_layer_width(name: str) -> None:
 
 
 def test_batches_are_padded_to_full_vector_loops() -> None:
-    """What is left over comes out otherwise in the last bit, now and then: too seldom for the trial to find it."""
+    """Leftover elements sometimes differ in the last bit, too rarely for the trial to find it."""
     reader = HuggingFaceModel(ODD["llama, 37"]())._reader
     assert reader.rows_independent and 37 * reader.rows_multiple % 32 == 0
 

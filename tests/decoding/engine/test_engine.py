@@ -1,4 +1,4 @@
-"""Many generations at once: the same answers as alone, in fewer passes, within the memory that was promised."""
+"""Many generations at once: the same answers as alone, in fewer passes, within the memory estimate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VOCABULARY = 12
 
 
 class WatchedModel(HashModel):
-    """Notes whose rows are in each pass; can be held before a pass, and told to fail."""
+    """Records whose rows are in each pass; a test can hold it before a pass and make it fail."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(VOCABULARY, (VOCABULARY - 1,), **settings)
@@ -205,7 +205,7 @@ def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
         listened = callers.submit(_ask, engine, order, on_step=slow)
         assert callers.submit(_ask, engine, order).result() == order.alone()
-        _wait_for(lambda: model.passes >= 14)  # all steps of the listened one are over, and nobody has heard of any
+        _wait_for(lambda: model.passes >= 14)  # all steps with a listener are done, and no event has arrived
         assert not heard
         may_go_on.set()
         assert listened.result() == order.alone()

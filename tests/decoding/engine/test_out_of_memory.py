@@ -1,4 +1,4 @@
-"""A device whose memory runs out: everybody gets the answer that he gets alone, or is told why he gets none."""
+"""A device that runs out of memory: every request gets the answer that it gets alone, or an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ S_MAX = 120.0
 
 
 class ScarceModel(HashModel):
-    """Has memory for so many rows in a pass, and for so many tokens of all rows of all sessions that live.
+    """Has memory for a number of rows in a pass and a number of tokens in all live sessions.
 
     Can be held before a pass. `sizes` are the rows of the passes that were tried.
     """
@@ -98,7 +98,7 @@ class Notes:
 
 
 def crowd(model: ScarceModel, orders: Sequence[Order], notes: Notes | None = None) -> list[tuple[Hypothesis, ...]]:
-    """The answers of all, asked for at once."""
+    """The answers of all orders, sent at once."""
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(len(orders)) as callers:
         answers = [callers.submit(_ask, engine, order) for order in orders]
@@ -277,7 +277,7 @@ def test_a_cancelled_check_stops_waiting() -> None:
 
 
 class HeldChecks(ScarceModel):
-    """Its checks can be held. `checked` are the prompts of those that were begun."""
+    """Its checks can be held. `checked` are the prompts of the started ones."""
 
     def __init__(self) -> None:
         super().__init__()

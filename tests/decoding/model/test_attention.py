@@ -29,7 +29,7 @@ class Written:
         return torch.from_numpy(self.random.standard_normal((heads, tokens, WIDTH))).float()
 
     def step(self, rows: int, count: int) -> tuple[Nodes, Tensor, Tensor]:
-        """Grows it by so many rows of so many tokens: the part of the pass, what it attends to, and what it should."""
+        """Adds rows of tokens: the part of the pass, its attention and the expected attention."""
         parents = np.sort(self.random.integers(0, len(self.rows), rows))[self.random.permutation(rows)]
         part = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
         query = self.drawn(self.heads, rows * count)

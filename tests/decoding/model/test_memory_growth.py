@@ -39,7 +39,7 @@ def _in_use_mib() -> float:
 
 
 def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
-    """Prompts of so many tokens, steps of so many rows, and checks of answers so long."""
+    """For each number: a prompt of as many tokens, a step of as many rows, and a check of as long an answer."""
     for number in numbers:
         prompt = [1 + token % 50 for token in range(number)]
         session, _ = model.prefill(prompt)

@@ -1,4 +1,4 @@
-"""The search against its slow twin, and the laws that hold for every answer."""
+"""The searches against their slow reference, and the laws that hold for every answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The paper's figures 1 and 3, replayed with a model that gives the figure's logits.
 
-Slips of the figures, kept out of what is expected here:
+Errors of the figures, which this test does not expect:
 - Figure 1 prints d(q4) = 2. Its own table leads from q4 by eos to the accepting q5, so d(q4) = 1, which the other
   distances (2, 3, 4) and the alphas of figure 3 (.625 for "cat toy" with two tokens left) need.
 - Figure 3 breaks off in the middle and shows t = 5 twice.
@@ -12,7 +12,7 @@ Slips of the figures, kept out of what is expected here:
 What the figure does not print is chosen so that the run comes out: words not listed get 5.0. After "... spilled on
 the cat" the push of "toy" from 14.0 to 17.1 needs a peak of 18.1 among the words not shown; as the row goes on with
 "'s" at 17.8, that word must be a dropped one, and eos is the only one that q3 drops. After "... was spilled on the"
-the model must be unsure (16.5 for what is not listed), or the forced "cat" at full push would win a place.
+the model must be unsure (16.5 for tokens that are not listed), or the forced "cat" at full push would win a place.
 """
 
 from __future__ import annotations

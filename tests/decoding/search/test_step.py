@@ -1,4 +1,4 @@
-"""The steps against their slow twin, and their parts: the choice under ties, the layout of ids, the successors."""
+"""The steps against their slow reference, and their parts: ties, the layout of ids, the successors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With this folder on PYTHONPATH no process unpickles anything, nor does any that it starts: whoever tries is named.
+"""With this folder on PYTHONPATH neither a process nor its children unpickle anything; attempts are logged.
 
 NO_PICKLE_LOG names a file. A line says that a process has come under this rule, or who tried to break it, and where.
 """
