@@ -16,7 +16,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
-from tests.app.broker.brokers import OPENERS, Tell, told
+from tests.app.broker.brokers import OPENERS, RunScenario, scenario_runner
 from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.redis_server import RedisServer, running_server
 
@@ -118,9 +118,9 @@ def own_redis_server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(params=OPENERS)
-def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+def run_scenario(request: pytest.FixtureRequest, redis_server: RedisServer) -> RunScenario:
     """Runs a scenario with a fresh broker of each kind."""
-    return told(request.param, redis_server.url)
+    return scenario_runner(request.param, redis_server.url)
 
 
 @pytest.fixture(scope="session")

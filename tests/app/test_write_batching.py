@@ -27,7 +27,7 @@ async def gathering() -> tuple[CoalescingTransport, Transport]:
 
 
 def test_a_header_and_its_body_are_sent_together() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gathered, transport = await gathering()
         for piece in (b"header", b"", b"body", b""):
             gathered.write(piece)
@@ -38,11 +38,11 @@ def test_a_header_and_its_body_are_sent_together() -> None:
         await asyncio.sleep(0)
         assert transport.done == [b"headerbody", b"more"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gathered, transport = await gathering()
         gathered.write(b"head")
         gathered.write(b"x" * GATHERED_BYTES_MAX)
@@ -56,4 +56,4 @@ def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
         await asyncio.sleep(0)
         assert len(transport.done) == 5
 
-    asyncio.run(story())
+    asyncio.run(scenario())

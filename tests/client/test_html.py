@@ -113,8 +113,8 @@ def test_the_automaton_image_is_fetched_once_on_display() -> None:
 
 
 def test_asynchronous_results_have_html(url: str) -> None:
-    async def story() -> str:
+    async def scenario() -> str:
         async with AsyncClient(url) as client:
             return (await client.generate("sentence:", F("dog"), max_tokens=12))._repr_html_()
 
-    assert picture(asyncio.run(story())).startswith("<svg")
+    assert picture(asyncio.run(scenario())).startswith("<svg")

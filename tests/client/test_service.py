@@ -170,7 +170,7 @@ def test_a_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
 
 
 def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with AsyncClient(url) as client:
             job = await client.submit(PROMPT, F("dog"), max_tokens=12)
             result = await job.result(timeout_s=60)
@@ -180,7 +180,7 @@ def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
             assert (await (await client.submit_compile(F("dog"))).result()).min_tokens == 2
             assert (await (await client.submit_decode([[-1, -2]], F("b"), ["a", "b"])).result()).labels == ("b",)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @both
@@ -227,10 +227,10 @@ def test_an_idempotency_key_returns_the_same_answer(url: str) -> None:
 
 
 def test_many_tasks_share_a_client(url: str) -> None:
-    async def story() -> list[str]:
+    async def scenario() -> list[str]:
         async with AsyncClient(url) as client:
             words = ("dog", "cat", "ball", "man", "woman", "street")
             results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=12) for word in words))
             return [result.text for result in results if result.choices[0].satisfied]
 
-    assert len(asyncio.run(story())) == 6
+    assert len(asyncio.run(scenario())) == 6

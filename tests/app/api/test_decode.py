@@ -140,7 +140,7 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
             raise AutomatonMissing("gone")
         return DecodeJobResult(("boot",), -1.0, -1.0, True, (), job.automaton, fake_handlers.NO_TIME)
 
-    async def story() -> None:
+    async def scenario() -> None:
         workers = {"compile": compile_handler.open_handler, "generate": lambda settings: Handler(handle)}
         body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
         order = DecodeRequest.model_validate(body).to_params()
@@ -148,7 +148,7 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
             result = await service.answer(await service.begin_decode(order))
             assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert len(compiles) == 2
 
 

@@ -187,14 +187,14 @@ def test_the_client_resumes_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> 
         breaking = _Breaking(str(http.base_url))
         seen: list[object] = []
 
-        async def story() -> str:
+        async def scenario() -> str:
             url = f"http://127.0.0.1:{await breaking.start()}"
             async with asyncio.timeout(S_MAX), AsyncClient(url) as own:
                 answer = await followed(own, seen.append, **BODY)
             await breaking.stop()
             return answer.text
 
-        assert asyncio.run(story()) == "dog"
+        assert asyncio.run(scenario()) == "dog"
     assert [step.step for step in seen if isinstance(step, Step)] == [1, 2, 3]
     assert breaking.connections == 2
 

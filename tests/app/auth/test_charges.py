@@ -78,7 +78,7 @@ def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisSer
     settings = Settings(broker=redis_server.url, key_beam_tokens_per_minute=100)
     key = new_key("anna", ("generate",))[1]
 
-    async def story() -> None:
+    async def scenario() -> None:
         one, two = open_limiter(settings), open_limiter(settings)
         for _ in range(3):
             await one.charge(key, 64)
@@ -92,4 +92,4 @@ def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisSer
         await one.close()
         await two.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -24,9 +24,9 @@ from app.settings import Settings
 from tests.servers.redis_server import RedisServer
 
 WORK, LOOKUP = door_to("POST", "/generate"), door_to("GET", "/jobs/a")
-STORY_S_MAX = 60.0
-Story = Callable[[Counters], Awaitable[None]]
-Tell = Callable[[Story], None]
+SCENARIO_S_MAX = 60.0
+Scenario = Callable[[Counters], Awaitable[None]]
+RunScenario = Callable[[Scenario], None]
 
 
 def key(name: str = "anna", **limits: int) -> Key:
@@ -59,17 +59,17 @@ async def refused(limiter: Limiter, key: Key, door: RouteScope = WORK) -> RateLi
 
 
 @pytest.fixture(params=["memory", "redis"])
-def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+def run_scenario(request: pytest.FixtureRequest, redis_server: RedisServer) -> RunScenario:
     """Runs a scenario with fresh counters of each kind."""
 
-    def run(story: Story) -> None:
+    def run(scenario: Scenario) -> None:
         async def whole() -> None:
             held: Counters = MemoryCounters()
             if request.param == "redis":
                 held = SharedCounters(Connection(redis_server.url))
             try:
-                async with asyncio.timeout(STORY_S_MAX):
-                    await story(held)
+                async with asyncio.timeout(SCENARIO_S_MAX):
+                    await scenario(held)
             finally:
                 await held.close()
 
@@ -78,8 +78,8 @@ def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
     return run
 
 
-def test_request_limits_are_counted_per_key_across_replicas(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_request_limits_are_counted_per_key_across_replicas(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         one, two = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
         standings = [await count(limiter, key()) for limiter in (one, two, one)]
         assert [standing and (standing.cap, standing.left) for standing in standings] == [(3, 2), (3, 1), (3, 0)]
@@ -90,22 +90,22 @@ def test_request_limits_are_counted_per_key_across_replicas(tell: Tell) -> None:
         assert await count(one, key("ben"))
         assert await count(two, key(requests_per_minute=4)), "a limit that was raised"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_lookup_counts_a_tenth_of_a_request(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_a_lookup_counts_a_tenth_of_a_request(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         limiter = Limiter(Settings(key_requests_per_minute=2), counters)
         for _ in range(20):
             await count(limiter, key(), LOOKUP)
         assert (await refused(limiter, key(), LOOKUP)).cap == 20
         assert await count(limiter, key(), WORK)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_keys_limit_overrides_the_default_and_0_disables_it(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_a_keys_limit_overrides_the_default_and_0_disables_it(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
         limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, concurrency_max=0)
         for _ in range(3):
@@ -119,11 +119,11 @@ def test_a_keys_limit_overrides_the_default_and_0_disables_it(tell: Tell) -> Non
         assert await count(unlimited, key()) is None
         await unlimited.charge(key(), 10**9)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_beam_tokens_are_charged_by_the_requests_maximum(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_beam_tokens_are_charged_by_the_requests_maximum(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
         await limiter.charge(key(), 900)
         with pytest.raises(RateLimited) as caught:
@@ -136,11 +136,11 @@ def test_beam_tokens_are_charged_by_the_requests_maximum(tell: Tell) -> None:
         await limiter.refund(key(), 900)
         await limiter.charge(key(), 850)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_is_charged_once_per_key(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_a_job_is_charged_once_per_key(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         limiter = Limiter(Settings(key_beam_tokens_per_minute=100), counters)
         for _ in range(4):
             await limiter.charge(key(), 40)
@@ -150,15 +150,15 @@ def test_a_job_is_charged_once_per_key(tell: Tell) -> None:
         with pytest.raises(RateLimited):
             await limiter.charge(key(), 1)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_rate_limits_use_a_moving_window(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limits_use_a_moving_window(run_scenario: RunScenario, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (counters_module, limits_module):
         monkeypatch.setattr(module, "MINUTE_S", 2)
     monkeypatch.setattr(server_module, "_MINUTE_MS", 2000)
 
-    async def story(counters: Counters) -> None:
+    async def scenario(counters: Counters) -> None:
         limiter = Limiter(Settings(key_requests_per_minute=2, key_beam_tokens_per_minute=100), counters)
         began = time.monotonic()
         await limiter.charge(key(), 100)
@@ -175,11 +175,11 @@ def test_rate_limits_use_a_moving_window(tell: Tell, monkeypatch: pytest.MonkeyP
                 return time.monotonic()
             await asyncio.sleep(0.02)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_concurrency_slot_is_released_when_its_request_ends(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_a_concurrency_slot_is_released_when_its_request_ends(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         limiter = Limiter(Settings(key_concurrency_max=2), counters)
         async with limiter.admitted(key(), WORK):
             with contextlib.suppress(ZeroDivisionError):
@@ -192,11 +192,11 @@ def test_a_concurrency_slot_is_released_when_its_request_ends(tell: Tell) -> Non
             for _ in range(20):
                 assert await count(limiter, key())
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_request_over_the_concurrency_limit_is_not_counted(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_a_request_over_the_concurrency_limit_is_not_counted(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         limiter = Limiter(Settings(key_requests_per_minute=3, key_concurrency_max=1), counters)
         async with limiter.admitted(key(), WORK):
             for _ in range(5):
@@ -204,11 +204,11 @@ def test_a_request_over_the_concurrency_limit_is_not_counted(tell: Tell) -> None
         standing = await count(limiter, key())
         assert standing and standing.left == 1
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_replicas_soon_see_a_released_slot(tell: Tell) -> None:
-    async def story(counters: Counters) -> None:
+def test_replicas_soon_see_a_released_slot(run_scenario: RunScenario) -> None:
+    async def scenario(counters: Counters) -> None:
         one, two = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
         async with one.admitted(key(), WORK):
             await refused(two, key())
@@ -218,15 +218,15 @@ def test_replicas_soon_see_a_released_slot(tell: Tell) -> None:
                 return
             await asyncio.sleep(0.01)
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_dead_process_loses_its_slots_after_its_lease(
-    tell: Tell, monkeypatch: pytest.MonkeyPatch
+    run_scenario: RunScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counters_module, "LEASE_S", 0.6)
 
-    async def story(counters: Counters) -> None:
+    async def scenario(counters: Counters) -> None:
         lost, limiter, other = (Limiter(Settings(key_concurrency_max=2), counters) for _ in range(3))
         never_left = lost.admitted(key(), WORK)
         await never_left.__aenter__()
@@ -239,14 +239,14 @@ def test_a_dead_process_loses_its_slots_after_its_lease(
                 await refused(limiter, key())
         assert never_left
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_late_renewal_does_not_reacquire_a_released_slot(tell: Tell) -> None:
+def test_a_late_renewal_does_not_reacquire_a_released_slot(run_scenario: RunScenario) -> None:
     def entry(owner: str, member: str, *left: str) -> Admission:
         return Admission(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
 
-    async def story(counters: Counters) -> None:
+    async def scenario(counters: Counters) -> None:
         assert not (await counters.enter(entry("anna", "stays"))).missing
         assert not (await counters.enter(entry("anna", "leaves"))).missing
         await counters.leave({"anna": ("leaves",)})
@@ -256,7 +256,7 @@ def test_a_late_renewal_does_not_reacquire_a_released_slot(tell: Tell) -> None:
         assert not (await counters.enter(entry("anna", "one more", "another"))).missing, "who has left is told with it"
         assert not (await counters.enter(entry("ben", "another"))).missing
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_replicas_share_counts_and_fall_back_to_local_ones(

@@ -16,18 +16,20 @@ from tests.app.manual_clock import Clock
 JOBS_MAX, WEIGHT_MAX = 3, 100
 RESULT_TTL_S = 10.0
 RESULT_BYTES_MAX = 100_000
-STORY_S_MAX = 60.0
+SCENARIO_S_MAX = 60.0
 REAL_S = 0.2  # duration of a scenario's second on a real server, whose clock we cannot set
 SLOTS = 16
 
 
-def tell(story: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker) -> None:
+def run_redis_scenario(
+    scenario: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker
+) -> None:
     """Runs a scenario with the brokers of an API and a worker on a real server, and closes them."""
 
     async def whole() -> None:
         try:
-            async with asyncio.timeout(STORY_S_MAX):
-                await story(api, worker)
+            async with asyncio.timeout(SCENARIO_S_MAX):
+                await scenario(api, worker)
         finally:
             await api.close()
             await worker.close()
@@ -38,48 +40,48 @@ def tell(story: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: Redi
 class Time(Protocol):
     """The time of a scenario."""
 
-    async def passes(self, seconds: float) -> None:
+    async def advance(self, seconds: float) -> None:
         """Waits until these seconds have passed."""
 
-    def said(self, seconds: float) -> float:
+    def to_scenario(self, seconds: float) -> float:
         """The broker's duration in seconds of the scenario."""
 
-    def real(self, seconds: float) -> float:
+    def to_real(self, seconds: float) -> float:
         """A duration of the scenario in real seconds."""
 
 
-class TurnedTime:
+class ManualTime:
     """Time of a clock that the scenario sets."""
 
     def __init__(self) -> None:
         self.clock = Clock()
 
-    async def passes(self, seconds: float) -> None:
+    async def advance(self, seconds: float) -> None:
         self.clock.now += seconds
 
-    def said(self, seconds: float) -> float:
+    def to_scenario(self, seconds: float) -> float:
         return seconds
 
-    def real(self, seconds: float) -> float:
+    def to_real(self, seconds: float) -> float:
         return seconds
 
 
 class RealTime:
     """Real time, shortened."""
 
-    async def passes(self, seconds: float) -> None:
+    async def advance(self, seconds: float) -> None:
         await asyncio.sleep(seconds * REAL_S)
 
-    def said(self, seconds: float) -> float:
+    def to_scenario(self, seconds: float) -> float:
         return seconds / REAL_S
 
-    def real(self, seconds: float) -> float:
+    def to_real(self, seconds: float) -> float:
         return seconds * REAL_S
 
 
 def in_memory(url: str) -> tuple[Broker, Time]:
     """The broker that needs no server."""
-    time = TurnedTime()
+    time = ManualTime()
     return MemoryBroker(JOBS_MAX, RESULT_TTL_S, RESULT_BYTES_MAX, time.clock, WEIGHT_MAX), time
 
 
@@ -93,19 +95,19 @@ def on_redis(url: str) -> tuple[Broker, Time]:
 
 
 OPENERS: dict[str, Callable[[str], tuple[Broker, Time]]] = {"memory": in_memory, "redis": on_redis}
-Story = Callable[[Broker, Time], Awaitable[None]]
-Tell = Callable[[Story], None]
+Scenario = Callable[[Broker, Time], Awaitable[None]]
+RunScenario = Callable[[Scenario], None]
 
 
-def told(name: str, url: str) -> Tell:
+def scenario_runner(name: str, url: str) -> RunScenario:
     """Runs a scenario with a fresh broker of JOBS_MAX waiting jobs a queue."""
 
-    def run(story: Story) -> None:
+    def run(scenario: Scenario) -> None:
         async def whole() -> None:
             broker, time = OPENERS[name](url)
             try:
-                async with asyncio.timeout(STORY_S_MAX):
-                    await story(broker, time)
+                async with asyncio.timeout(SCENARIO_S_MAX):
+                    await scenario(broker, time)
             finally:
                 await broker.close()
 

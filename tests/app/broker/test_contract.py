@@ -10,46 +10,55 @@ import pytest
 from app.broker import PRESENCE_TTL_S, Broker, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
-from tests.app.broker.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, SLOTS, Tell, Time, all_events, take
+from tests.app.broker.brokers import (
+    JOBS_MAX,
+    RESULT_BYTES_MAX,
+    RESULT_TTL_S,
+    SLOTS,
+    RunScenario,
+    Time,
+    all_events,
+    take,
+)
 
 
-def test_a_job_is_delivered_and_its_result_is_stored(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_is_delivered_and_its_result_is_stored(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body")
-        await time.passes(2.5)
+        await time.advance(2.5)
         delivery = await broker.take("q", SLOTS)
         assert (delivery.job_id, delivery.body, delivery.attempt) == (job_id, b"body", 1)
-        assert time.said(delivery.waited_s) >= 2.4
+        assert time.to_scenario(delivery.waited_s) >= 2.4
         await broker.finish(job_id, b"answer")
         assert await broker.result(job_id) == b"answer"
         assert await broker.result(job_id) == b"answer"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_jobs_are_taken_oldest_first_per_queue(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_jobs_are_taken_oldest_first_per_queue(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         for key in "ab":
             await broker.submit("q", key, key.encode())
         await broker.submit("other", "c", b"c")
         assert [(await take(broker, queue))[1] for queue in ("q", "other", "q")] == [b"a", b"c", b"b"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_waiting_worker_is_woken_by_a_submit(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_waiting_worker_is_woken_by_a_submit(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         takers = [asyncio.create_task(take(broker)) for _ in range(2)]
         await asyncio.sleep(0)
         for key in "ab":
             await broker.submit("q", key, key.encode())
         assert {(await taker)[1] for taker in takers} == {b"a", b"b"}
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_key_that_is_waiting_or_running_is_joined(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_key_that_is_waiting_or_running_is_joined(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("q", "k", b"1")
         assert await broker.submit("q", "k", b"2") == first
         await take(broker)
@@ -58,11 +67,11 @@ def test_a_key_that_is_waiting_or_running_is_joined(tell: Tell) -> None:
         await broker.finish(first, b"done")
         assert await asyncio.gather(*results) == [b"done"] * 500
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_key_runs_again_once_it_is_finished(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_key_runs_again_once_it_is_finished(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("q", "k", b"1")
         await take(broker)
         await broker.finish(first, b"old")
@@ -72,11 +81,11 @@ def test_a_key_runs_again_once_it_is_finished(tell: Tell) -> None:
         await broker.finish(second, b"new")
         assert (await broker.result(first), await broker.result(second)) == (b"old", b"new")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_full_queue_refuses_jobs_until_one_is_taken(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_full_queue_refuses_jobs_until_one_is_taken(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         for key in "abc":
             await broker.submit("q", key, b"")
         with pytest.raises(QueueFull) as refused:
@@ -88,11 +97,11 @@ def test_a_full_queue_refuses_jobs_until_one_is_taken(tell: Tell) -> None:
         await take(broker)
         await broker.submit("q", "d", b"")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_events_start_at_the_first_and_end_with_the_job(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_events_start_at_the_first_and_end_with_the_job(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.publish(job_id, b"1")
@@ -103,11 +112,11 @@ def test_events_start_at_the_first_and_end_with_the_job(tell: Tell) -> None:
         await broker.publish(job_id, b"too late")
         assert await early == await all_events(broker, job_id) == [b"1", b"2"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_cancelled_waiting_job_never_runs(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_cancelled_waiting_job_never_runs(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         gone = await broker.submit("q", "a", b"a")
         await broker.submit("q", "b", b"b")
         await broker.cancel(gone)
@@ -116,11 +125,11 @@ def test_a_cancelled_waiting_job_never_runs(tell: Tell) -> None:
         with pytest.raises(JobCancelled):
             await broker.result(gone)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_cancelling_a_running_job_notifies_its_worker(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_cancelling_a_running_job_notifies_its_worker(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         told = asyncio.create_task(broker.cancelled(job_id))
@@ -133,11 +142,11 @@ def test_cancelling_a_running_job_notifies_its_worker(tell: Tell) -> None:
         with pytest.raises(JobCancelled):
             await broker.result(job_id)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_finished_job_keeps_its_first_result(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_finished_job_keeps_its_first_result(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.finish(job_id, b"first")
@@ -145,43 +154,43 @@ def test_a_finished_job_keeps_its_first_result(tell: Tell) -> None:
         await broker.cancel(job_id)
         assert await broker.result(job_id) == b"first"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_an_unknown_or_expired_job_is_reported(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_an_unknown_or_expired_job_is_reported(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         with pytest.raises(JobUnknown):
             await broker.result("never")
         await broker.cancel("never")
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.finish(job_id, b"")
-        await time.passes(RESULT_TTL_S + 1)
+        await time.advance(RESULT_TTL_S + 1)
         await broker.submit("q", "other", b"")
         with pytest.raises(JobUnknown):
             await broker.result(job_id)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_workers_are_listed_while_they_send_heartbeats(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_workers_are_listed_while_they_send_heartbeats(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         assert await broker.workers("q") == ()
         await broker.announce("q", WorkerStatus("w1", "loading"))
         await broker.announce("q", WorkerStatus("w1", ""))
         await broker.announce("q", WorkerStatus("w2", ""))
         assert set(await broker.workers("q")) == {WorkerStatus("w1", ""), WorkerStatus("w2", "")}
         assert await broker.workers("other") == ()
-        await time.passes(PRESENCE_TTL_S / 2)
+        await time.advance(PRESENCE_TTL_S / 2)
         await broker.announce("q", WorkerStatus("w2", ""))
-        await time.passes(PRESENCE_TTL_S / 2 + 0.1)
+        await time.advance(PRESENCE_TTL_S / 2 + 0.1)
         assert await broker.workers("q") == (WorkerStatus("w2", ""),)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_is_cancelled_when_its_last_subscriber_leaves(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_is_cancelled_when_its_last_subscriber_leaves(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         assert await broker.submit("q", "k", b"") == job_id
         await take(broker)
@@ -194,18 +203,18 @@ def test_a_job_is_cancelled_when_its_last_subscriber_leaves(tell: Tell) -> None:
         await broker.leave(job_id)
         await broker.leave("never")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_leaving_a_finished_job_keeps_its_result(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_leaving_a_finished_job_keeps_its_result(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.finish(job_id, b"answer")
         await broker.leave(job_id)
         assert await broker.result(job_id) == b"answer"
 
-    tell(story)
+    run_scenario(scenario)
 
 
 async def finished(broker: Broker, key: str, result: bytes, left: bool) -> str:
@@ -217,8 +226,8 @@ async def finished(broker: Broker, key: str, result: bytes, left: bool) -> str:
     return job_id
 
 
-def test_the_oldest_unshared_results_are_evicted_first(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_oldest_unshared_results_are_evicted_first(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         shared = await finished(broker, "shared", bytes(RESULT_BYTES_MAX // 2), left=False)
         old = await finished(broker, "old", bytes(RESULT_BYTES_MAX // 3), left=True)
         new = await finished(broker, "new", bytes(RESULT_BYTES_MAX // 3), left=True)
@@ -227,11 +236,11 @@ def test_the_oldest_unshared_results_are_evicted_first(tell: Tell) -> None:
         assert len(await broker.result(shared)) == RESULT_BYTES_MAX // 2
         assert len(await broker.result(new)) == RESULT_BYTES_MAX // 3
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_results_are_evicted_in_order_of_completion(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_results_are_evicted_in_order_of_completion(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         third, ended = bytes(RESULT_BYTES_MAX // 3), []
         for number in range(4):
             terms = SubmitOptions(detached=True, remember_s=0.0 if number in (1, 3) else 600.0)
@@ -245,11 +254,11 @@ def test_results_are_evicted_in_order_of_completion(tell: Tell) -> None:
         for kept in ended[2:]:
             assert await broker.result(kept) == third
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_latest_result_is_never_evicted(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_latest_result_is_never_evicted(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         huge = bytes(RESULT_BYTES_MAX + 1)
         for key in "ab":
             job_id = await finished(broker, key, huge, left=True)
@@ -261,11 +270,11 @@ def test_the_latest_result_is_never_evicted(tell: Tell) -> None:
         with pytest.raises(JobUnknown):
             await broker.result(job_id)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_number_of_stored_events_is_bounded(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_number_of_stored_events_is_bounded(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         for _ in range(2_000):
@@ -273,11 +282,11 @@ def test_the_number_of_stored_events_is_bounded(tell: Tell) -> None:
         await broker.finish(job_id, b"")
         assert 100 < len(await all_events(broker, job_id)) < 1_500
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_the_memory_broker_frees_bodies_of_ended_jobs() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = MemoryBroker(300)
         tracemalloc.start()
         for number in range(100):
@@ -291,11 +300,11 @@ def test_the_memory_broker_frees_bodies_of_ended_jobs() -> None:
         tracemalloc.stop()
         assert held < 2_000_000
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_fast_reader_receives_every_droppable_event(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_fast_reader_receives_every_droppable_event(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         reader = broker.events(job_id)
@@ -303,11 +312,11 @@ def test_a_fast_reader_receives_every_droppable_event(tell: Tell) -> None:
             await broker.publish(job_id, b"%d" % number * 700, passing=True)
             assert (await anext(reader)).data == b"%d" % number * 700
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_slow_reader_misses_only_older_droppable_events(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_slow_reader_misses_only_older_droppable_events(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         for number in range(900):
@@ -322,11 +331,11 @@ def test_a_slow_reader_misses_only_older_droppable_events(tell: Tell) -> None:
         assert 1 < len(passing) < 300
         assert passing == [b"passing %d" % number for number in range(900 - len(passing), 900)]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_newest_droppable_event_is_always_kept(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_newest_droppable_event_is_always_kept(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         for letter in (b"a", b"b"):
@@ -334,11 +343,11 @@ def test_the_newest_droppable_event_is_always_kept(tell: Tell) -> None:
         await broker.finish(job_id, b"done")
         assert [event[:1] for event in await all_events(broker, job_id)] == [b"b"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_droppable_events_have_bounded_memory(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_droppable_events_have_bounded_memory(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         tracemalloc.start()
@@ -348,4 +357,4 @@ def test_droppable_events_have_bounded_memory(tell: Tell) -> None:
         tracemalloc.stop()
         assert held < 3_000_000
 
-    tell(story)
+    run_scenario(scenario)

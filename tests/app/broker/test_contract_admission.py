@@ -12,7 +12,7 @@ import pytest
 from app.broker import Broker, SubmitOptions
 from app.errors import DeadlineExceeded, DeadlineUnreachable, QueueFull
 from app.messages import failure_of, load
-from tests.app.broker.brokers import SLOTS, Tell, Time, take
+from tests.app.broker.brokers import SLOTS, RunScenario, Time, take
 
 WEIGHT, EACH_S = 9, 0.5  # weight and duration of the jobs that keep a queue moving, in the scenario's time
 PACE = (WEIGHT + 1) / EACH_S
@@ -23,7 +23,7 @@ keys: Iterator[str] = map(str, itertools.count())
 async def submit(broker: Broker, time: Time, within_s: float | None, terms: SubmitOptions | None = None) -> str:
     """A job with a deadline in seconds of the scenario."""
     terms = terms or SubmitOptions(weight=WEIGHT)
-    within_s = None if within_s is None else time.real(within_s)
+    within_s = None if within_s is None else time.to_real(within_s)
     return await broker.submit("q", next(keys), b"", dataclasses.replace(terms, within_s=within_s))
 
 
@@ -34,7 +34,7 @@ async def move(broker: Broker, time: Time, jobs: int = 30) -> None:
     for _ in range(jobs):
         await submit(broker, time, None)
         job_id, _ = await take(broker)
-        await time.passes(EACH_S)
+        await time.advance(EACH_S)
         await broker.finish(job_id, b"")
 
 
@@ -43,89 +43,89 @@ async def empty(broker: Broker) -> None:
         await broker.finish((await take(broker))[0], b"")
 
 
-def test_a_job_with_an_unreachable_deadline_gets_a_retry_time(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_with_an_unreachable_deadline_gets_a_retry_time(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         with pytest.raises(DeadlineUnreachable) as refused:
             await submit(broker, time, 0.5)
         fastest_s = 3 * (WEIGHT + 1) / PACE  # two and its own
-        assert 0.9 * fastest_s <= time.said(refused.value.wait_s) + 0.5 <= 30 * fastest_s
-        assert refused.value.timeout_s == pytest.approx(time.real(0.5), abs=0.1)
+        assert 0.9 * fastest_s <= time.to_scenario(refused.value.wait_s) + 0.5 <= 30 * fastest_s
+        assert refused.value.timeout_s == pytest.approx(time.to_real(0.5), abs=0.1)
         assert 1 <= refused.value.retry_after_s <= 60 and f"{refused.value.retry_after_s} s" in str(refused.value)
         await submit(broker, time, LONG_S)  # who has time may wait, and who does not say, too
         await empty(broker)
         await submit(broker, time, None)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_that_starts_at_once_is_admitted(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_that_starts_at_once_is_admitted(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
         await submit(broker, time, 0.01)
         await take(broker)
         await submit(broker, time, 0.01)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_every_job_is_admitted_while_throughput_is_unknown(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_every_job_is_admitted_while_throughput_is_unknown(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         for _ in range(2):
             await submit(broker, time, 0.01)
-        await time.passes(8)  # nothing was ever taken
+        await time.advance(8)  # nothing was ever taken
         await submit(broker, time, 0.01)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_queue_without_waiting_jobs_has_no_throughput_estimate(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_queue_without_waiting_jobs_has_no_throughput_estimate(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         for _ in range(10):
             await submit(broker, time, None)
             job_id, _ = await take(broker)
-            await time.passes(1)
+            await time.advance(1)
             await broker.finish(job_id, b"")
         for _ in range(3):
             await submit(broker, time, 0.01)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_time_without_workers_does_not_lower_the_throughput(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_time_without_workers_does_not_lower_the_throughput(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
-        await time.passes(60)
+        await time.advance(60)
         await submit(broker, time, 20 * 3 * (WEIGHT + 1) / PACE)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_is_admitted_if_no_more_wait_than_run(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_is_admitted_if_no_more_wait_than_run(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await take(broker)  # one runs, and one waits
         await submit(broker, time, 0.01)
         with pytest.raises(DeadlineUnreachable):
             await submit(broker, time, 0.01)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_idle_time_does_not_lower_the_throughput(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_idle_time_does_not_lower_the_throughput(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
-        await time.passes(20)
+        await time.advance(20)
         for _ in range(3):
             await submit(broker, time, 20 * 3 * (WEIGHT + 1) / PACE)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_wait_estimate_counts_only_jobs_ahead(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_wait_estimate_counts_only_jobs_ahead(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
         batch = SubmitOptions(weight=WEIGHT, priority="batch")
@@ -136,11 +136,11 @@ def test_the_wait_estimate_counts_only_jobs_ahead(tell: Tell) -> None:
         with pytest.raises(DeadlineUnreachable):
             await submit(broker, time, 0.01)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_wait_estimate_counts_running_jobs(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_wait_estimate_counts_running_jobs(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         waits = []
         for _ in range(2):
@@ -151,11 +151,11 @@ def test_the_wait_estimate_counts_running_jobs(tell: Tell) -> None:
             await submit(broker, time, None)
         assert waits[1] > 1.1 * waits[0]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_jobs_that_depend_on_one_job_count_as_ahead(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_jobs_that_depend_on_one_job_count_as_ahead(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
         outside = SubmitOptions(weight=WEIGHT, after=await broker.submit("compile", next(keys), b""))
@@ -165,51 +165,51 @@ def test_jobs_that_depend_on_one_job_count_as_ahead(tell: Tell) -> None:
             await submit(broker, time, 0.5, outside)
         await submit(broker, time, 0.5)  # it does not wait for that job, and is taken at once
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_joining_a_job_is_not_refused_by_its_deadline(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_joining_a_job_is_not_refused_by_its_deadline(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
-        job_id = await broker.submit("q", "known", b"", SubmitOptions(within_s=time.real(LONG_S)))
-        assert await broker.submit("q", "known", b"", SubmitOptions(within_s=time.real(0.01))) == job_id
+        job_id = await broker.submit("q", "known", b"", SubmitOptions(within_s=time.to_real(LONG_S)))
+        assert await broker.submit("q", "known", b"", SubmitOptions(within_s=time.to_real(0.01))) == job_id
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_full_queue_derives_retry_after_from_its_throughput(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_full_queue_derives_retry_after_from_its_throughput(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await submit(broker, time, None)
         with pytest.raises(QueueFull) as refused:
             await submit(broker, time, None)
         assert 1 <= refused.value.retry_after_s <= 60
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_late_job_is_not_run_while_others_wait(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_late_job_is_not_run_while_others_wait(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         own = SubmitOptions(weight=WEIGHT, kind="generate")
         for _ in range(5):
             await submit(broker, time, None)
             job_id, _ = await take(broker)
-            await time.passes(20)
+            await time.advance(20)
             await broker.finish(job_id, b"")
         late, shared = await submit(broker, time, 12, own), await submit(broker, time, 12)
-        await time.passes(8)
+        await time.advance(8)
         waiting = await submit(broker, time, 12, own)
         assert (await take(broker))[0] == shared, "others may have more time than who asked first"
         assert load(await broker.result(late)) == failure_of(DeadlineExceeded())
         assert (await broker.state(late)).state == "done"
-        await time.passes(8)
+        await time.advance(8)
         assert (await take(broker))[0] == waiting, "nobody else would have its place"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_throughput_counts_all_jobs_of_a_batch(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_throughput_counts_all_jobs_of_a_batch(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         jobs = []
         for _ in range(3):
             await submit(broker, time, None)
@@ -217,19 +217,19 @@ def test_throughput_counts_all_jobs_of_a_batch(tell: Tell) -> None:
         began = monotonic()
         for _ in range(2):
             await submit(broker, time, None)
-        await time.passes(8)
+        await time.advance(8)
         for job_id in jobs[:2]:
             await broker.finish(job_id, b"")
         with pytest.raises(DeadlineUnreachable) as refused:
             await submit(broker, time, 0.1)
-        passed_s = max(8.0, time.said(monotonic() - began))
-        assert time.said(refused.value.wait_s) <= 2.5 * passed_s, "four jobs, where three were begun: not one alone"
+        passed_s = max(8.0, time.to_scenario(monotonic() - began))
+        assert time.to_scenario(refused.value.wait_s) <= 2.5 * passed_s, "four jobs after three starts: not one alone"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_queue_totals_stay_correct_however_jobs_end(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_queue_totals_stay_correct_however_jobs_end(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
         await empty(broker)
 
@@ -258,4 +258,4 @@ def test_queue_totals_stay_correct_however_jobs_end(tell: Tell) -> None:
                 await broker.finish(job_id, b"")
         assert await wait_s() == pytest.approx(before, rel=0.25)
 
-    tell(story)
+    run_scenario(scenario)

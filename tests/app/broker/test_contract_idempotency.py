@@ -40,7 +40,7 @@ def test_a_worker_marks_cacheable_failures(error: Exception, remembered: bool) -
 
         return Handler(handle)
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = MemoryBroker(16)
         serving = asyncio.create_task(serve("q", open_failing, broker, MemoryStore(1000), Settings()))
         async with asyncio.timeout(S_MAX):
@@ -53,7 +53,7 @@ def test_a_worker_marks_cacheable_failures(error: Exception, remembered: bool) -
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_job_that_expires_during_its_lookup_is_unknown(

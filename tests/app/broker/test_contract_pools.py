@@ -8,7 +8,7 @@ from app.broker import Broker, ConcurrencyGroup, SubmitOptions
 from app.errors import QueueFull
 from app.service.job_client import JobClient
 from app.settings import Settings
-from tests.app.broker.brokers import Tell, Time, take
+from tests.app.broker.brokers import RunScenario, Time, take
 
 ALL, ANNA = ConcurrencyGroup("all", 3, "all_max"), ConcurrencyGroup("anna", 2, "anna_max")
 OWN, OTHERS = SubmitOptions(pools=(ALL, ANNA)), SubmitOptions(pools=(ALL, ConcurrencyGroup("ben", 2, "ben_max")))
@@ -21,8 +21,8 @@ async def refused(broker: Broker, key: str, terms: SubmitOptions) -> tuple[str, 
     return caught.value.limit, caught.value.cap
 
 
-def test_a_concurrency_group_bounds_jobs_but_not_joins(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_concurrency_group_bounds_jobs_but_not_joins(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first, _ = [await broker.submit("q", key, b"", OWN) for key in "ab"]
         assert await refused(broker, "c", OWN) == ("anna_max", 2)
         assert await broker.submit("q", "a", b"", OWN) == first
@@ -32,12 +32,12 @@ def test_a_concurrency_group_bounds_jobs_but_not_joins(tell: Tell) -> None:
         assert await refused(broker, "e", OTHERS) == ("all_max", 3)
         await broker.submit("other", "e", b"")  # in no pool
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("ending", ["finish", "cancel", "leave"])
-def test_a_job_counts_in_its_groups_until_it_ends(tell: Tell, ending: str) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_counts_in_its_groups_until_it_ends(run_scenario: RunScenario, ending: str) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         jobs = [await broker.submit("q", key, b"", OWN) for key in "ab"]
         if ending == "finish":
             assert (await take(broker))[0] == jobs[0]
@@ -51,22 +51,22 @@ def test_a_job_counts_in_its_groups_until_it_ends(tell: Tell, ending: str) -> No
         await broker.submit("q", "c", b"", OWN)
         assert await refused(broker, "d", OWN) == ("anna_max", 2)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_refused_by_one_group_counts_in_none(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_refused_by_one_group_counts_in_none(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         for key in "ab":
             await broker.submit("q", key, b"", OWN)
         for _ in range(3):
             assert await refused(broker, "c", OWN) == ("anna_max", 2)
         await broker.submit("q", "c", b"", OTHERS)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_compilations_are_limited_in_total_and_per_key(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_compilations_are_limited_in_total_and_per_key(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         desk = JobClient(Settings(pending_compiles_max=3, key_pending_compiles_max=2), broker)
         for key in "ab":
             await broker.submit("q", key, b"", desk.compilation("anna"))
@@ -78,4 +78,4 @@ def test_compilations_are_limited_in_total_and_per_key(tell: Tell) -> None:
         free = JobClient(Settings(key_pending_compiles_max=0), broker)
         assert [pool.limit for pool in free.compilation("anna").pools] == ["pending_compiles_max"]
 
-    tell(story)
+    run_scenario(scenario)

@@ -10,14 +10,24 @@ import pytest
 from app.broker import Broker, JobState, SubmitOptions
 from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
-from tests.app.broker.brokers import RESULT_TTL_S, SLOTS, WEIGHT_MAX, Tell, Time, all_events, first_events, never, take
+from tests.app.broker.brokers import (
+    RESULT_TTL_S,
+    SLOTS,
+    WEIGHT_MAX,
+    RunScenario,
+    Time,
+    all_events,
+    first_events,
+    never,
+    take,
+)
 
 BATCH = SubmitOptions(priority="batch")
 DETACHED = SubmitOptions(detached=True)
 
 
-def test_interactive_jobs_precede_earlier_batch_jobs(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_interactive_jobs_precede_earlier_batch_jobs(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         await broker.submit("q", "a", b"batch", BATCH)
         await broker.submit("q", "b", b"first")
         await broker.submit("q", "c", b"second")
@@ -25,11 +35,11 @@ def test_interactive_jobs_precede_earlier_batch_jobs(tell: Tell) -> None:
         assert [(await take(broker))[1] for _ in range(3)] == [b"first", b"second", b"batch"]
         assert await broker.backlog("q") == Backlog(0, 0, 0)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_weight_of_waiting_jobs_is_bounded(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_weight_of_waiting_jobs_is_bounded(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         heavy = await broker.submit("q", "heavy", b"", SubmitOptions(weight=2 * WEIGHT_MAX))  # alone, it may
         with pytest.raises(QueueFull) as refused:
             await broker.submit("q", "light", b"", SubmitOptions(weight=1))
@@ -41,11 +51,11 @@ def test_the_weight_of_waiting_jobs_is_bounded(tell: Tell) -> None:
         await broker.submit("q", "light", b"", SubmitOptions(weight=WEIGHT_MAX))
         assert (await broker.backlog("q")).weight == WEIGHT_MAX
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_cancelled_job_releases_its_weight(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_cancelled_job_releases_its_weight(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("other", "first", b"")
         for key, terms in (
             ("a", SubmitOptions(weight=WEIGHT_MAX)),
@@ -57,12 +67,12 @@ def test_a_cancelled_job_releases_its_weight(tell: Tell) -> None:
             await broker.cancel(gone)
         await broker.submit("q", "c", b"", SubmitOptions(weight=1))
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("ending", ["finish", "cancel"])
-def test_a_dependent_job_is_taken_when_its_dependency_ends(tell: Tell, ending: str) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_dependent_job_is_taken_when_its_dependency_ends(run_scenario: RunScenario, ending: str) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"second", SubmitOptions(after=first, weight=7))
         assert (await broker.state(second)).state == "waiting"
@@ -77,11 +87,11 @@ def test_a_dependent_job_is_taken_when_its_dependency_ends(tell: Tell, ending: s
             await broker.finish(first, b"")
         assert await taker == (second, b"second")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_does_not_wait_for_ended_or_unknown_jobs(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_does_not_wait_for_ended_or_unknown_jobs(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         over = await broker.submit("compile", "first", b"")
         await take(broker, "compile")
         await broker.finish(over, b"")
@@ -89,11 +99,11 @@ def test_a_job_does_not_wait_for_ended_or_unknown_jobs(tell: Tell) -> None:
             await broker.submit("q", key, key.encode(), SubmitOptions(after=after))
         assert [(await take(broker))[1] for _ in range(2)] == [b"a", b"b"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_dependent_jobs_count_toward_the_queue_limit(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_dependent_jobs_count_toward_the_queue_limit(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         for key in "ab":
             await broker.submit("q", key, b"", SubmitOptions(after=first))
@@ -101,11 +111,11 @@ def test_dependent_jobs_count_toward_the_queue_limit(tell: Tell) -> None:
         with pytest.raises(QueueFull):
             await broker.submit("q", "d", b"")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_dependent_job_can_be_cancelled(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_dependent_job_can_be_cancelled(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
         await broker.leave(second)
@@ -116,32 +126,32 @@ def test_a_dependent_job_can_be_cancelled(tell: Tell) -> None:
         await broker.submit("q", "third", b"third")
         assert (await take(broker))[1] == b"third"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_detached_job_runs_without_subscribers(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_detached_job_runs_without_subscribers(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body", DETACHED)
         await broker.leave(job_id)
         await broker.join(job_id)
         await broker.leave(job_id)
         assert await take(broker) == (job_id, b"body")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_detached_submit_keeps_a_joined_job_alive(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_detached_submit_keeps_a_joined_job_alive(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body")
         assert await broker.submit("q", "k", b"", DETACHED) == job_id
         await broker.leave(job_id)
         assert await take(broker) == (job_id, b"body")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_joining_a_job_adds_a_subscriber(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_joining_a_job_adds_a_subscriber(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await broker.join(job_id)
         await broker.leave(job_id)
@@ -151,11 +161,11 @@ def test_joining_a_job_adds_a_subscriber(tell: Tell) -> None:
         with pytest.raises(JobUnknown):
             await broker.join("never")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_reused_key_is_refused_and_keeps_its_job(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_reused_key_is_refused_and_keeps_its_job(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"", SubmitOptions(digest="one", remember_s=60))
         for _ in range(2):  # while it waits, and once it is remembered
             with pytest.raises(KeyReused):
@@ -166,28 +176,28 @@ def test_a_reused_key_is_refused_and_keeps_its_job(tell: Tell) -> None:
         assert await broker.submit("q", "k", b"", SubmitOptions(digest="one")) == job_id
         assert await broker.result(job_id) == b"answer"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_finished_job_is_found_by_key_until_its_ttl(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
-        remembered = SubmitOptions(remember_s=time.real(2 * RESULT_TTL_S))
+def test_a_finished_job_is_found_by_key_until_its_ttl(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
+        remembered = SubmitOptions(remember_s=time.to_real(2 * RESULT_TTL_S))
         job_id = await broker.submit("q", "k", b"", remembered)
         await take(broker)
         await broker.finish(job_id, b"answer")
-        await time.passes(RESULT_TTL_S + 2)
+        await time.advance(RESULT_TTL_S + 2)
         assert await broker.submit("q", "k", b"", remembered) == job_id
         assert await broker.result(job_id) == b"answer"
-        await time.passes(RESULT_TTL_S)
+        await time.advance(RESULT_TTL_S)
         assert await broker.submit("q", "k", b"", remembered) != job_id
         with pytest.raises(JobUnknown):
             await broker.result(job_id)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_an_uncacheable_result_is_found_by_id_only(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_an_uncacheable_result_is_found_by_id_only(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         remembered = SubmitOptions(remember_s=60)
         first = await broker.submit("q", "k", b"", remembered)
         assert await broker.submit("q", "k", b"", remembered) == first
@@ -200,20 +210,20 @@ def test_an_uncacheable_result_is_found_by_id_only(tell: Tell) -> None:
         assert await broker.submit("q", "k", b"", remembered) == second
         assert (await broker.result(first), await broker.result(second)) == (b"our fault", b"answer")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_cancelled_job_is_not_found_by_its_key(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_cancelled_job_is_not_found_by_its_key(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"", SubmitOptions(remember_s=60))
         await broker.cancel(job_id)
         assert await broker.submit("q", "k", b"", SubmitOptions(remember_s=60)) != job_id
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_job_reports_its_state_and_position(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_job_reports_its_state_and_position(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         with pytest.raises(JobUnknown):
             await broker.state("never")
         await broker.submit("q", "a", b"")
@@ -234,11 +244,11 @@ def test_a_job_reports_its_state_and_position(tell: Tell) -> None:
         await broker.finish(job_id, b"")
         assert await state() == JobState("done", "me", "q", submitted, 1, 0, "generate")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_cancelled_running_job_is_cancelled_at_once(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_cancelled_running_job_is_cancelled_at_once(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.cancel(job_id)
@@ -246,11 +256,11 @@ def test_a_cancelled_running_job_is_cancelled_at_once(tell: Tell) -> None:
         await broker.finish(job_id, b"half")
         assert (await broker.state(job_id)).state == "cancelled"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_events_resume_after_the_last_read_id(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_events_resume_after_the_last_read_id(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         for number in range(5):
@@ -263,11 +273,11 @@ def test_events_resume_after_the_last_read_id(tell: Tell) -> None:
         for nonsense in ("x", "-1", "99999", "99999-1", "1-99999", "\u0663", "1" * 40):
             assert len(await all_events(broker, job_id, nonsense)) == 5, nonsense
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_requeued_job_is_taken_next_as_the_same_attempt(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_requeued_job_is_taken_next_as_the_same_attempt(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("q", "a", b"a")
         await broker.submit("q", "b", b"b")
         for _ in range(5):
@@ -281,11 +291,11 @@ def test_a_requeued_job_is_taken_next_as_the_same_attempt(tell: Tell) -> None:
         await broker.finish(first, b"answer")
         assert await broker.result(first) == b"answer"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_age_of_a_job_counts_from_its_submission(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_the_age_of_a_job_counts_from_its_submission(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
         await asyncio.sleep(0.6)
@@ -296,11 +306,11 @@ def test_the_age_of_a_job_counts_from_its_submission(tell: Tell) -> None:
             assert delivery.age_s >= 0.5
             await broker.give_back(second)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_repeated_requeues_count_once(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_repeated_requeues_count_once(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.give_back(job_id)
@@ -310,11 +320,11 @@ def test_repeated_requeues_count_once(tell: Tell) -> None:
         assert await broker.backlog("q") == Backlog(1, 0, 0)
         await take(broker)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_cancelled_job_ends_when_it_is_requeued(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_cancelled_job_ends_when_it_is_requeued(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.cancel(job_id)
@@ -322,11 +332,11 @@ def test_a_cancelled_job_ends_when_it_is_requeued(tell: Tell) -> None:
         with pytest.raises(JobCancelled):
             await broker.result(job_id)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_cancelled_take_loses_no_job(tell: Tell) -> None:
-    async def story(broker: Broker, time: Time) -> None:
+def test_a_cancelled_take_loses_no_job(run_scenario: RunScenario) -> None:
+    async def scenario(broker: Broker, time: Time) -> None:
         for number in range(10):
             taker = asyncio.create_task(take(broker))
             await asyncio.sleep(0.002 * number)
@@ -340,4 +350,4 @@ def test_a_cancelled_take_loses_no_job(tell: Tell) -> None:
             assert (await take(broker))[0] == job_id
             await broker.finish(job_id, b"")
 
-    tell(story)
+    run_scenario(scenario)

@@ -33,7 +33,7 @@ FOR_EVER = {  # what may be left of jobs that are long over; all else has a time
 
 
 def run(
-    url: str, story: Callable[[RedisBroker, RedisBroker, Client], Awaitable[None]], given: Settings | None = None
+    url: str, scenario: Callable[[RedisBroker, RedisBroker, Client], Awaitable[None]], given: Settings | None = None
 ) -> None:
     """Runs a scenario with the brokers of an API and a worker, and a client that reads the server."""
 
@@ -41,7 +41,7 @@ def run(
         api, worker = (RedisBroker.from_url(url, given or settings(LEASE_S)) for _ in range(2))
         try:
             async with asyncio.timeout(120), Redis.from_url(url) as client:
-                await story(api, worker, client)
+                await scenario(api, worker, client)
         finally:
             await api.close()
             await worker.close()
@@ -57,7 +57,7 @@ async def answer_forever(worker: RedisBroker, pause_s: float = 0.0) -> None:
 
 
 def test_500_callers_of_one_key_share_job_and_connections(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         jobs = await asyncio.gather(*(api.submit("q", "k", b"%d" % number) for number in range(CALLERS)))
         assert len(set(jobs)) == 1
         waiting = [asyncio.create_task(api.result(job_id)) for job_id in jobs]
@@ -70,11 +70,11 @@ def test_500_callers_of_one_key_share_job_and_connections(redis_server: RedisSer
         assert set(await asyncio.gather(*waiting)) == {b"answer"}
         assert await asyncio.gather(*readers) == [[b"event"]] * 100
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_job_round_trip_through_the_queue_is_fast(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         answering = asyncio.create_task(answer_forever(worker))
         took = []
         for number in range(60):
@@ -87,7 +87,7 @@ def test_a_job_round_trip_through_the_queue_is_fast(redis_server: RedisServer) -
         assert min(took) < 0.025
         assert statistics.median(took) < 0.25  # 25 ms on a machine that has nothing else to do
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 async def lives_for_ever(client: Client) -> set[bytes]:
@@ -96,7 +96,7 @@ async def lives_for_ever(client: Client) -> set[bytes]:
 
 
 def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         for number in range(4):
             first = await api.submit("q", f"first {number}", b"", SubmitOptions(detached=True))
             then = await api.submit("q", f"then {number}", b"", SubmitOptions(after=first, weight=3, remember_s=1))
@@ -125,11 +125,11 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         assert await client.xlen("streaq:abs:q:queues:interactive") == 0
 
     given = Settings(secret=b"the secret of these tests", result_ttl_s=1.0, job_lease_s=LEASE_S)
-    run(redis_server.url, story, given)
+    run(redis_server.url, scenario, given)
 
 
 def test_a_job_with_an_invalid_signature_is_not_run(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         forged, copied = await api.submit("q", "a", b"evil"), await api.submit("q", "b", b"evil")
         good = await api.submit("q", "c", b"good")
         ticket = await client.get(f"streaq:abs:q:task:data:{forged}")
@@ -144,11 +144,11 @@ def test_a_job_with_an_invalid_signature_is_not_run(redis_server: RedisServer) -
             assert failure.error == "MessageInvalid"
         answering.cancel()
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         job_id = await api.submit("q", "k", b"body")
         ticket = await client.get(f"streaq:abs:q:task:data:{job_id}")
         assert ticket is not None
@@ -159,11 +159,11 @@ def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer
         assert await api.backlog("q") == Backlog(0, 0, 0)
         assert await api.result(job_id) == b"answer"
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_lost_and_forged_jobs_are_not_cached(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         terms = SubmitOptions(remember_s=60)
         lost, forged = await api.submit("q", "a", b"", terms), await api.submit("other", "b", b"", terms)
         await client.hset(f"abs:job:{lost}", {"attempt": "3"})  # as many as may be
@@ -177,11 +177,11 @@ def test_lost_and_forged_jobs_are_not_cached(redis_server: RedisServer) -> None:
             assert again != job_id
             assert (await taker)[0] == again
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_job_missing_from_the_queue_is_requeued(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         lost = await api.submit("q", "k", b"lost")
         await client.delete([f"streaq:abs:q:task:data:{lost}"])
         await client.xtrim("streaq:abs:q:queues:interactive", trim_strategy=PureToken.MAXLEN, threshold=0)
@@ -189,11 +189,11 @@ def test_a_job_missing_from_the_queue_is_requeued(redis_server: RedisServer) -> 
         assert await api.result(lost) == b"answer to lost"
         answering.cancel()
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_workers_with_different_secrets_cannot_share_a_server(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         await worker.announce("q", WorkerStatus("w", ""))
         await worker.announce("q", WorkerStatus("w", ""))
         stranger = RedisBroker.from_url(redis_server.url, Settings(secret=b"another secret of 16"))
@@ -202,11 +202,11 @@ def test_workers_with_different_secrets_cannot_share_a_server(redis_server: Redi
         await stranger.close()
         assert await api.workers("q") == (WorkerStatus("w", ""),)
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         for number in range(SLOTS - 1):  # earlier ones, in good hands
             await api.submit("q", str(number), b"")
             await take(worker)
@@ -227,11 +227,11 @@ def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer)
         assert await api.result(job_id) == b"from the second"
         assert await all_events(api, job_id) == [b"from the second"]
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         answering = [asyncio.create_task(answer_forever(broker, 3 * LEASE_S)) for broker in (api, worker)]
         job_id = await api.submit("q", "k", b"x")
         assert await api.result(job_id) == b"answer to x"
@@ -239,11 +239,11 @@ def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
         for one in answering:
             one.cancel()
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         closing = RedisBroker.from_url(redis_server.url, settings(30.0))
         job_id = await api.submit("q", "k", b"")
         await take(closing)
@@ -252,7 +252,7 @@ def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
         assert (await take(worker))[0] == job_id
         assert time.monotonic() - began < 15  # long before the lease ends
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_missed_notifications_are_found_by_polling(
@@ -260,7 +260,7 @@ def test_missed_notifications_are_found_by_polling(
 ) -> None:
     monkeypatch.setattr(ears, "LOOK_S", 0.5)
 
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         job_id = await api.submit("q", "k", b"")
         await take(worker)
         result = asyncio.create_task(api.result(job_id))
@@ -269,11 +269,11 @@ def test_missed_notifications_are_found_by_polling(
         await worker.finish(job_id, b"answer")
         assert await result == b"answer"
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_droppable_events_have_bounded_memory_on_the_server(redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         job_id = await api.submit("q", "k", b"")
         await take(worker)
         for _ in range(100):
@@ -283,11 +283,11 @@ def test_droppable_events_have_bounded_memory_on_the_server(redis_server: RedisS
             await worker.publish(job_id, b"lasting")
         assert await client.xlen(f"abs:job:{job_id}:events") < 1_100
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 def test_a_server_that_lost_its_data_serves_again(own_redis_server: RedisServer) -> None:
-    async def story(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         answering = asyncio.create_task(answer_forever(worker))
         assert await api.result(await api.submit("q", "a", b"1")) == b"answer to 1"
         lost = await api.submit("other", "k", b"")
@@ -300,7 +300,7 @@ def test_a_server_that_lost_its_data_serves_again(own_redis_server: RedisServer)
         assert await api.result(await api.submit("q", "b", b"2")) == b"answer to 2"
         answering.cancel()
 
-    run(own_redis_server.url, story)
+    run(own_redis_server.url, scenario)
 
 
 def test_our_scripts_call_things_as_streaq_does() -> None:

@@ -13,7 +13,7 @@ from app.auth.redis_counters import SharedCounters
 from app.broker import SubmitOptions, WorkerStatus
 from app.broker.redis.broker import RedisBroker
 from app.redis.connection import Connection
-from tests.app.broker.brokers import SLOTS, tell
+from tests.app.broker.brokers import SLOTS, run_redis_scenario
 from tests.servers.clocks import Clocks, clocks
 from tests.servers.cluster import clocked_server as server_of
 from tests.servers.redis_server import RedisServer
@@ -50,10 +50,10 @@ def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisS
     times.set_right()
 
 
-def run(server: RedisServer, story: Callable[[RedisBroker, RedisBroker], Awaitable[None]]) -> None:
+def run(server: RedisServer, scenario: Callable[[RedisBroker, RedisBroker], Awaitable[None]]) -> None:
     """Runs a scenario with the brokers of an API and a worker."""
     api, worker = (RedisBroker(server.url, settings(LEASE_S), PRESENCE_S) for _ in range(2))
-    tell(story, api, worker)
+    run_redis_scenario(scenario, api, worker)
 
 
 def field(server: RedisServer, name: str) -> float:
@@ -65,7 +65,7 @@ def field(server: RedisServer, name: str) -> float:
 def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer, Step], seconds: int) -> None:
     server, step = stepped
 
-    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
         for number in range(12):
             await api.submit("q", str(number), b"", SubmitOptions(within_s=60.0))
         held = [(await worker.take("q", SLOTS)).job_id]
@@ -79,13 +79,13 @@ def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer,
         await worker.take("q", SLOTS)
         await api.submit("q", "new", b"", SubmitOptions(within_s=60.0))  # else: the queue is too slow for that
 
-    run(server, story)
+    run(server, scenario)
 
 
 def test_a_clock_step_does_not_change_a_jobs_age(stepped: tuple[RedisServer, Step]) -> None:
     server, step = stepped
 
-    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
         first = await api.submit("q", "first", b"")
         then = await api.submit("q", "then", b"", SubmitOptions(after=first))
         last = await api.submit("q", "last", b"", SubmitOptions(priority="batch"))
@@ -101,13 +101,13 @@ def test_a_clock_step_does_not_change_a_jobs_age(stepped: tuple[RedisServer, Ste
         delivery = await worker.take("q", SLOTS)
         assert delivery.age_s == delivery.waited_s == 0
 
-    run(server, story)
+    run(server, scenario)
 
 
 def test_a_clock_step_is_corrected_once(stepped: tuple[RedisServer, Step]) -> None:
     server, step = stepped
 
-    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
         asked = [asyncio.create_task(one.take("q", SLOTS)) for one in (api, worker)]  # both look all the time
         await asyncio.sleep(LEASE_S)
         for times in (1, 2):
@@ -117,13 +117,13 @@ def test_a_clock_step_is_corrected_once(stepped: tuple[RedisServer, Step]) -> No
         for one in asked:
             one.cancel()
 
-    run(server, story)
+    run(server, scenario)
 
 
 def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServer, Step]) -> None:
     server, step = stepped
 
-    async def story(api: RedisBroker, worker: RedisBroker) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
         await worker.announce("q", WorkerStatus("gone", ""))
         await step(-HOUR)
         await worker.announce("q", WorkerStatus("alive", ""))
@@ -133,7 +133,7 @@ def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServ
         await asyncio.sleep(0.6 * PRESENCE_S)
         assert await api.workers("q") == (WorkerStatus("alive", ""),)
 
-    run(server, story)
+    run(server, scenario)
 
 
 def test_a_clock_put_back_does_not_block_concurrency_slots(
@@ -142,7 +142,7 @@ def test_a_clock_put_back_does_not_block_concurrency_slots(
     server, step = stepped
     monkeypatch.setattr("app.auth.counters.LEASE_S", 1.0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         counters = SharedCounters(Connection(server.url))
 
         async def enter(member: str) -> str:
@@ -155,4 +155,4 @@ def test_a_clock_put_back_does_not_block_concurrency_slots(
         assert [await enter(member) for member in ("third", "fourth", "fifth")] == ["", "", "requests"]
         await counters.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -25,7 +25,7 @@ from tests.servers.redis_worker import SLOTS, settings, workers
 
 LEASE_S = 3.0
 CONNECTIONS_MAX = 8  # of a broker
-STORY_S_MAX = 120.0
+SCENARIO_S_MAX = 120.0
 SILENT_S_MAX = 60.0  # after 5 s without a reply Redis counts as down, and every request is sent again
 ONE = script("#!lua\nreturn 1")
 DETACHED = SubmitOptions(detached=True)
@@ -41,10 +41,10 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
         assert told[-EVENTS:] == list(range(EVENTS)), "an event was lost, told twice, or out of order"
         assert len(told) <= tries * EVENTS
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = RedisBroker.from_url(line.url, settings(LEASE_S, wait_s=60.0))
         try:
-            async with asyncio.timeout(STORY_S_MAX):
+            async with asyncio.timeout(SCENARIO_S_MAX):
                 await asyncio.gather(*(one(broker, number) for number in range(JOBS)))
                 line.flaky = False
                 held = [await broker.submit("q", f"held {number}", b"hold x") for number in range(2 * SLOTS)]
@@ -54,7 +54,7 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
             await broker.close()
 
     with flaky_proxy(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
-        asyncio.run(story())
+        asyncio.run(scenario())
     hows = ("request lost", "reply cut", "reply lost")
     assert (all if FULL else any)(line.broken[how] for how in hows), line.broken
 
@@ -63,10 +63,10 @@ def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
     """A command without a reply must not leave its connection to the next command."""
     many = 20
 
-    async def story() -> None:
-        caller, worker = (RedisBroker.from_url(line.url, settings(30.0, wait_s=STORY_S_MAX)) for _ in range(2))
+    async def scenario() -> None:
+        caller, worker = (RedisBroker.from_url(line.url, settings(30.0, wait_s=SCENARIO_S_MAX)) for _ in range(2))
         try:
-            async with asyncio.timeout(STORY_S_MAX):
+            async with asyncio.timeout(SCENARIO_S_MAX):
                 job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
                 answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
                 taken = [(await worker.take("q", many)).job_id for _ in range(many)]
@@ -80,27 +80,27 @@ def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
                 await broker.close()
 
     with flaky_proxy(redis_server.socket, flaky=False) as line:
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisServer) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         link = Connection(line.url)
         try:
-            async with asyncio.timeout(STORY_S_MAX):
+            async with asyncio.timeout(SCENARIO_S_MAX):
                 client = await link.client()
                 await asyncio.gather(*(client.ping() for _ in range(50)))
                 assert len(redis_server.ask("CLIENT", "LIST").splitlines()) > 4
-                await link.run("test", ONE, (), (), STORY_S_MAX)
+                await link.run("test", ONE, (), (), SCENARIO_S_MAX)
                 line.stop_replies()
                 began = time.monotonic()
-                assert await link.run("test", ONE, (), (), STORY_S_MAX) == 1
+                assert await link.run("test", ONE, (), (), SCENARIO_S_MAX) == 1
                 assert time.monotonic() - began < 3 * REPLY_S_MAX
         finally:
             await link.close()
 
     with flaky_proxy(redis_server.socket, flaky=False) as line:
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_one_poll_finds_missed_notifications_for_all_waiters(
@@ -111,10 +111,10 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
     async def deaf(self: ears.JobNotifications) -> None:
         await asyncio.Event().wait()
 
-    async def story() -> None:
+    async def scenario() -> None:
         caller, worker = (RedisBroker.from_url(redis_server.url, settings(30.0)) for _ in range(2))
         try:
-            async with asyncio.timeout(STORY_S_MAX):
+            async with asyncio.timeout(SCENARIO_S_MAX):
                 job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
                 answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
                 taken = {(await worker.take("q", many)).job_id for _ in range(many)}
@@ -143,19 +143,19 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
 
     monkeypatch.setattr(ears, "LOOK_S", look_s)
     monkeypatch.setattr(ears.JobNotifications, "_listen", deaf)
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_server: RedisServer) -> None:
     """Subscriptions are always in use. Each that broke once took a place among the connections with it, for good."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = RedisBroker.from_url(redis_server.url, settings(LEASE_S, wait_s=5.0))
         try:
             job_id = await broker.submit("q", "key", b"", DETACHED)
             waiting = asyncio.create_task(broker.result(job_id))
             for _ in range(CONNECTIONS_MAX + 2):
-                async with asyncio.timeout(STORY_S_MAX):
+                async with asyncio.timeout(SCENARIO_S_MAX):
                     while redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub") == ":0":
                         await asyncio.sleep(0.02)
                 assert (await broker.state(job_id)).state == "waiting"
@@ -163,13 +163,13 @@ def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_server: R
         finally:
             await broker.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         pool = open_pool(redis_server.url, 2)
-        async with pool, asyncio.timeout(STORY_S_MAX):
+        async with pool, asyncio.timeout(SCENARIO_S_MAX):
             for _ in range(5):
                 async with pool.acquire() as connection:
                     assert redis_server.ask("CLIENT", "KILL", "ID", str(connection.client_id)) == ":1"
@@ -178,7 +178,7 @@ def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) ->
             async with pool.acquire() as one, pool.acquire() as other:
                 assert one is not other and one.usable and other.usable
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_job_that_one_worker_cannot_take_goes_to_another(
@@ -194,8 +194,8 @@ def test_a_job_that_one_worker_cannot_take_goes_to_another(
             raise ValueError("the reply of another version")
         return taken
 
-    async def story() -> None:
-        async with asyncio.timeout(STORY_S_MAX):
+    async def scenario() -> None:
+        async with asyncio.timeout(SCENARIO_S_MAX):
             job_id = await broken.submit("q", "key", b"", DETACHED)
             tasks = [asyncio.create_task(broken.take("q"))]
             while not caplog.records:
@@ -212,5 +212,5 @@ def test_a_job_that_one_worker_cannot_take_goes_to_another(
     broken, sound = (RedisBroker.from_url(own_redis_server.url, settings(lease_s)) for _ in range(2))
     monkeypatch.setattr(Records, "take", take)
     with caplog.at_level(logging.ERROR, "app.broker.redis.streaq_worker"):
-        asyncio.run(story())
+        asyncio.run(scenario())
     assert "cannot be taken here: ValueError" in caplog.text

@@ -25,14 +25,14 @@ SLACK_S = 20.0  # what a busy machine may add to a start or a wait
 DETACHED = SubmitOptions(detached=True)
 
 
-def run(url: str, story: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
+def run(url: str, scenario: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
     """Runs a scenario with the broker of an API."""
 
     async def whole() -> None:
         broker = RedisBroker.from_url(url, settings(LEASE_S, wait_s))
         try:
             async with asyncio.timeout(180):
-                await story(broker)
+                await scenario(broker)
         finally:
             await broker.close()
 
@@ -52,7 +52,7 @@ async def taken(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -
 
 
 def test_the_job_of_a_killed_worker_is_taken_by_another(redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"hold answer")
         first = await taken(processes, job_id)
         first.signal(signal.SIGKILL)
@@ -63,11 +63,11 @@ def test_the_job_of_a_killed_worker_is_taken_by_another(redis_server: RedisServe
         assert await taken(processes, job_id, 2) is not first
 
     with workers(redis_server.url, 2, LEASE_S) as processes:
-        run(redis_server.url, story)
+        run(redis_server.url, scenario)
 
 
 def test_a_job_that_kills_its_workers_fails_after_three_attempts(redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         poison = await broker.submit("q", "poison", b"die")
         others = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
         ending = asyncio.create_task(broker.result(poison))
@@ -83,11 +83,11 @@ def test_a_job_that_kills_its_workers_fails_after_three_attempts(redis_server: R
         assert [await broker.result(other) for other in others] == [b"%d" % number for number in range(5)]
 
     with workers(redis_server.url, 2, LEASE_S) as processes:
-        run(redis_server.url, story)
+        run(redis_server.url, scenario)
 
 
 def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"lie 2")
         zombie = await taken(processes, job_id)
         zombie.signal(signal.SIGSTOP)
@@ -104,11 +104,11 @@ def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisSer
         assert await taken(processes, after) is zombie
 
     with workers(redis_server.url, 2, LEASE_S) as processes:
-        run(redis_server.url, story)
+        run(redis_server.url, scenario)
 
 
 def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"tell 60 0.05")
         waiting = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(20)]
         seen: list[bytes] = []
@@ -123,13 +123,13 @@ def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisSe
         assert [await broker.result(one) for one in waiting] == [b"%d" % number for number in range(20)]
 
     with workers(own_redis_server.url, 1, LEASE_S):
-        run(own_redis_server.url, story)
+        run(own_redis_server.url, scenario)
 
 
 def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> None:
     """A server that is killed while its disk is slow comes back without what it acknowledged last."""
 
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"hold answer")
         waiting = asyncio.create_task(JobClient(settings(LEASE_S), broker).result(job_id))
         await asyncio.sleep(0.5)
@@ -141,7 +141,7 @@ def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> 
         assert (problem.status, b"has lost the job" in problem.body) == (503, True)
         assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
 
-    run(redis_server.url, story)
+    run(redis_server.url, scenario)
 
 
 @contextlib.contextmanager
@@ -157,7 +157,7 @@ def absent(server: RedisServer) -> Iterator[None]:
 def test_workers_keep_running_jobs_while_the_server_is_away(
     own_redis_server: RedisServer,
 ) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"tell 10 0.2")
         process = await taken(processes, job_id)
         with absent(own_redis_server):
@@ -175,11 +175,11 @@ def test_workers_keep_running_jobs_while_the_server_is_away(
         assert (await broker.state(job_id)).attempt == 1  # it was running here all the time
 
     with workers(own_redis_server.url, 2, LEASE_S) as processes:
-        run(own_redis_server.url, story, wait_s=1.0)
+        run(own_redis_server.url, scenario, wait_s=1.0)
 
 
 def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"answer yes", DETACHED)
         own_redis_server.pause()
         began = time.monotonic()
@@ -189,11 +189,11 @@ def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServ
         own_redis_server.resume()
         assert (await broker.state(job_id)).state == "waiting"
 
-    run(own_redis_server.url, story, wait_s=1.0)
+    run(own_redis_server.url, scenario, wait_s=1.0)
 
 
 def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         await broker.submit("q", "k", b"", DETACHED)
         waiting = asyncio.create_task(broker.result(await broker.submit("q", "other", b"")))
         await broker.take("q", 2)
@@ -208,11 +208,11 @@ def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> No
         await broker.close()
         assert time.monotonic() - began < 1 + SLACK_S
 
-    run(own_redis_server.url, story, wait_s=1.0)
+    run(own_redis_server.url, scenario, wait_s=1.0)
 
 
 def test_a_full_server_refuses_new_jobs_and_loses_none(own_redis_server: RedisServer) -> None:
-    async def story(broker: RedisBroker) -> None:
+    async def scenario(broker: RedisBroker) -> None:
         held = await broker.submit("q", "held", b"hold answer", DETACHED)
         first = await taken(processes, held)
         accepted = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
@@ -226,4 +226,4 @@ def test_a_full_server_refuses_new_jobs_and_loses_none(own_redis_server: RedisSe
         assert await broker.result(held) == b"answer"
 
     with workers(own_redis_server.url, 2, LEASE_S) as processes:
-        run(own_redis_server.url, story)
+        run(own_redis_server.url, scenario)

@@ -41,7 +41,7 @@ def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) 
             pieces.append(text)
             return len(text)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number in range(3):
             log.info("line %d", number)
         assert pieces == []
@@ -59,7 +59,7 @@ def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) 
     log = logging.getLogger("app.a")
     root.handlers[:] = [logs.Together(Written())]
     root.setLevel(logging.INFO)
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert pieces == []
     log.info("outside")
     assert pieces == ["left over\noutside\n"]

@@ -51,9 +51,9 @@ def step(number: int, text: str, finished: bool = False) -> StepMessage:
 class TellingService:
     """What a stream reads of the service, by a script: an error stands for storage that breaks off there."""
 
-    def __init__(self, story: Story, text: str) -> None:
+    def __init__(self, scenario: Story, text: str) -> None:
         self.files = open_model_files(BUILT_IN_MODEL)
-        self._story, self._text = story, text
+        self._story, self._text = scenario, text
         self._away = 1
         self.left: list[str | None] = []
         self.read_from: list[str] = []
@@ -86,10 +86,10 @@ class TellingService:
         return GenerateJobResult(sizes.automaton, (choice,), 5, UsageBody(2, 4, 1), timings, (4,))
 
 
-def events_of(story: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], TellingService]:
+def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], TellingService]:
     """The data of all events that a client is sent."""
     monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
-    service = TellingService(story, text)
+    service = TellingService(scenario, text)
     order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5), 64)
     streamed = StreamedAnswer(
         service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), order,  # type: ignore[arg-type]
@@ -113,17 +113,17 @@ def texts(events: list[str]) -> list[str]:
 
 
 def test_a_restarted_worker_repeats_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    story: Story = [
+    scenario: Story = [
         step(1, "a"), step(2, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
     ]
-    events, service = events_of(story, "a dog runs.", monkeypatch)
+    events, service = events_of(scenario, "a dog runs.", monkeypatch)
     assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
     assert service.left == [None, "job"]
 
 
 def test_a_retry_with_a_different_answer_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    story: Story = [step(1, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a cat")]
-    events, _ = events_of(story, "a cat runs.", monkeypatch)
+    scenario: Story = [step(1, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a cat")]
+    events, _ = events_of(scenario, "a cat runs.", monkeypatch)
     assert texts(events) == ["a dog"] and "[DONE]" not in events
     error = json.loads(events[-1])["error"]
     assert (error["code"], error["type"]) == ("cancelled", "server_error")
@@ -131,8 +131,8 @@ def test_a_retry_with_a_different_answer_ends_in_an_error(monkeypatch: pytest.Mo
 
 
 def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    story: Story = [step(1, "a"), step(2, "a dog"), StorageDown(), step(3, "a dog runs")]
-    events, service = events_of(story, "a dog runs.", monkeypatch)
+    scenario: Story = [step(1, "a"), step(2, "a dog"), StorageDown(), step(3, "a dog runs")]
+    events, service = events_of(scenario, "a dog runs.", monkeypatch)
     assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
     assert service.read_from == ["", "1"]
 

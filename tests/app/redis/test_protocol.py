@@ -15,7 +15,7 @@ from app.redis import protocol as wire
 from app.redis.connection import Connection, script
 from tests.servers.redis_server import RedisServer
 
-STORY_S_MAX = 60.0
+SCENARIO_S_MAX = 60.0
 ECHO = script("return ARGV[1]")
 LATE = script("local ends = redis.call('TIME')[1] + 1 while redis.call('TIME')[1] + 0 < ends do end return ARGV[1]")
 WRONG = script("return redis.error_reply('ERR not so')")
@@ -26,7 +26,7 @@ HELLO = b"%3\r\n$5\r\nproto\r\n:3\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$2\r\nid\r\
 async def opened(url: str) -> AsyncIterator[Connection]:
     connection = Connection(url)
     try:
-        async with asyncio.timeout(STORY_S_MAX):
+        async with asyncio.timeout(SCENARIO_S_MAX):
             yield connection
     finally:
         await connection.close()
@@ -47,7 +47,7 @@ def test_concurrent_commands_are_pipelined_in_order(
         sent.append(b"".join(self._outbox))
         flush(self)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(redis_server.url) as connection:
             await echo(connection, "first")
             sent.clear()
@@ -57,11 +57,11 @@ def test_concurrent_commands_are_pipelined_in_order(
         assert len(sent) == 1 and sent[0].count(b"EVALSHA") == len(said)
 
     monkeypatch.setattr(wire._Wire, "_flush", noted)
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_reply_of_a_cancelled_command_is_discarded(redis_server: RedisServer) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(redis_server.url) as connection:
             await echo(connection, "first")
             leaving = asyncio.create_task(connection.run("late", LATE, (), ("gone",), 30.0))
@@ -72,13 +72,13 @@ def test_the_reply_of_a_cancelled_command_is_discarded(redis_server: RedisServer
             assert await staying == b"here"
             assert await echo(connection, "after") == b"after"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_missing_script_is_reloaded_and_script_errors_are_raised(
     own_redis_server: RedisServer,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(own_redis_server.url) as connection:
             assert await echo(connection, "before") == b"before"
             own_redis_server.ask("SCRIPT", "FLUSH")
@@ -91,7 +91,7 @@ def test_a_missing_script_is_reloaded_and_script_errors_are_raised(
             own_redis_server.start()
             assert await echo(connection, "back") == b"back"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_silent_connection_with_pending_replies_is_replaced(
@@ -110,7 +110,7 @@ def test_a_silent_connection_with_pending_replies_is_replaced(
                 writer.write(b"$4\r\nwell\r\n" * data.count(b"EVALSHA"))
         writer.close()
 
-    async def story() -> None:
+    async def scenario() -> None:
         server = await asyncio.start_unix_server(serve, tmp_path / "s")
         async with opened(f"unix://{tmp_path / 's'}") as connection:
             answers = await asyncio.gather(*(echo(connection, "x") for _ in range(5)))
@@ -122,4 +122,4 @@ def test_a_silent_connection_with_pending_replies_is_replaced(
             writer.close()
 
     monkeypatch.setattr(wire, "REPLY_S_MAX", 0.5)
-    asyncio.run(story())
+    asyncio.run(scenario())

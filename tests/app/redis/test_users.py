@@ -17,7 +17,7 @@ from app.redis.server_checks import check_server
 from app.settings import Settings
 from app.store.redis import RedisStore
 from app.wiring import open_limiter
-from tests.app.broker.brokers import SLOTS, all_events, tell
+from tests.app.broker.brokers import SLOTS, all_events, run_redis_scenario
 from tests.servers.redis_server import RedisServer, running_server, server_program, version_of
 from tests.servers.redis_worker import settings
 
@@ -62,7 +62,7 @@ def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worke
     guarded_server.flush()
     api = RedisBroker.from_url(url_of(guarded_server, "api"), settings(2.0))
     worker = RedisBroker.from_url(url_of(guarded_server, worker_user), settings(2.0))
-    tell(do_everything, api, worker)
+    run_redis_scenario(do_everything, api, worker)
 
 
 async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
@@ -116,7 +116,7 @@ def test_a_worker_may_run_every_command_of_the_scripts(guarded_server: RedisServ
 
 @pytest.mark.parametrize("user", USERS)
 def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, user: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = RedisStore.from_url(url_of(guarded_server, user), settings(2.0))
         for key in ("abs:dfa:v3:k", "abs:explanation:v3:k", "abs:unmet:v3:k:k", "abs:probe:k"):
             await store.put(key, b"value", 60)
@@ -127,13 +127,13 @@ def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, use
         assert await store.used_bytes() > 0
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> None:
     guarded_server.ask("ACL", "LOG", "RESET")
 
-    async def story() -> None:
+    async def scenario() -> None:
         limiter = open_limiter(Settings(broker=url_of(guarded_server, "api")))
         key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), door_to("POST", "/generate")
         async with limiter.admitted(key, door) as standing:
@@ -142,7 +142,7 @@ def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> 
             await limiter.settle(key, 10, "job")
         await limiter.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert guarded_server.ask("ACL", "LOG") == "*0"  # else it has counted for itself
 
 

@@ -64,7 +64,7 @@ RESULT = CheckJobResult(True, (), None)
 
 @pytest.mark.parametrize("result", [RESULT, FAILURE])
 def test_an_answer_is_returned_before_the_unsubscribe(result: CheckJobResult | Failure, captions_dir: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, settings = Dying(), Settings(model=str(captions_dir))
         service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
         with unheard() as complaints:
@@ -78,11 +78,11 @@ def test_an_answer_is_returned_before_the_unsubscribe(result: CheckJobResult | F
             await asyncio.sleep(0.2)
         assert broker.left == 1 and not complaints
 
-    asyncio.run(asyncio.wait_for(story(), S_MAX))
+    asyncio.run(asyncio.wait_for(scenario(), S_MAX))
 
 
 def test_an_internal_job_is_answered_before_the_unsubscribe() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Dying()
         desk = JobClient(Settings(), broker)
         await broker.announce("compile", WorkerStatus("w", ""))
@@ -94,11 +94,11 @@ def test_an_internal_job_is_answered_before_the_unsubscribe() -> None:
             await asyncio.sleep(0.2)
         assert broker.left == 1 and not complaints
 
-    asyncio.run(asyncio.wait_for(story(), S_MAX))
+    asyncio.run(asyncio.wait_for(scenario(), S_MAX))
 
 
 def test_a_submit_cancelled_in_flight_logs_no_error() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Dying()
         desk = JobClient(Settings(), broker)
         await broker.announce("compile", WorkerStatus("w", ""))
@@ -111,4 +111,4 @@ def test_a_submit_cancelled_in_flight_logs_no_error() -> None:
             await asyncio.sleep(0.3)
         assert broker.left == 1 and not complaints
 
-    asyncio.run(asyncio.wait_for(story(), S_MAX))
+    asyncio.run(asyncio.wait_for(scenario(), S_MAX))

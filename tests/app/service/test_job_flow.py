@@ -128,7 +128,7 @@ WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": open_telling_words}
 
 
 def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.pretend("compile", "generate")
             begun = await here.service().begin_generate(order(), ALONE)
@@ -140,7 +140,7 @@ def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
             answer = await over(other, begun.job_id)
             assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_concurrent_requests_share_one_compile_job(
@@ -148,7 +148,7 @@ def test_concurrent_requests_share_one_compile_job(
 ) -> None:
     rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; tests/app/faults does so over Redis
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.work(WORKERS)
             services = [here.service() for _ in range(4)]
@@ -156,14 +156,14 @@ def test_concurrent_requests_share_one_compile_job(
             begun = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
             await asyncio.gather(*compiling, *(services[0].answer(one) for one in begun))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert compiles == [SPEC]
 
 
 def test_a_failed_compilation_answers_all_waiting_and_later_requests(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.pretend("compile", "generate")
             service = here.service()
@@ -176,14 +176,14 @@ def test_a_failed_compilation_answers_all_waiting_and_later_requests(
                     await here.service().constraints.compile(NEVER)
                 assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert len(compiles) == 1
 
 
 def test_a_worker_recompiles_an_automaton_missing_from_the_store(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.work(COMPILE)
             await here.pretend("generate")
@@ -198,7 +198,7 @@ def test_a_worker_recompiles_an_automaton_missing_from_the_store(
             answer = await over(here.service(), begun.job_id)
             assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert compiles == [SPEC, SPEC]
 
 
@@ -214,7 +214,7 @@ def open_needy(settings: Settings) -> Handler:
 
 
 def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.work(COMPILE)
             await here.pretend("generate")  # no model runs
@@ -223,11 +223,11 @@ def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> 
                 with pytest.raises(BudgetTooSmall):
                     await service.answer(await service.begin_generate(order(max_tokens=2)))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.pretend("compile", "generate")
             service = here.service()
@@ -240,11 +240,11 @@ def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
                     await service.cancel(job, owner)
             assert await service.cancel(begun.job_id, "owner")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.pretend("compile", "generate")
             service = here.service()
@@ -254,11 +254,11 @@ def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
             ]
             assert ids[0] == ids[3] and len(set(ids)) == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with place(settings) as here:
             await here.work({"compile": fake_handlers.open_patient})
@@ -275,13 +275,13 @@ def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: 
                 assert (await service.state(one.job_id, ""))[0].state == "cancelled"
             assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:
     spec = KeywordsSpec((("wolf", "bear"),))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with place(settings) as here:
             await here.work(COMPILE)
             service = here.service()
@@ -292,4 +292,4 @@ def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> 
             assert isinstance(first, DescribeJobResult) and first == second
             assert first.explanation is not None and not first.cached
 
-    asyncio.run(story())
+    asyncio.run(scenario())

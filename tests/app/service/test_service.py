@@ -68,21 +68,21 @@ async def running(
 
 
 def test_500_callers_of_one_cold_constraint_compile_it_once(captions_dir: Path, compiles: list[Spec]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
             answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(500)))
             assert len({answer.automaton for answer in answers}) == 1
             assert not any(answer.cached for answer in answers)
             assert (await service.constraints.compile(SPEC)).cached
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert compiles == [SPEC]
 
 
 def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(
     captions_dir: Path, compiles: list[Spec]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
             leaving, staying = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
             await asyncio.sleep(0)
@@ -92,7 +92,7 @@ def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(
             with pytest.raises(asyncio.CancelledError):
                 await leaving
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert compiles == [SPEC]
 
 
@@ -106,7 +106,7 @@ def test_equal_constraints_have_one_hash() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"junk", bytes(100)])
 def test_a_damaged_automaton_is_recompiled(captions_dir: Path, compiles: list[Spec], damage: bytes) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, store):
             first = await service.constraints.compile(SPEC)
             await store.put(automaton_key(first.automaton), damage, 100)
@@ -117,7 +117,7 @@ def test_a_damaged_automaton_is_recompiled(captions_dir: Path, compiles: list[Sp
             assert (again.automaton, again.cached) == (first.automaton, False)
             await service.constraints.automaton(first.automaton)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert compiles == [SPEC, SPEC]
 
 
@@ -143,45 +143,45 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
 ) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, workers) as (service, _):
             result = await generate(service, order())
             assert result.choices
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert compiles == [SPEC, SPEC]
 
 
 def test_an_evicted_automaton_referenced_by_hash_is_unknown(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, workers) as (service, _):
             automaton = (await service.constraints.compile(SPEC)).automaton
             with pytest.raises(JobFailed) as failed:
                 await generate(service, order(None, automaton))
             assert failed.value.error == "AutomatonMissing"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_request_past_its_deadline_cancels_its_job(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
 
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with running(captions_dir, workers) as (service, _):
             with pytest.raises(DeadlineExceeded):
                 await generate(service, order(timeout_s=0.3))
             assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
             automaton = (await service.constraints.compile(SPEC)).automaton
             callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
@@ -192,7 +192,7 @@ def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
             for task in pending:
                 task.cancel()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_without_workers_every_request_names_the_missing_one(captions_dir: Path) -> None:
@@ -202,21 +202,21 @@ def test_without_workers_every_request_names_the_missing_one(captions_dir: Path)
         lambda service: generate(service, order()),
     ]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, {}) as (service, _):
             for call in calls:
                 with pytest.raises(NotReady) as refused:
                     await call(service)
                 assert "worker is alive" in refused.value.reasons[0]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_observer_receives_progress(captions_dir: Path) -> None:
     def tell(context: Context) -> None:
         context.progress(Progress("decode", 1, 8))
 
-    async def story() -> None:
+    async def scenario() -> None:
         seen: list[Progress] = []
         workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_after(tell)}
         async with running(captions_dir, workers) as (service, _):
@@ -226,7 +226,7 @@ def test_an_observer_receives_progress(captions_dir: Path) -> None:
             assert Progress("compile") in seen
             assert Progress("decode", 1, 8) in seen
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -240,17 +240,17 @@ def test_a_constraint_over_a_limit_is_refused_without_a_worker(captions_dir: Pat
         lambda service: generate(service, order(spec)),
     ]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with running(captions_dir, {}) as (service, _):  # no worker is alive, and none is needed
             for call in calls:
                 with pytest.raises(LimitExceeded):
                     await call(service)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
             await service.constraints.known(SPEC)  # its hash takes a thread, in which the last might be left behind
@@ -261,13 +261,13 @@ def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> N
             last.cancel()
             assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
 
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with running(captions_dir, workers) as (service, _):
             running_one = asyncio.create_task(generate(service, order()))
@@ -280,4 +280,4 @@ def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> N
             by_the_search = failure_of(BudgetTooSmall(3, 2))
             assert failure_of(refused.value) == by_the_search
 
-    asyncio.run(story())
+    asyncio.run(scenario())

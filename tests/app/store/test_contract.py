@@ -12,19 +12,19 @@ from app.store import Store
 from app.store.base import ENTRY_BYTES
 from app.store.memory import MemoryStore
 from app.store.redis import RedisStore
-from tests.app.broker.brokers import RealTime, Time, TurnedTime
+from tests.app.broker.brokers import ManualTime, RealTime, Time
 from tests.app.manual_clock import Clock
 from tests.servers.redis_server import RedisServer
 
 VALUE_BYTES_MAX = 1_000
 OWNER_BYTES_MAX = 3 * (100 + ENTRY_BYTES)
-STORY_S_MAX = 60.0
-Story = Callable[[Store, Time], Awaitable[None]]
-Tell = Callable[[Story], None]
+SCENARIO_S_MAX = 60.0
+Scenario = Callable[[Store, Time], Awaitable[None]]
+RunScenario = Callable[[Scenario], None]
 
 
 def in_memory(url: str) -> tuple[Store, Time]:
-    time = TurnedTime()
+    time = ManualTime()
     return MemoryStore(VALUE_BYTES_MAX, time.clock, OWNER_BYTES_MAX), time
 
 
@@ -36,15 +36,15 @@ STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "
 
 
 @pytest.fixture(params=STORES)
-def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
+def run_scenario(request: pytest.FixtureRequest, redis_server: RedisServer) -> RunScenario:
     """Runs a scenario with a fresh store that keeps values of up to 1,000 bytes."""
 
-    def run(story: Story) -> None:
+    def run(scenario: Scenario) -> None:
         async def whole() -> None:
             store, time = STORES[request.param](redis_server.url)
             try:
-                async with asyncio.timeout(STORY_S_MAX):
-                    await story(store, time)
+                async with asyncio.timeout(SCENARIO_S_MAX):
+                    await scenario(store, time)
             finally:
                 await store.close()
 
@@ -53,8 +53,8 @@ def tell(request: pytest.FixtureRequest, redis_server: RedisServer) -> Tell:
     return run
 
 
-def test_a_stored_value_is_returned_unchanged(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
+def test_a_stored_value_is_returned_unchanged(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
         assert await store.get("a") is None
         await store.put("a", b"\x00\xff", 10)
         await store.put("b", b"", 10)
@@ -62,14 +62,14 @@ def test_a_stored_value_is_returned_unchanged(tell: Tell) -> None:
         await store.put("a", b"new", 10)
         assert await store.get("a") == b"new"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_an_owner_over_its_share_displaces_its_oldest_values(tell: Tell) -> None:
+def test_an_owner_over_its_share_displaces_its_oldest_values(run_scenario: RunScenario) -> None:
     async def kept(store: Store, *keys: str) -> str:
         return "".join([key for key in keys if await store.get(key) is not None])
 
-    async def story(store: Store, time: Time) -> None:
+    async def scenario(store: Store, time: Time) -> None:
         value = bytes(100)
         await store.put("x", value, 10, "ben")
         await store.put("y", value, 10)
@@ -88,54 +88,54 @@ def test_an_owner_over_its_share_displaces_its_oldest_values(tell: Tell) -> None
             await store.put("f", value, 10, "anna")
         assert await kept(store, "f", "x", "y") == "fxy"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_value_over_the_owners_share_is_stored_alone(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
+def test_a_value_over_the_owners_share_is_stored_alone(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
         await store.put("small", b"1", 10, "owner")
         for _ in range(4):
             await store.put("large", bytes(900), 10, "owner")
         assert await store.get("large") == bytes(900)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_value_expires_after_its_ttl(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
-        await store.put("short", b"1", time.real(5))
-        await store.put("long", b"2", time.real(500))
-        await time.passes(2)
+def test_a_value_expires_after_its_ttl(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
+        await store.put("short", b"1", time.to_real(5))
+        await store.put("long", b"2", time.to_real(500))
+        await time.advance(2)
         assert await store.get("short") == b"1"
-        await time.passes(3.1)
+        await time.advance(3.1)
         assert (await store.get("short"), await store.get("long")) == (None, b"2")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_renewal_extends_and_never_shortens_a_ttl(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
-        await store.put("used", b"1", time.real(5))
-        await store.put("long", b"2", time.real(500))
-        assert await store.get("used", renew_s=time.real(500)) == b"1"
-        assert await store.get("long", renew_s=time.real(1)) == b"2"
-        await time.passes(6)
+def test_a_renewal_extends_and_never_shortens_a_ttl(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
+        await store.put("used", b"1", time.to_real(5))
+        await store.put("long", b"2", time.to_real(500))
+        assert await store.get("used", renew_s=time.to_real(500)) == b"1"
+        assert await store.get("long", renew_s=time.to_real(1)) == b"2"
+        await time.advance(6)
         assert (await store.get("used"), await store.get("long")) == (b"1", b"2")
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_an_oversized_value_is_not_stored_and_evicts_nothing(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
+def test_an_oversized_value_is_not_stored_and_evicts_nothing(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
         await store.put("a", bytes(10), 100)
         await store.put("huge", bytes(VALUE_BYTES_MAX + 1), 100)
         assert (await store.get("huge"), await store.get("a")) == (None, bytes(10))
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_delete_leaves_a_replaced_value(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
+def test_delete_leaves_a_replaced_value(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
         await store.put("a", b"new", 100)
         await store.delete("a", b"damaged")
         assert await store.get("a") == b"new"
@@ -143,20 +143,20 @@ def test_delete_leaves_a_replaced_value(tell: Tell) -> None:
         await store.delete("absent", b"x")
         assert await store.get("a") is None
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_store_reports_its_size(tell: Tell) -> None:
-    async def story(store: Store, time: Time) -> None:
+def test_a_store_reports_its_size(run_scenario: RunScenario) -> None:
+    async def scenario(store: Store, time: Time) -> None:
         before = await store.used_bytes()
         await store.put("a", bytes(VALUE_BYTES_MAX), 100)
         assert await store.used_bytes() >= before + VALUE_BYTES_MAX
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_the_memory_store_evicts_the_least_recently_used() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = MemoryStore(30, Clock())
         for key in "abc":
             await store.put(key, bytes(10), 100)
@@ -164,11 +164,11 @@ def test_the_memory_store_evicts_the_least_recently_used() -> None:
         await store.put("d", bytes(10), 100)
         assert [key for key in "abcd" if await store.get(key) is not None] == ["a", "c", "d"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = MemoryStore(30, Clock())
         for _ in range(10):
             await store.put("a", bytes(20), 100)
@@ -176,11 +176,11 @@ def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
         await store.put("b", bytes(30), 100)
         assert await store.get("b") == bytes(30)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
         await store.put("a", b"1", 10, "anna")
         for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
@@ -190,4 +190,4 @@ def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer
             assert await store.get(key) == b"1"
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -21,14 +21,14 @@ def test_progress_faster_than_its_readers_is_dropped() -> None:
         for step in range(1, 2_001):
             context.progress(Progress("decode", step, 2_000))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_after(tell)) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
             events = [load(event.data) async for event in broker.events(job_id)]
             assert events[0] == Progress("decode", 1, 2_000)
             assert len(events) < 200
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fast_reader_receives_every_step() -> None:
@@ -39,7 +39,7 @@ def test_a_fast_reader_receives_every_step() -> None:
             context.tell(fake_handlers.step(number))
             assert seen.acquire(timeout=S_MAX)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_after(tell)) as (broker, _):
             numbers = []
             async for event in broker.events(await broker.submit("q", "a", dump(job()))):
@@ -49,7 +49,7 @@ def test_a_fast_reader_receives_every_step() -> None:
                 seen.release()
             assert numbers == list(range(1, 301))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_lagging_event_loop_receives_few_steps() -> None:
@@ -57,7 +57,7 @@ def test_a_lagging_event_loop_receives_few_steps() -> None:
         for number in range(1, 20_001):
             context.tell(fake_handlers.step(number))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_after(tell)) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
             await broker.result(job_id)
@@ -66,7 +66,7 @@ def test_a_lagging_event_loop_receives_few_steps() -> None:
             assert numbers == sorted(set(numbers))
             assert 1 < len(numbers) < 20_000
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_requeued_attempt_publishes_nothing() -> None:
@@ -80,7 +80,7 @@ def test_a_requeued_attempt_publishes_nothing() -> None:
         context.tell(fake_handlers.step(2))
         said.set()
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker, handler = MemoryBroker(16), fake_handlers.open_after(tell_twice)(Settings())
         job_id = await broker.submit("q", "a", dump(job()))
         with ThreadPoolExecutor(1) as threads:
@@ -95,4 +95,4 @@ def test_a_requeued_attempt_publishes_nothing() -> None:
         news = [load(event.data) async for event in broker.events(job_id)]
         assert [one.step if isinstance(one, StepMessage) else one for one in news] == [1, RestartMessage(1)]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

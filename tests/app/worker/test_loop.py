@@ -52,7 +52,7 @@ async def until(broker: MemoryBroker, reason: str) -> None:
 
 
 def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_broken) as (broker, _):
             for key in "ab":
                 failure = load(await broker.result(await broker.submit("q", key, dump(job()))))
@@ -60,25 +60,25 @@ def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) 
                 assert failure.error == "InternalError"
                 assert "MARKER" not in failure.detail
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert "ZeroDivisionError" in caplog.text
     assert "MARKER of" not in caplog.text.replace('ZeroDivisionError("MARKER of', "")  # the source line is shown
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x80\x04pickle", dump(Progress("decode"))])
 def test_an_invalid_job_body_fails_its_job(body: bytes) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_quick) as (broker, _):
             failure = load(await broker.result(await broker.submit("q", "a", body)))
             assert isinstance(failure, Failure)
             assert failure.error == "MessageInvalid"
             assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateJobResult)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_cancelling_a_job_stops_its_handler() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
             job_id = await broker.submit("q", "a", dump(job()))
@@ -88,40 +88,40 @@ def test_cancelling_a_job_stops_its_handler() -> None:
                 await broker.result(job_id)
             assert fake_handlers.stopped.is_set()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
             await broker.submit("q", "a", dump(job()))
             await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
         assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("deadline_in_s", [-1.0, 0.1])
 def test_a_job_past_its_deadline_fails(deadline_in_s: float) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_patient) as (broker, _):
             failure = load(await broker.result(await broker.submit("q", "a", dump(job(deadline_in_s)))))
             assert isinstance(failure, Failure)
             assert failure.error == "DeadlineExceeded"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_never) as (broker, _):
             await until(broker, "cannot start (RuntimeError)")
             job_id = await broker.submit("q", "a", dump(job()))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(broker.result(job_id), 0.05)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_accesses_the_store_and_reports_progress() -> None:
@@ -135,7 +135,7 @@ def test_a_handler_accesses_the_store_and_reports_progress() -> None:
         context.progress(Progress("compile"))
         context.progress(Progress("decode", 1, 3))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_after(reach_and_tell)) as (broker, store):
             job_id = await broker.submit("q", "a", dump(job()))
             events = [load(event.data) async for event in broker.events(job_id)]
@@ -143,11 +143,11 @@ def test_a_handler_accesses_the_store_and_reports_progress() -> None:
             assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
             assert await store.get("left") == b"behind"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
             names = [f"abs-{number}" for number in range(fake_handlers.SLOTS + 2)]
@@ -160,11 +160,11 @@ def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
             await asyncio.to_thread(until_holds, lambda: names[fake_handlers.SLOTS] in fake_handlers.running)
             assert names[1] not in fake_handlers.running and names[0] in fake_handlers.running
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
             for name in ("abs-1", "abs-2"):
@@ -174,7 +174,7 @@ def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
         assert fake_handlers.running == []
         assert fake_handlers.closed.is_set()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
@@ -197,7 +197,7 @@ async def stoppable(
 
 
 def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
             first = await broker.submit("q", "a", dump(job()))
@@ -209,11 +209,11 @@ def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
             assert isinstance(load(await broker.result(first)), GenerateJobResult)
         assert (await broker.state(second)).state == "waiting"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_patient, shutdown_grace_s=0.05) as (broker, stopping):
             ids = await taken(broker, names=("abs-1", "abs-2"))
@@ -226,7 +226,7 @@ def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixt
         news = [load(event.data) async for event in broker.events(delivery.job_id)]
         assert news[-1] == RestartMessage(1)  # earlier events are void
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -237,17 +237,17 @@ def job_of(body: bytes) -> Job:
 
 
 def test_a_cancelled_worker_requeues_its_jobs_at_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with worker(fake_handlers.open_patient) as (broker, _):
             ids = await taken(broker, names=("abs-1",))
         assert (await broker.state(ids[0])).state == "waiting"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
             ids = await taken(broker, names=("abs-1",))
@@ -256,7 +256,7 @@ def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
             await broker.cancel(ids[0])
         assert (await broker.state(ids[0])).state == "cancelled"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_second_attempt_publishes_a_restart_event() -> None:
@@ -264,7 +264,7 @@ def test_a_second_attempt_publishes_a_restart_event() -> None:
         async def take(self, queue: str, slots: int = 1) -> Delivery:
             return dataclasses.replace(await super().take(queue, slots), attempt=2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = Again(16)
         async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
             task = group.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
@@ -273,7 +273,7 @@ def test_a_second_attempt_publishes_a_restart_event() -> None:
             assert [load(event.data) async for event in broker.events(job_id)] == [RestartMessage(2)]
             task.cancel()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest
     def open_troubled(settings: Settings) -> Handler:
         return dataclasses.replace(fake_handlers.open_quick(settings), trouble=lambda: "".join(trouble))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(open_troubled) as (broker, _):
             await until(broker, "no step")
             job_id = await broker.submit("q", "a", dump(job()))
@@ -293,7 +293,7 @@ def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest
             assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
             await until(broker, "")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,20 +311,20 @@ def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch
     def load_it(context: Context) -> None:
         assert context.load("k") == b"value"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_after(load_it)) as (broker, _):
             assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateJobResult)
             away.extend([True] * 1_000_000)
             failure = load(await broker.result(await broker.submit("q", "b", dump(job(deadline_in_s=0.3)))))
             assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_deadlines_do_not_depend_on_synchronised_clocks() -> None:
     """The API's clock is an hour ahead of the worker's, or an hour behind it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(fake_handlers.open_quick) as (broker, _):
             for hours in (-1, 1):
                 now = time.time() + hours * 3_600
@@ -335,4 +335,4 @@ def test_deadlines_do_not_depend_on_synchronised_clocks() -> None:
                 failure = load(await broker.result(await broker.submit("q", f"{now} late", dump(late))))
                 assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
 
-    asyncio.run(story())
+    asyncio.run(scenario())

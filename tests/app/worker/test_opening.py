@@ -26,7 +26,7 @@ def test_a_handler_that_opens_after_the_stop_is_closed(how: str) -> None:
         assert may_open.wait(S_MAX)
         return Handler(lambda job, context: fake_handlers.open_quick(settings)(job, context), close=closed.set)
 
-    async def story() -> None:
+    async def scenario() -> None:
         stopping = asyncio.Event()
         storage = MemoryBroker(16), MemoryStore(1000)
         serving = asyncio.create_task(serve("q", open_late, *storage, Settings(), stopping))
@@ -40,6 +40,6 @@ def test_a_handler_that_opens_after_the_stop_is_closed(how: str) -> None:
                 await serving
         assert not closed.is_set()
 
-    asyncio.run(asyncio.wait_for(story(), S_MAX))
+    asyncio.run(asyncio.wait_for(scenario(), S_MAX))
     may_open.set()
     assert closed.wait(S_MAX)

@@ -51,12 +51,12 @@ def scripted(server: RedisServer, folder: Path) -> Iterator[Part]:
 def submit(server: RedisServer, prompt: str) -> None:
     job = GenerateJob("abs-1", "0" * 64, prompt, GenerationOptions(max_tokens=8), time.time() + 600, progress="steps")
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = RedisBroker.from_url(server.url, Settings(secret=COMMON["ABS_SECRET"].encode()))
         await broker.submit("generate", prompt, dump(job), SubmitOptions(detached=True))
         await broker.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("prompt", ["", "steps 5000 0.05"])
@@ -102,21 +102,21 @@ async def served(
 def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     beats = metrics.HeartbeatRegistry()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with served(beats, monkeypatch, fake_handlers.open_quick(Settings())):
             monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.1)
             monkeypatch.setattr(metrics, "HUNG_S_MAX", 2.0)
             await asyncio.sleep(0.2)
             assert "no sign of life" in beats.reasons()[0] and beats.hung() == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
     handler = dataclasses.replace(fake_handlers.open_quick(Settings()), trouble=lambda: "".join(trouble))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with served(beats, monkeypatch, handler):
             assert beats.hung()[0].endswith(": stuck: no step")
             trouble.clear()
@@ -127,4 +127,4 @@ def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch
             assert "no sign" in beats.hung()[0]
         assert beats.hung() == (), "a worker that has ended is none that hangs"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
