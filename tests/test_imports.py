@@ -83,7 +83,7 @@ FACELESS = (  # imported late, for what they load, or by module, for its state: 
 )  # fmt: skip
 MODULES_MAX = 20
 BOUNDED = (*PACKAGES, "tests")  # packages with at most MODULES_MAX modules in each folder
-DOORS = {  # what a package may see of another; a missing pair means all of it
+VISIBLE = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.errors", "compiler.lifting"},
     ("abs_client", "compiler"): set(),  # it is for programs of others: none of ours comes along
     ("abs_client", "decoding"): set(),
@@ -151,8 +151,8 @@ def imports(path: Path) -> Iterator[str]:
                 yield whole if whole in OURS else str(node.module)
 
 
-def below(name: str, roof: str) -> bool:
-    return name == roof or name.startswith(roof + ".")
+def below(name: str, parent: str) -> bool:
+    return name == parent or name.startswith(parent + ".")
 
 
 def unit(name: str) -> str:
@@ -200,8 +200,8 @@ def test_packages_import_only_lower_packages(package: str) -> None:
             assert top not in ("tests", "benchmarks"), f"{name} imports {imported}"
             if top in PACKAGES:
                 assert top in allowed, f"{name} imports {imported}"
-                door = DOORS.get((package, top))
-                assert door is None or imported in door, f"{name} imports {imported}, not through {door}"
+                visible = VISIBLE.get((package, top))
+                assert visible is None or imported in visible, f"{name} imports {imported}, not through {visible}"
 
 
 @pytest.mark.parametrize("package", LAYERED)
@@ -238,7 +238,7 @@ def test_every_package_docstring_has_a_few_sentences() -> None:
 def test_a_library_is_imported_only_in_its_package(library: str) -> None:
     for name, path in OURS.items():
         if any(below(imported, library) for imported in imports(path)):
-            assert any(below(name, roof) for roof in ONLY[library]), f"{name} imports {library}"
+            assert any(below(name, parent) for parent in ONLY[library]), f"{name} imports {library}"
 
 
 def test_the_compiler_needs_numpy_and_the_standard_library_alone() -> None:

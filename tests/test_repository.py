@@ -30,7 +30,7 @@ ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mir
 )
 VENDORED = ROOT / "app" / "playground" / "static" / "vendor"  # what others wrote
 README_LINES_MAX = 220
-SHARED_DOOR = "tests/conftest.py"  # the one file that knows of a folder beside the checkout
+SHARED_FOLDER_READER = "tests/conftest.py"  # the only file that names a folder beside the checkout
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ARCHITECTURE_WORDS_MAX = 2_500
 PROSE = (
@@ -131,7 +131,7 @@ def test_nothing_is_tied_to_one_machine() -> None:
     for path, text in texts():
         found = ONE_MACHINE.search(text)
         assert not found, f"{path}: {found}"
-        assert "../shared" not in text or path == SHARED_DOOR, path
+        assert "../shared" not in text or path == SHARED_FOLDER_READER, path
 
 
 def test_no_comment_is_a_todo() -> None:

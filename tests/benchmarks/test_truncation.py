@@ -35,7 +35,7 @@ def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
     assert min(least) >= 3 and 4 * max(least) <= 256, "the built-in model reads no more"
 
 
-class Told:
+class ScriptedDecoder:
     """A decoder that has learned two answers, and fails with a large budget."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Told:
 
 
 def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = Told()
+    decoder = ScriptedDecoder()
     monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(decoder))
     progress = Progress(disable=True)
     row = measured("XGrammar", {"a?b": 2, "ab": 4}, PeerQuestions(1, 1.0, progress))

@@ -33,7 +33,7 @@ NOT_RUN = {  # lines, and why they are not run where that is so
     CONTAINERS: "builds images for minutes, so only with ABS_TESTS_FULL=1, a Docker engine and port 8000 free; "
     "tests/deploy/test_compose.py runs the services' commands",
 }
-ASKED = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 12}
+REQUEST = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 12}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_command_has_the_documented_effect(checkout: Checkout, line: str) -> N
 @pytest.mark.parametrize("line", STAYING)
 def test_a_command_that_stays_running_answers_until_it_is_interrupted(checkout: Checkout, line: str) -> None:
     with started(checkout, line) as running:
-        answer = httpx2.post(f"{running.url}/generate", json=ASKED, timeout=60, trust_env=False).json()
+        answer = httpx2.post(f"{running.url}/generate", json=REQUEST, timeout=60, trust_env=False).json()
         assert "dog" in answer["choices"][0]["text"], answer
         assert answer["model"] == model_of(line)
         assert f"listening on {running.url}" in running.log()

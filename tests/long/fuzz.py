@@ -40,7 +40,7 @@ LIMITS = Limits(compile_s_max=60.0)  # a limit that strikes is a failure, but fo
 BYTES = byte_vocabulary()
 REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
 FULL_SCOPE_SHARE = 0.15
-JUDGE_S_MAX = 10.0
+REFERENCE_S_MAX = 10.0
 WRITTEN_OUT_MAX = 3_000  # texts of a small vocabulary that one case writes out
 
 
@@ -48,18 +48,18 @@ class Broken(AssertionError):
     """The guarantee does not hold."""
 
 
-class JudgeTooSlow(Exception):
+class ReferenceTooSlow(Exception):
     """Python's `re` backtracks for ever on a random pattern: the case is counted as unchecked."""
 
 
 def _give_up(*_: object) -> None:
-    raise JudgeTooSlow
+    raise ReferenceTooSlow
 
 
 def _satisfies(spec: Spec, text: str) -> bool:
-    """The verdict of the reference, within JUDGE_S_MAX seconds."""
+    """The verdict of the reference, within REFERENCE_S_MAX seconds."""
     before = signal.signal(signal.SIGALRM, _give_up)
-    signal.setitimer(signal.ITIMER_REAL, JUDGE_S_MAX)
+    signal.setitimer(signal.ITIMER_REAL, REFERENCE_S_MAX)
     try:
         return satisfies(spec, text)
     finally:
@@ -226,7 +226,7 @@ def _run(seed: int) -> tuple[int, str, str]:
     torch.set_num_threads(1)
     try:
         return seed, run_case(seed), ""
-    except JudgeTooSlow:
+    except ReferenceTooSlow:
         return seed, "not judged", ""
     except Exception as error:  # whatever it is, the seed must be known
         return seed, "FAILED", f"{type(error).__name__}: {error}"

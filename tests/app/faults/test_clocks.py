@@ -20,7 +20,7 @@ HOUR = 3_600
 SERVER, APIS, OF_WORKERS = "server", "apis", "workers"  # the clocks
 WHOSE = ((SERVER,), (APIS,), (OF_WORKERS,), (SERVER, APIS, OF_WORKERS))
 SEEN_S = 1.5  # in which a worker that has nothing to do looks for what others have left
-SHOWN_S = 0.5  # in which a server looks at its clock
+CLOCK_READ_S = 0.5  # in which a server looks at its clock
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_waiting_jobs_run_once_and_in_time(stepped: tuple[Cluster, Clocks], whos
             until(lambda busy=running: tries(http, busy) == {("running", 1)}, "all workers are busy")
             waiting = [begin(http, "steps 2 0.1") for _ in range(4)]
             times.step(step, *whose)
-            time.sleep(SHOWN_S)
+            time.sleep(CLOCK_READ_S)
             for job in running:
                 http.delete(f"/jobs/{job}")
             over = [ended(http, job) for job in waiting]

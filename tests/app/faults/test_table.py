@@ -26,7 +26,7 @@ PROCESSES = (WORKERS, API, SERVER, SERVICE_LINES, KEYS, UP, CHAOS, MODEL, CLOCKS
 
 
 @dataclass(frozen=True)
-class Shown:
+class Coverage:
     """The tests of a fault, by file and name (all of a file: no name), and what they leave out."""
 
     tests: tuple[tuple[str, str], ...]
@@ -34,15 +34,15 @@ class Shown:
 
 
 FAULTS = {
-    "an inference worker is killed in the middle of a generation": Shown((
+    "an inference worker is killed in the middle of a generation": Coverage((
         (WORKERS, "test_a_stream_continues_on_another_worker_after_a_kill"),
         (CHAOS, "test_workers_and_the_server_are_killed_under_requests"),
     )),
-    "a compile worker is killed": Shown((
+    "a compile worker is killed": Coverage((
         (WORKERS, "test_a_compile_is_retried_when_its_worker_is_killed"),
         (CHAOS, "test_workers_and_the_server_are_killed_under_requests"),
     )),
-    "a constraint exhausts its sandbox": Shown(
+    "a constraint exhausts its sandbox": Coverage(
         (
             (WORKERS, "test_a_bomb_ends_its_sandbox_and_not_its_worker"),
             (WORKERS, "test_a_hanging_or_memoryless_sandbox_meets_its_limit"),
@@ -51,33 +51,33 @@ FAULTS = {
         "a compile worker of its own is given all bombs in full, one in short; the others are given to the compiler's "
         "process, or to a service with its workers inside",
     ),
-    "a job kills whoever takes it": Shown((
+    "a job kills whoever takes it": Coverage((
         (WORKERS, "test_a_job_that_kills_three_workers_is_failed"),
     )),
-    "a worker is stopped for long and wakes up": Shown(
+    "a worker is stopped for long and wakes up": Coverage(
         (
             (WORKERS, "test_a_resumed_worker_cannot_change_a_reassigned_job"),
             ("app/broker/test_redis_faults.py", "test_a_resumed_worker_cannot_publish_for_its_lost_job"),
         ),
         "in short for some seconds, past a lease of 3 s; in full for a minute, past one of 30 s",
     ),
-    "a worker is told to stop": Shown((
+    "a worker is told to stop": Coverage((
         (WORKERS, "test_a_stopping_worker_finishes_its_running_jobs"),
     )),
-    "an API is killed": Shown(((API, "test_a_stream_resumes_at_another_api_after_a_kill"),)),
-    "an API is told to stop under load": Shown((
+    "an API is killed": Coverage(((API, "test_a_stream_resumes_at_another_api_after_a_kill"),)),
+    "an API is told to stop under load": Coverage((
         (API, "test_a_stopping_api_finishes_requests_and_hands_over_streams"),
     )),
-    "a caller goes away": Shown(((API, "test_a_disconnect_cancels_the_callers_job"),)),
-    "a job is called off while it waits, runs, and is over": Shown((
+    "a caller goes away": Coverage(((API, "test_a_disconnect_cancels_the_callers_job"),)),
+    "a job is called off while it waits, runs, and is over": Coverage((
         (API, "test_waiting_running_and_ended_jobs_can_be_cancelled"),
     )),
-    "the server is killed and comes back": Shown((
+    "the server is killed and comes back": Coverage((
         (SERVER, "test_streams_and_jobs_survive_a_killed_server"),
         (CHAOS, "test_workers_and_the_server_are_killed_under_requests"),
         (UP_CHAOS, "test_killed_processes_restart_and_every_request_is_answered_once"),
     )),
-    "the server is away for long": Shown(
+    "the server is away for long": Coverage(
         (
             (SERVER, "test_an_absent_server_returns_503_and_loses_no_job"),
             (
@@ -87,11 +87,11 @@ FAULTS = {
         ),
         "in short for 4 s, twice as long as callers wait there; in full for a minute",
     ),
-    "the server is full": Shown((
+    "the server is full": Coverage((
         (SERVER, "test_a_full_server_evicts_caches_and_keeps_accepted_jobs"),
         ("app/broker/test_redis_faults.py", "test_a_full_server_refuses_new_jobs_and_loses_none"),
     )),
-    "the server is too old, keeps nothing, or throws jobs away": Shown(
+    "the server is too old, keeps nothing, or throws jobs away": Coverage(
         (
             (SERVER, "test_a_server_that_may_lose_jobs_is_refused_at_startup"),
             (SERVER, "test_a_server_that_is_too_old_is_refused_at_startup"),
@@ -101,41 +101,41 @@ FAULTS = {
         "a real old server, 6.2.5, can be had for Python 3.11 on Linux (x86-64) alone; elsewhere more than is there is "
         "asked of a new one",
     ),
-    "the server's log is cut off": Shown((
+    "the server's log is cut off": Coverage((
         (SERVER, "test_a_truncated_append_only_file_loses_no_request"),
     )),
-    "the line to the server breaks": Shown((
+    "the line to the server breaks": Coverage((
         (SERVICE_LINES, "test_each_request_is_answered_once_over_an_unreliable_connection"),
         (LINES, "test_an_unreliable_connection_loses_no_job_event_or_slot"),
     )),
-    "the line to the server falls silent": Shown((
+    "the line to the server falls silent": Coverage((
         (SERVICE_LINES, "test_a_stream_continues_when_all_connections_stall"),
         (LINES, "test_silent_connections_are_replaced"),
         (LINES, "test_silent_connections_are_not_tried_one_after_another"),
         (LINES, "test_one_poll_finds_missed_notifications_for_all_waiters"),
     )),
-    "a worker cannot make out what it is delivered": Shown((
+    "a worker cannot make out what it is delivered": Coverage((
         (SERVICE_LINES, "test_a_job_that_one_worker_cannot_read_goes_to_another"),
         (LINES, "test_a_job_that_one_worker_cannot_take_goes_to_another"),
     )),
-    "the store holds what is spoilt, forged or another's": Shown((
+    "the store holds what is spoilt, forged or another's": Coverage((
         (SERVER, "test_values_of_the_store_are_never_trusted"), ("compiler/test_codec.py", ""),
     )),
-    "many callers have one cold constraint": Shown(
+    "many callers have one cold constraint": Coverage(
         ((API, "test_many_callers_of_one_cold_constraint_compile_it_once"),), "in short 150, in full 500",
     ),
-    "nothing satisfies a constraint": Shown(
+    "nothing satisfies a constraint": Coverage(
         ((API, "test_an_unsatisfiable_constraint_is_cached"),),
         "the quickest of twenty answers is under 20 ms, not every one: the machine may be busy",
     ),
-    "a budget is too small": Shown((
+    "a budget is too small": Coverage((
         (API, "test_a_too_small_budget_is_refused_with_min_tokens"),
     )),
-    "one request comes many times at once": Shown((
+    "one request comes many times at once": Coverage((
         (API, "test_concurrent_requests_with_one_key_share_one_job"),
     )),
-    "the queue is full": Shown(((API, "test_a_full_queue_returns_429_with_retry_after"),)),
-    "a client sends or reads slowly": Shown(
+    "the queue is full": Coverage(((API, "test_a_full_queue_returns_429_with_retry_after"),)),
+    "a client sends or reads slowly": Coverage(
         (
             (API, "test_slow_clients_are_cut_off_without_delaying_others"),
             ("app/test_http_server.py", "test_a_slow_header_times_out_without_delaying_others"),
@@ -144,7 +144,7 @@ FAULTS = {
         ),
         "limits of 2 s, not of 10 and 30 s, in `abs serve`; and of about a second around routes of the tests",
     ),
-    "a clock steps": Shown(
+    "a clock steps": Coverage(
         (
             (CLOCKS, "test_a_clock_step_moves_no_lease_or_deadline"),
             (CLOCKS, "test_waiting_jobs_run_once_and_in_time"),
@@ -158,28 +158,28 @@ FAULTS = {
         "what processes are told that the time is, by a library before the system's, which the tests have for Linux "
         "(x86-64) alone",
     ),
-    "the disk is full": Shown(
+    "the disk is full": Coverage(
         ((SERVICE_LINES, "test_a_full_disk_refuses_new_jobs_and_loses_none"),),
         "where the system lets nobody mount a disk of his own, the server may only make no file longer",
     ),
-    "two of `abs up` want one folder": Shown((
+    "two of `abs up` want one folder": Coverage((
         (UP, "test_a_second_instance_on_one_folder_is_refused"),
     )),
-    "`abs up`, or its supervisor, is killed": Shown((
+    "`abs up`, or its supervisor, is killed": Coverage((
         (UP, "test_a_kill_leaves_no_process_and_keeps_compiled_automata"),
         (UP, "test_every_process_ends_with_its_supervisor"),
     )),
-    "a model is missing, or not what it should be": Shown((
+    "a model is missing, or not what it should be": Coverage((
         (MODEL, "test_a_worker_with_altered_weights_refuses_to_serve"),
         (UP, "test_a_worker_that_cannot_start_is_named_with_its_reason"),
         ("app/api/test_ready.py", "test_readiness_reports_missing_weights"),
         ("app/models/test_digest.py", ""),
     )),
-    "a worker is told to stop while its model loads": Shown((
+    "a worker is told to stop while its model loads": Coverage((
         (MODEL, "test_a_loading_worker_stops_at_once_on_a_signal"),
         (MODEL, "test_a_loading_service_stops_at_once_on_a_signal"),
     )),
-    "a worker is stuck": Shown(
+    "a worker is stuck": Coverage(
         (
             (MODEL, "test_a_stalled_or_failing_model_is_reported_until_it_recovers"),
             ("app/api/test_ready.py", "test_readiness_reports_a_stalled_model_and_its_recovery"),
@@ -190,18 +190,18 @@ FAULTS = {
         ),
         "of a worker process that stands still as a whole, a compile worker's, an API inside the test's process tells",
     ),
-    "the memory of the model's device runs out": Shown(
+    "the memory of the model's device runs out": Coverage(
         (
             (MODEL, "test_an_oversized_batch_is_split_and_the_worker_survives"),
             ("decoding/engine/test_out_of_memory.py", ""), ("decoding/model/test_out_of_memory.py", ""),
         ),
         "it is said to run out, by the same error and in the middle of a pass: no GPU was at hand to be filled up",
     ),
-    "a pass of the model fails": Shown((
+    "a pass of the model fails": Coverage((
         (MODEL, "test_a_stalled_or_failing_model_is_reported_until_it_recovers"),
         ("decoding/engine/test_engine.py", "test_a_failed_pass_fails_its_requests_and_the_engine_continues"),
     )),
-    "a key is wrong, expired, or another's": Shown((
+    "a key is wrong, expired, or another's": Coverage((
         (KEYS, "test_key_errors_do_not_reveal_jobs_of_other_owners"),
         (KEYS, "test_the_time_of_a_refusal_reveals_nothing"),
         ("app/auth/test_keys.py", "test_key_lookup_takes_the_same_steps_for_unknown_keys"),

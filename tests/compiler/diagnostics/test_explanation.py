@@ -32,7 +32,7 @@ PERSON = {
     "required": ["name"],
     "additionalProperties": False,
 }
-STORY = {
+SUMMARY = {
     "type": "object",
     "properties": {"summary": {"type": "string", "constraint": {"keywords": ["dog", "ball"], "ordered": True}}},
     "required": ["summary"],
@@ -64,7 +64,7 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that
     ),
     "choice": ({"choice": ["yes", "no", "maybe", "perhaps"]}, "it is “yes”, “no”, “maybe” or “perhaps”"),
     "json_schema": ({"json_schema": PERSON}, "an object with the properties name and age (optional)"),
-    "schema with a constraint": ({"json_schema": STORY, "whitespace": "pretty"}, "indented by two spaces"),
+    "schema with a constraint": ({"json_schema": SUMMARY, "whitespace": "pretty"}, "indented by two spaces"),
     "length": ({"min_words": 3, "max_words": 8, "sentences": 1}, "3 to 8 words and exactly 1 sentence"),
     "characters": ({"max_chars": 12, "min_words": 2}, "at least 2 words and at most 12 characters"),
     "all": (

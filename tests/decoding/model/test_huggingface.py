@@ -117,7 +117,7 @@ def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
     assert HuggingFaceModel(plain).unshared_because == ""
 
 
-class _Asked(TorchDispatchMode):
+class _OperatorCounter(TorchDispatchMode):
     """Counts how often the host waits for a number from the device."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Asked(TorchDispatchMode):
 def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     session, _ = model.prefill([1, 2])
-    with _Asked() as asked:
+    with _OperatorCounter() as asked:
         for step in range(40):
             parents = torch.arange(4) // 2 if step else torch.zeros(4, dtype=torch.int64)
             model.step([StepInput(session, parents, parents[:, None])])
