@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.load_client import Connection
-from tests.deploy.containers import free_port
-from tests.servers.processes import children, resident_bytes
+from tests.servers.processes import children, free_port, resident_bytes
 
 _COMPILATIONS = re.compile(rb"^abs_compile_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 

@@ -14,8 +14,6 @@ What a container has by itself is given by this table; nothing else of the file 
 
 from __future__ import annotations
 
-import contextlib
-import random
 import re
 import signal
 import socket
@@ -28,16 +26,9 @@ from typing import Any
 
 from app.local.server import find_server
 from tests.deploy import dockerfile
+from tests.servers.processes import free_port
 
 PORT = re.compile(r"(?<![0-9])(6379|8000|9100)(?![0-9])")
-
-
-def free_port() -> int:
-    """A port that was free a moment ago, and that no connection is given by chance."""
-    while True:
-        port = random.randrange(12_000, 32_000)  # below what systems hand out
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 def seconds(text: str) -> float:

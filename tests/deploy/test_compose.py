@@ -18,9 +18,10 @@ import pytest
 from app.cli.demo import REQUESTS
 from app.settings import BUILT_IN_MODEL, Settings, read_settings
 from tests.deploy import dockerfile
-from tests.deploy.containers import Service, free_port, seconds
+from tests.deploy.containers import Service, seconds
 from tests.deploy.test_kubernetes import COUNTED
-from tests.servers.abs_up import short_folder, until
+from tests.servers.abs_up import short_folder
+from tests.servers.processes import free_port, until
 
 ROOT = dockerfile.ROOT
 COMPOSE = dockerfile.compose()

@@ -28,8 +28,8 @@ import psutil
 
 from app.settings import BUILT_IN_MODEL
 from docs.tools.pages import DOCS, Block, blocks, pages
-from tests.deploy.containers import free_port
-from tests.servers.abs_up import START_S_MAX, STOP_S_MAX, end_all, until
+from tests.servers.abs_up import START_S_MAX, STOP_S_MAX, end_all
+from tests.servers.processes import free_port, until
 
 ROOT = DOCS.parent
 CLONE = "git clone <this repository> abs-server && cd abs-server"

@@ -19,8 +19,9 @@ import pytest
 
 from app.cli.demo import REQUESTS
 from tests.docs.checkout import CLONE, OF_A_FOLDER, OF_THE_HUB, ROOT, Checkout, commands, started
-from tests.servers.abs_up import short_folder, until
+from tests.servers.abs_up import short_folder
 from tests.servers.cluster import FULL
+from tests.servers.processes import until
 
 COMMANDS = commands()
 STAYS = re.compile(r"\b(make|abs) (serve|up)\b")

@@ -18,18 +18,11 @@ from typing import Any
 
 import psutil
 
+from tests.servers.processes import until
+
 START_S_MAX = 180.0  # PyTorch's import and the model, on a machine that is busy with other tests
 STOP_S_MAX = 90.0
 WAIT_S_MAX = 60.0
-
-
-def until(holds: Callable[[], Any], what: str, s_max: float = WAIT_S_MAX, poll_s: float = 0.05) -> Any:
-    """Wait until something holds, and return it; fail where it does not in time."""
-    ends = time.monotonic() + s_max
-    while not (found := holds()):
-        assert time.monotonic() < ends, f"not within {s_max:g} s: {what}"
-        time.sleep(poll_s)
-    return found
 
 
 def end_all(process: subprocess.Popen[Any], started: Collection[psutil.Process]) -> None:

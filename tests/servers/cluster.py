@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from tests.deploy.containers import free_port
-from tests.servers.abs_up import short_folder, until
+from tests.servers.abs_up import short_folder
 from tests.servers.clocks import Clocks
 from tests.servers.forkserver import IMPORTED, Child, ForkServer, fork_server
+from tests.servers.processes import free_port, until
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
 
 FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults in full length and number (make test-long)

@@ -1,11 +1,15 @@
-"""Facts about running processes: memory, children, processor time. Linux only."""
+"""Facts about running processes (Linux only), a free port, and waiting for a condition."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 S_MAX = 90.0
 
@@ -36,9 +40,18 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Waits until a condition holds; fails after S_MAX seconds."""
-    ends = time.monotonic() + S_MAX
-    while not holds():
-        assert time.monotonic() < ends, "it never came to hold"
-        time.sleep(0.005)
+def free_port() -> int:
+    """A free port outside the range from which systems choose ports."""
+    while True:
+        port = random.randrange(12_000, 32_000)  # systems choose higher ones
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def until(holds: Callable[[], Any], what: str = "the condition", s_max: float = S_MAX, poll_s: float = 0.02) -> Any:
+    """Waits until a condition holds and returns its value; fails after `s_max` seconds."""
+    ends = time.monotonic() + s_max
+    while not (value := holds()):
+        assert time.monotonic() < ends, f"not within {s_max:g} s: {what}"
+        time.sleep(poll_s)
+    return value

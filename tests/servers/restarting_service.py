@@ -10,10 +10,10 @@ from typing import Protocol
 import psutil
 
 from app.settings import QUEUES
-from tests.deploy.containers import free_port
 from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.cluster import API, Cluster, cluster
 from tests.servers.forkserver import WITH_MODEL
+from tests.servers.processes import free_port
 
 LEASE_S = 5.0
 SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_ATTEMPTS_MAX": "1000", "OMP_NUM_THREADS": "1"}

@@ -18,8 +18,8 @@ import httpx2
 import pytest
 
 from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
-from tests.servers.abs_up import until
 from tests.servers.cluster import API, ASK_S_MAX, FULL, SLACK_S, Cluster, Event, Part, events
+from tests.servers.processes import until
 
 CALLERS = 500 if FULL else 150
 NEGATIVE_S_MAX = 0.020

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, ended
-from tests.servers.abs_up import until
 from tests.servers.clocks import Clocks, clocks
 from tests.servers.cluster import API, COMPILE, LEASE_S, SCRIPTED, SLACK_S, Cluster, cluster
+from tests.servers.processes import until
 
 HOUR = 3_600
 SERVER, APIS, OF_WORKERS = "server", "apis", "workers"  # the clocks

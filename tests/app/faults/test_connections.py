@@ -22,9 +22,9 @@ import pytest
 from tests.app.faults.test_workers import BODY, WORKERS, begin, ended, read_on, steps
 from tests.long.chaos import states_of_generations
 from tests.servers import redis_server
-from tests.servers.abs_up import until
 from tests.servers.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
 from tests.servers.flaky_proxy import FlakyProxy, flaky_proxy
+from tests.servers.processes import until
 from tests.servers.small_disk import NoDisk, SmallDisk, small_disk
 
 REQUESTS = 200 if FULL else 24

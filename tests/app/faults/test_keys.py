@@ -16,8 +16,8 @@ import pytest
 
 from app.auth import add_key, new_key
 from tests.app.faults.test_workers import BODY
-from tests.servers.abs_up import until
 from tests.servers.cluster import API, ASK_S_MAX, Cluster
+from tests.servers.processes import until
 
 ROUNDS = 120
 TIMES_MAX, SLACK_S = 1.5, 0.001  # what a busy machine may make of nothing: a look-up that differs takes longer

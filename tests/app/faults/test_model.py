@@ -18,8 +18,8 @@ import pytest
 
 from app.errors import ModelChanged
 from app.models import digest_of, digests_of
-from tests.servers.abs_up import until
 from tests.servers.cluster import API, COMPILE, Cluster, cluster
+from tests.servers.processes import until
 
 ROWS = 20  # that the worker has memory for in one pass
 FAKE = ("-m", "tests.servers.fake_worker")

@@ -26,9 +26,9 @@ from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
 from compiler.vocab import byte_vocabulary
 from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
-from tests.servers.abs_up import until
 from tests.servers.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events
 from tests.servers.forkserver import run_process
+from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, old_server_program, running_server
 
 AWAY_S = 60.0 if FULL else 4.0  # over twice as long as a caller waits, at least

@@ -20,8 +20,8 @@ import pytest
 
 from tests.app.worker.test_bombs import BOMBS, COMPILES
 from tests.servers import fake_worker
-from tests.servers.abs_up import until
 from tests.servers.cluster import FULL, LEASE_S, SLACK_S, Cluster, Event, events
+from tests.servers.processes import until
 
 WORKERS = ("first", "second")
 SLOTS = 2 * fake_worker.SLOTS  # of both together

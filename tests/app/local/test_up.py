@@ -24,7 +24,8 @@ from app.local.server import answers, find_server, server_conf
 from app.local.supervisor import LocalFailed, Program, Supervisor
 from app.local.up import NICE
 from app.settings import environment_with
-from tests.servers.abs_up import Up, short_folder, until, up
+from tests.servers.abs_up import Up, short_folder, up
+from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
 
 COMMAND_S_MAX = 120.0

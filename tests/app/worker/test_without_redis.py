@@ -21,8 +21,8 @@ from app.store.memory import MemoryStore
 from app.worker.handlers.base import Handler
 from app.worker.loop import serve
 from tests.app import fake_handlers
-from tests.servers.abs_up import until
 from tests.servers.cluster import COMMON, SCRIPTED, SLACK_S, Part
+from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
 
 S_MAX = 20.0
