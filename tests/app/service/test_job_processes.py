@@ -40,14 +40,8 @@ class Cluster:
 
     def start(self, *arguments: str, **settings: str) -> Process:
         own = {
-            "ABS_BROKER": self.server.url,
-            "ABS_STORE": self.server.url,
-            "ABS_SECRET": "s" * 32,
-            "ABS_EMBEDDED_WORKERS": "",
-            "OMP_NUM_THREADS": "1",
-            "ABS_LOG_LEVEL": "warning",
-            "ABS_SHUTDOWN_GRACE_S": "10",
-            **settings,
+            "ABS_BROKER": self.server.url, "ABS_STORE": self.server.url, "ABS_SECRET": "s" * 32, "OMP_NUM_THREADS": "1",
+            "ABS_EMBEDDED_WORKERS": "", "ABS_LOG_LEVEL": "warning", "ABS_SHUTDOWN_GRACE_S": "10", **settings,
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
         process = start_process(arguments, kept | own, self.folder / "log", self.said(len(self.started)))

@@ -123,19 +123,7 @@ def describe(rest: bytes) -> bytes:
 JOBS: dict[str, Callable[[bytes], bytes]] = {
     job.__name__: job
     for job in (
-        echo,
-        spin,
-        sleep,
-        eat_memory,
-        swallow_memory_errors,
-        abort_for_memory,
-        use_up_its_time,
-        segfault,
-        leave,
-        raise_bug,
-        recurse,
-        write_a_large_file,
-        start_others,
-        describe,
+        echo, spin, sleep, eat_memory, swallow_memory_errors, abort_for_memory, use_up_its_time, segfault, leave,
+        raise_bug, recurse, write_a_large_file, start_others, describe,
     )
-}
+}  # fmt: skip
