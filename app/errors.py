@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compiler.errors import CANCELLED, INTERNAL, ErrorFacts
@@ -311,8 +311,8 @@ class NotReady(Busy):
 
     facts = ErrorFacts(503, "not_ready", "The service is not ready", ("reasons", "retry_after_s"))
 
-    def __init__(self, reasons: tuple[str, ...]) -> None:
-        super().__init__("not ready: " + "; ".join(reasons), retry_after_s=1)
+    def __init__(self, reasons: Sequence[object]) -> None:
+        super().__init__("not ready: " + "; ".join(map(str, reasons)), retry_after_s=1)
         self.reasons = reasons
 
 
@@ -369,12 +369,10 @@ class MessageInvalid(AppError):
 
 
 class ModelChanged(AppError):
-    """A file of the model is not what it should be, so none is loaded. `CHANGED` begins the message."""
-
-    CHANGED = "the model's files are not those"
+    """A file of the model is not what it should be, so none is loaded."""
 
     def __init__(self, meant: str, how: str) -> None:
-        super().__init__(f"{self.CHANGED} {meant}: {how}")
+        super().__init__(f"the model's files are not those {meant}: {how}")
 
 
 class InternalError(AppError):

@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.api.errors import problem
-from app.api.middleware.origins import is_loopback
+from app.api.middleware.security import is_loopback
 from app.errors import AppError, HeadersTooLarge, MalformedRequest, RequestTimeout, SettingsInvalid, TooManyConnections
 from app.messages import request_id
 from app.settings import Settings
@@ -78,9 +78,9 @@ class GracefulServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: the service first."""
-        service = getattr(getattr(self.config.app, "state", None), "service", None)
-        if service is not None:
-            service.drain()
+        components = getattr(getattr(self.config.app, "state", None), "components", None)  # of another app: none
+        if components is not None and components.service is not None:
+            components.service.jobs.drain()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

@@ -16,18 +16,18 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from app import __version__
+from app.api.dependencies import Components, components_of
 from app.api.documented_security import document_walls
-from app.api.errors import PROBLEM_TYPE
+from app.api.errors import PROBLEM_TYPE, refusal
 from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
 from app.api.middleware.security import SecurityMiddleware
 from app.api.operations import RequestLogMiddleware, StorageProbe
 from app.api.operations import router as eyes
 from app.api.playground import router as page
-from app.api.refusals import refusal
 from app.api.routes import router
 from app.api.schemas import ProblemBody
-from app.auth import KeyRing, not_taken
+from app.auth import KeyRing, Limiter, not_taken
 from app.errors import AppError
 from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
 from app.models import open_model_files
@@ -47,8 +47,10 @@ DESCRIPTION = "Automata-guided beam search: text from a language model that sati
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
     chosen = settings or read_settings()
+    ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
+    limiter = open_limiter(chosen) if ring else None
     app = FastAPI(
-        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _traced(app, chosen),
+        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _traced(app, chosen, limiter),
         docs_url=None, redoc_url=None, separate_input_output_schemas=False, redirect_slashes=False,
     )
     app.include_router(router)
@@ -57,9 +59,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(eyes)
     app.include_router(page)
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_timeout_s=chosen.body_timeout_s)
-    ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
-    app.state.limiter = open_limiter(chosen) if ring else None
-    app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=app.state.limiter)
+    app.state.components = Components()
+    app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=limiter)
     app.add_middleware(RequestLogMiddleware)
     app.add_middleware(OpenAIErrors)  # the last to be added is the first to see a request
     for kind in (RequestValidationError, HTTPException, AppError, CompileError, Exception):
@@ -69,13 +70,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 @contextlib.asynccontextmanager
-async def _traced(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
+async def _traced(app: FastAPI, settings: Settings, limiter: Limiter | None) -> AsyncIterator[None]:
     """The application's life, its spans sent where the settings say."""
     with tracing.exporting(settings):
         async with _lifespan(app, settings):
             yield
-        if app.state.limiter:
-            await app.state.limiter.close()
+        if limiter:
+            await limiter.close()
 
 
 @contextlib.asynccontextmanager
@@ -88,12 +89,13 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
             group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
             for queue in settings.embedded_workers
         ]
-        app.state.service = Service(settings, broker, store, files)
-        app.state.readings = StorageProbe(broker, store)
+        components = components_of(app)
+        components.service = service = Service(settings, broker, store, files)
+        components.probe = StorageProbe(broker, store)
         metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
         yield
-        app.state.service.desk.close()
-        app.state.service = None
+        service.jobs.close()
+        components.service = None
         for worker in workers:
             worker.cancel()
     await broker.close()

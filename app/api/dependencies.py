@@ -1,16 +1,23 @@
-"""The headers by which a caller makes a job his own: `Idempotency-Key` and `Prefer`, and his name."""
+"""What the routes take from a request beside its body: the service, the caller, `Idempotency-Key` and `Prefer`."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import re
-from typing import Annotated
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from fastapi import Header, Request
+from fastapi import Depends, Header, Request
 from pydantic import BaseModel
 
-from app.errors import InvalidRequest
-from app.service import SubmissionContext
+from app.errors import ClientGone, InvalidRequest, NotReady
+from app.service import Service, SubmissionContext
+
+if TYPE_CHECKING:
+    from app.api.operations import StorageProbe
 
 _VISIBLE = re.compile(r"[!-~]{1,255}")
 RESPOND_ASYNC = "respond-async"
@@ -30,9 +37,64 @@ def read_asking(request: Request, body: BaseModel, key: str | None, prefer: str 
         raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
     digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if key is not None else ""
     preferences = {part.partition(";")[0].strip().lower() for part in (prefer or "").split(",")}
-    return SubmissionContext(owner_of(request), request.url.path, key, digest, RESPOND_ASYNC in preferences)
+    charges = getattr(request.state, "charges", None)
+    return SubmissionContext(owner_of(request), request.url.path, key, digest, RESPOND_ASYNC in preferences, charges)
 
 
 def owner_of(request: Request) -> str:
-    """Whose jobs the caller may see: the name of his key, empty where no keys are set."""
+    """The owner of the jobs that the caller may see: the name of the API key, empty without keys."""
     return str(getattr(request.state, "owner", ""))
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Components:
+    """What the application has opened, None before it starts and after it stops. The only state of the application."""
+
+    service: Service | None = None
+    probe: StorageProbe | None = None
+
+
+def components_of(app: Any) -> Components:
+    """The components of an application that `create_app` has made."""
+    return cast(Components, app.state.components)
+
+
+async def _service(request: Request) -> Service:
+    service = components_of(request.app).service
+    if service is None:
+        raise NotReady(("the service is starting",))
+    return service
+
+
+async def _components(request: Request) -> Components:
+    return components_of(request.app)
+
+
+ServiceDependency = Annotated[Service, Depends(_service)]
+"""The service. Requests before the start of the application get NotReady."""
+ComponentsDependency = Annotated[Components, Depends(_components)]
+
+
+async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client closes the connection. Raises ClientGone then."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone("the client closed the connection")
+        return task.result()
+    finally:
+        for pending in (task, gone):
+            if not pending.done():
+                pending.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await pending
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

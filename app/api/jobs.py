@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal, cast
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import Field
 
-from app.api.dependencies import RESPOND_ASYNC, owner_of
-from app.api.disconnect import service_of
+from app.api.dependencies import RESPOND_ASYNC, ServiceDependency, owner_of
+from app.api.errors import refusal
 from app.api.generate_schemas import GenerateResponse, generate_response
 from app.api.openapi import EVENT_STREAM, errors
-from app.api.refusals import refusal
 from app.api.schemas import ProblemBody, to_json
 from app.api.sse import LAST_ID, JobEvents, Source
 from app.broker import JobState
@@ -97,8 +96,7 @@ def _named(job_id: str) -> str:
 
 
 @router.get("/jobs/{job_id}", responses=_ERRORS, summary="Where a job is, and its answer once it has one")
-async def job(request: Request, response: Response, job_id: JobId) -> JobResponse:
-    service = service_of(request)
+async def job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
     state, result = await service.state(_named(job_id), owner_of(request))
     response.headers["cache-control"] = "no-store"
     return job_response(service, job_id, state, result, request.state.request_id)
@@ -111,8 +109,8 @@ _CALLED_OFF: dict[int | str, dict[str, Any]] = {
 
 
 @router.delete("/jobs/{job_id}", responses=_CALLED_OFF | _ERRORS, summary="Call a job off")
-async def call_off(request: Request, response: Response, job_id: JobId) -> JobResponse:
-    service, owner = service_of(request), owner_of(request)
+async def cancel_job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
+    owner = owner_of(request)
     response.status_code = 202 if await service.cancel(_named(job_id), owner) else 200
     state, result = await service.state(job_id, owner)
     return job_response(service, job_id, state, result, request.state.request_id)
@@ -128,10 +126,11 @@ _READ: dict[int | str, dict[str, Any]] = {
     "/jobs/{job_id}/events", status_code=200, responses=_READ | _ERRORS, response_class=Response, response_model=None,
     summary="What is told of a job, from wherever a reader was",
 )
-async def job_events(request: Request, job_id: JobId, last_event_id: LastEventId = None) -> Response:
-    service = service_of(request)
+async def job_events(
+    request: Request, service: ServiceDependency, job_id: JobId, last_event_id: LastEventId = None
+) -> Response:
     await service.state(_named(job_id), owner_of(request))  # before any header: it may not be his
     if last_event_id == LAST_ID:
         return Response(status_code=204)
-    reader = await service.read_along(job_id)
+    reader = await service.subscribe(job_id)
     return JobEvents(source_of(service, job_id), reader, request.state.request_id, after=last_event_id or "")

@@ -16,10 +16,11 @@ import secrets
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from app import __version__
+from app.api.dependencies import Components, ComponentsDependency
 from app.api.errors import PROBLEM_TYPE
 from app.api.middleware.asgi import App, Message, Receive, Send, header, id_of_request
 from app.api.schemas import Status
@@ -28,7 +29,6 @@ from app.broker import Broker
 from app.errors import NotReady, StorageDown
 from app.messages import FORMAT, probe_key
 from app.observability import logs, metrics, tracing
-from app.service import Service
 from app.settings import QUEUES
 from app.store import Store
 
@@ -168,15 +168,16 @@ class StorageProbe:
                 metrics.CACHE_BYTES.set(await self._store.used_bytes())
 
 
-async def reasons_not_ready(service: Service | None, readings: StorageProbe | None) -> tuple[str, ...]:
+async def reasons_not_ready(components: Components) -> tuple[object, ...]:
     """Everything that keeps requests from being served now; answers within `STORAGE_S_MAX` s whatever is wrong."""
-    if service is None or readings is None:
+    service, probe = components.service, components.probe
+    if service is None or probe is None:
         return ("the service is starting or has stopped",)
-    reasons = ("the service is draining",) if service.draining else ()
+    reasons = ("the service is draining",) if service.jobs.stopping.is_set() else ()
     try:
         async with asyncio.timeout(STORAGE_S_MAX):
-            if await readings.keeps():
-                return (*reasons, *await service.reasons_not_ready())
+            if await probe.keeps():
+                return (*reasons, *await service.jobs.reasons_not_ready())
             return (*reasons, "the storage does not keep what is written")
     except StorageDown as error:
         return (*reasons, str(error))
@@ -185,10 +186,9 @@ async def reasons_not_ready(service: Service | None, readings: StorageProbe | No
 
 
 @router.get("/metrics", response_class=Response, responses=_EXPOSITION, summary="Measurements, for Prometheus")
-async def show_metrics(request: Request) -> Response:
-    readings = getattr(request.app.state, "readings", None)
-    if readings is not None:
-        await readings.refresh()
+async def show_metrics(components: ComponentsDependency) -> Response:
+    if components.probe is not None:
+        await components.probe.refresh()
     return Response(metrics.exposition(), media_type=metrics.CONTENT_TYPE)
 
 
@@ -203,9 +203,8 @@ async def health() -> Status:
 
 
 @router.get("/ready", responses=_NOT_READY, summary="Requests would be served now")
-async def ready(request: Request) -> Status:
-    state = request.app.state
-    reasons = await reasons_not_ready(getattr(state, "service", None), getattr(state, "readings", None))
+async def ready(components: ComponentsDependency) -> Status:
+    reasons = await reasons_not_ready(components)
     if reasons:
         raise NotReady(reasons)
     return Status(status="ready")

@@ -7,12 +7,9 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
-from app.api.decode import DecodeRequest
-from app.api.dependencies import IdempotencyKey, Prefer, owner_of, read_asking
-from app.api.disconnect import service_of, until_gone
-from app.api.generate_schemas import GenerateRequest, GenerateResponse
+from app.api.dependencies import IdempotencyKey, Prefer, ServiceDependency, owner_of, read_asking, until_gone
+from app.api.generate_schemas import DecodeRequest, GenerateRequest, GenerateResponse
 from app.api.jobs import Answer, JobResponse, accepted, answer_of, source_of
-from app.api.middleware.security import charged
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
     AutomatonResponse,
@@ -39,9 +36,13 @@ router = APIRouter()
 
 @router.post("/compile", responses=_ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it")
 async def compile_constraint(
-    request: Request, body: CompileRequest, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
+    request: Request,
+    service: ServiceDependency,
+    body: CompileRequest,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
 ) -> CompileResponse:
-    service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
+    asking = read_asking(request, body, idempotency_key, prefer)
     if not asking.detached:
         return await until_gone(request, _compiled(service, body, asking.owner))
     submitted = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, asking))
@@ -71,11 +72,15 @@ async def _answered(request: Request, service: Service, submitted: SubmittedJob)
     response_model=GenerateResponse, summary="Continue a prompt under a constraint",
 )
 async def generate(
-    request: Request, body: GenerateRequest, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
+    request: Request,
+    service: ServiceDependency,
+    body: GenerateRequest,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
 ) -> Response:
-    service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
+    asking = read_asking(request, body, idempotency_key, prefer)
     order = body.to_params()
-    submitted = await charged(request, order.weight, lambda: service.begin_generate(order, asking))
+    submitted = await until_gone(request, service.begin_generate(order, asking))
     if asking.alone or not body.stream:
         return await _answered(request, service, submitted)
     reader = service.reader(submitted)
@@ -89,23 +94,27 @@ async def generate(
     summary="Decode a matrix of log-probs over labels",
 )
 async def decode(
-    request: Request, body: DecodeRequest, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
+    request: Request,
+    service: ServiceDependency,
+    body: DecodeRequest,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
 ) -> Response:
-    service, asking = service_of(request), read_asking(request, body, idempotency_key, prefer)
+    asking = read_asking(request, body, idempotency_key, prefer)
     order = body.to_params()
-    submitted = await charged(request, order.weight, lambda: service.begin_decode(order, asking))
+    submitted = await until_gone(request, service.begin_decode(order, asking))
     return await _answered(request, service, submitted)
 
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
-async def check(request: Request, body: CheckRequest) -> CheckResponse:
-    return await until_gone(request, service_of(request).check(body.spec(), body.subject(), body.conjuncts))
+async def check(request: Request, service: ServiceDependency, body: CheckRequest) -> CheckResponse:
+    return await until_gone(request, service.check(body.spec(), body.subject(), body.conjuncts))
 
 
-async def _automaton(request: Request, response: Response, automaton: str) -> Compiled:
+async def _automaton(service: Service, response: Response, automaton: str) -> Compiled:
     if not HASH.fullmatch(automaton):
         raise UnknownAutomaton("a hash is 64 hexadecimal digits, as POST /compile answers it")
-    compiled = await service_of(request).constraints.picture(automaton)
+    compiled = await service.constraints.picture(automaton)
     response.headers["cache-control"] = _CACHED
     response.headers["etag"] = f'"{automaton}"'
     return compiled
@@ -114,8 +123,8 @@ async def _automaton(request: Request, response: Response, automaton: str) -> Co
 @router.get(
     "/automata/{automaton}.dot", responses=text(DOT_TYPE) | _PICTURE_ERRORS, response_class=Response, summary="As DOT"
 )
-async def automaton_dot(request: Request, response: Response, automaton: str) -> Response:
-    compiled = await _automaton(request, response, automaton)
+async def automaton_dot(service: ServiceDependency, response: Response, automaton: str) -> Response:
+    compiled = await _automaton(service, response, automaton)
     dot = await asyncio.to_thread(as_dot, compiled)
     return Response(dot, media_type=DOT_TYPE, headers=dict(response.headers))
 
@@ -124,16 +133,18 @@ async def automaton_dot(request: Request, response: Response, automaton: str) ->
     "/automata/{automaton}.svg", responses=text(SVG_TYPE) | _PICTURE_ERRORS, response_class=Response,
     summary="As a picture",
 )
-async def automaton_svg(request: Request, response: Response, automaton: str) -> Response:
-    compiled = await _automaton(request, response, automaton)
+async def automaton_svg(service: ServiceDependency, response: Response, automaton: str) -> Response:
+    compiled = await _automaton(service, response, automaton)
     svg = await asyncio.to_thread(as_svg, compiled)
     return Response(svg, media_type=SVG_TYPE, headers=dict(response.headers))
 
 
 @router.get("/automata/{automaton}", responses=_PICTURE_ERRORS, summary="States, distances and transitions")
-async def automaton_json(request: Request, response: Response, automaton: str) -> AutomatonResponse:
-    compiled = await _automaton(request, response, automaton)
-    explaining = service_of(request).constraints.explanation(automaton, compiled.spec, owner_of(request))
+async def automaton_json(
+    request: Request, service: ServiceDependency, response: Response, automaton: str
+) -> AutomatonResponse:
+    compiled = await _automaton(service, response, automaton)
+    explaining = service.constraints.explanation(automaton, compiled.spec, owner_of(request))
     explanation = await until_gone(request, explaining)
     if explanation is None:  # there may be one when it is asked for again
         del response.headers["cache-control"], response.headers["etag"]
@@ -141,8 +152,7 @@ async def automaton_json(request: Request, response: Response, automaton: str) -
 
 
 @router.get("/v1/models", responses=errors(500, 503), summary="The served model")
-async def models(request: Request) -> ModelList:
-    service = service_of(request)
+async def models(service: ServiceDependency) -> ModelList:
     card = ModelCard(
         id=service.settings.model_id, context_tokens=service.files.context_tokens,
         vocabulary=service.files.vocabulary.size,

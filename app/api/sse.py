@@ -15,7 +15,7 @@ from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
-from app.api.refusals import refusal
+from app.api.errors import refusal
 from app.api.schemas import to_json
 from app.broker import Event
 from app.errors import JobCancelled, StorageDown
@@ -82,11 +82,11 @@ class JobEvents(EventSourceResponse):
         try:
             async for chunk in _chunks(source, self._reader, after):
                 yield chunk
-            if source.service.hands_over:
+            if source.service.jobs.hands_over:
                 yield _reconnect(RECONNECT_RETRY_MS)
                 return
             async with self._reader.until_deadline():
-                last = _event("done", source.shape(await source.service.result(source.job_id)), LAST_ID)
+                last = _event("done", source.shape(await source.service.jobs.result(source.job_id)), LAST_ID)
         except StorageDown:  # the job goes on: it is this telling of it that cannot
             yield _reconnect(STORAGE_RETRY_MS)
             return
@@ -98,7 +98,7 @@ class JobEvents(EventSourceResponse):
 
 async def _chunks(source: Source, reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
     """The events as bytes until the job is over, or this process is about to stop and another can go on telling."""
-    stopping = asyncio.create_task(source.service.handing_over())
+    stopping = asyncio.create_task(source.service.jobs.wait_until_handing_over())
     try:
         async with contextlib.aclosing(paced(source.service, reader, source.job_id, after, stopping)) as events:
             async for event in events:
@@ -112,7 +112,7 @@ async def paced(
     service: Service, reader: EventSubscription, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
 ) -> AsyncGenerator[Event | None, None]:
     """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
-    events = service.events(job_id, after)
+    events = service.jobs.events(job_id, after)
     coming: asyncio.Task[Event | None] | None = None
     try:
         while stopping is None or not stopping.done():

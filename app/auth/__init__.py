@@ -7,7 +7,7 @@ on Redis where several processes serve.
 from __future__ import annotations
 
 from app.auth.keys import SCOPES, Key, KeyRing, add_key, new_key, read_keys, remove_key, when
-from app.auth.rate_limit import Limiter
+from app.auth.rate_limit import Charge, KeyCharges, Limiter
 from app.auth.route_scopes import (
     HEALTH,
     ROUTE_SCOPES,
@@ -25,7 +25,9 @@ __all__ = [
     "HEALTH",
     "ROUTE_SCOPES",
     "SCOPES",
+    "Charge",
     "Key",
+    "KeyCharges",
     "KeyRing",
     "Limiter",
     "RateLimitStatus",

@@ -13,6 +13,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from app.auth import counters
@@ -28,6 +29,38 @@ LOOKUPS = 10  # what only looks something up counts as a tenth of a request
 SERVER_S_MAX = 1.0  # how long a count on the server may take
 SERVER_AGAIN_S = 5.0  # for how long a server that failed is not asked
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Charge:
+    """A charge that is kept if the job that it is for gets an id."""
+
+    job_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCharges:
+    """Charges beams times tokens to one API key."""
+
+    limiter: Limiter
+    key: Key
+
+    @contextlib.asynccontextmanager
+    async def charged(self, beam_tokens: int, repeatable: bool) -> AsyncIterator[Charge]:
+        """Charge the key; the body sets the `job_id` that it submits. A body that fails costs nothing.
+
+        repeatable  the same request may lead to the same job again, for which the key is charged once
+        Raises RateLimited, RequestOverLimit.
+        """
+        charge = Charge()
+        await self.limiter.charge(self.key, beam_tokens)
+        try:
+            yield charge
+        except Exception:  # not a cancellation: the job may be submitted nevertheless
+            await self.limiter.refund(self.key, beam_tokens)
+            raise
+        if repeatable:
+            await asyncio.shield(self.limiter.settle(self.key, beam_tokens, charge.job_id))
 
 
 class Limiter:

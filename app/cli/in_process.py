@@ -11,9 +11,10 @@ from typing import Any
 import httpx2
 
 from abs_client import AsyncClient, GenerateResult, Retry
+from app.api.dependencies import components_of
 from app.cli.render import ProgressEvent
 from app.errors import NotReady
-from app.messages import LOADING
+from app.messages import NotReadyCode
 from app.service import Service
 from app.settings import Settings
 
@@ -45,8 +46,9 @@ async def in_process(
     app = create_app(dataclasses.replace(settings, embedded_workers=queues, keys_file=""))
     try:
         async with app.router.lifespan_context(app):
-            service: Service = app.state.service
-            service.observer = observer
+            service = components_of(app).service
+            assert service is not None  # the lifespan has started it
+            service.jobs.observer = observer
             await _until_ready(service, queues)
             transport = httpx2.ASGITransport(app)
             async with AsyncClient("http://in-process", "", retry=ONCE, transport=transport) as client:
@@ -56,7 +58,7 @@ async def in_process(
 
 
 async def _until_ready(service: Service, queues: tuple[str, ...]) -> None:
-    while reasons := await service.reasons_not_ready(queues):
-        if not all(reason.endswith((LOADING, "is alive")) for reason in reasons):
+    while reasons := await service.jobs.reasons_not_ready(queues):
+        if not all(reason.code in (NotReadyCode.LOADING, NotReadyCode.NO_WORKER) for reason in reasons):
             raise NotReady(reasons)
         await asyncio.sleep(POLL_S)

@@ -21,7 +21,7 @@ from rich.status import Status
 
 from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
 from app import http_server
-from app.api.middleware.strict_json import read_json
+from app.api.middleware.body import read_json
 from app.cli.demo import LISTENING, ServerFailed, run_demo
 from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
 from app.cli.keys import key_commands

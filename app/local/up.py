@@ -19,7 +19,7 @@ from app.errors import SettingsInvalid
 from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervisor import LocalFailed, Program, Supervisor
-from app.messages import LOADING
+from app.messages import NotReadyCode
 from app.models import open_model_files
 from app.settings import PREFIX, Settings, environment_with, is_set
 from app.wiring import open_broker
@@ -195,7 +195,7 @@ async def _ready(broker: Broker, local: _Local, gone: set[str]) -> bool:
     for queue, count in local.workers.items():
         presences = [presence for presence in await broker.workers(queue) if presence.worker not in gone]
         for presence in presences:
-            if presence.reason not in ("", LOADING):
+            if presence.reason not in ("", NotReadyCode.LOADING):
                 raise LocalFailed(f"the {queue} worker cannot start: {presence.reason}")
         if sum(not presence.reason for presence in presences) < count:
             return False

@@ -82,18 +82,15 @@ from app.messages.parts import (
     UsageBody,
     WordBody,
 )
-from app.messages.readiness import DRAINING, LOADING, STUCK
+from app.messages.readiness import NotReadyCode, NotReadyReason
 from app.messages.signing import seal
 
 __all__ = [
     "ALGORITHM_DEFAULT",
     "CONFIG",
-    "DRAINING",
     "FORMAT",
     "HASH",
-    "LOADING",
     "SEED_MAX",
-    "STUCK",
     "USED_BY",
     "Algorithm",
     "CheckJob",
@@ -119,6 +116,8 @@ __all__ = [
     "GenerationOptions",
     "Job",
     "LabelStepBody",
+    "NotReadyCode",
+    "NotReadyReason",
     "OwnedJob",
     "Priority",
     "Progress",

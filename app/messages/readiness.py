@@ -1,7 +1,46 @@
-"""Why a worker takes no jobs: the reasons that the API passes on, by their first words."""
+"""Why requests would not be served now. A worker's status has a code, and a detail after a colon if there is one."""
 
 from __future__ import annotations
 
-LOADING = "loading"
-DRAINING = "about to stop"
-STUCK = "stuck"  # what is stuck, and for how long, follows
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class NotReadyCode(StrEnum):
+    """Why a queue's jobs would not be run."""
+
+    NO_WORKER = "no worker"
+    LOADING = "loading"
+    DRAINING = "about to stop"
+    STALLED = "stuck"
+    MODEL_CHANGED = "model changed"
+    FAILED = "cannot start"
+
+    def reason(self, detail: str = "") -> str:
+        """The reason in a worker's status."""
+        return f"{self}: {detail}" if detail else str(self)
+
+    @classmethod
+    def of(cls, reason: str) -> NotReadyCode:
+        """The code of a reason in a worker's status."""
+        return cls(reason.partition(": ")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class NotReadyReason:
+    """Why the jobs of a queue would not be run now. `reason` is that of a worker's status, empty without a worker."""
+
+    queue: str
+    reason: str = ""
+
+    @property
+    def code(self) -> NotReadyCode:
+        return NotReadyCode.of(self.reason) if self.reason else NotReadyCode.NO_WORKER
+
+    def __str__(self) -> str:
+        return f"{self.queue} worker: {self.reason}" if self.reason else f"no {self.queue} worker is alive"
+
+    def public(self) -> str:
+        """The reason for callers: an error at the start may name the operator's files, so it stays in the log."""
+        failed = self.code is NotReadyCode.FAILED
+        return f"{self.queue} worker: the model cannot be loaded; see the log" if failed else str(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.api.middleware.strict_json import read_json
+from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest
 from app.openai.requests import OpenAIRequest
 

@@ -7,15 +7,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.dependencies import IdempotencyKey, read_asking
-from app.api.disconnect import service_of, until_gone
-from app.api.middleware.security import charged
+from app.api.dependencies import IdempotencyKey, ServiceDependency, read_asking, until_gone
 from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, now
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletion, Completion
 from app.openai.stream import Chunks, StreamedAnswer
 from app.openai.translate import TranslatedRequest, chat_order, completion_order, named
+from app.service import Service
 
 _FORMER = {"deprecation": "@1764720000"}  # RFC 9745; vLLM took leave of the guided_ fields with 0.12
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
@@ -36,32 +35,35 @@ def _stream(chunk: str) -> Responses:
     "/v1/completions", responses=_stream("Completion") | _ERRORS, response_model=Completion,
     summary="Continue a prompt, as OpenAI's clients ask for it",
 )
-async def completions(request: Request, body: CompletionRequest, idempotency_key: IdempotencyKey = None) -> Response:
-    service = service_of(request)
+async def completions(
+    request: Request, service: ServiceDependency, body: CompletionRequest, idempotency_key: IdempotencyKey = None
+) -> Response:
     order = await asyncio.to_thread(completion_order, body, service.most_tokens)  # large constraints are read meanwhile
-    return await _answered(request, body, order, idempotency_key, CompletionWriter)
+    return await _answered(request, service, body, order, idempotency_key, CompletionWriter)
 
 
 @router.post(
     "/v1/chat/completions", responses=_stream("ChatChunk") | _ERRORS, response_model=ChatCompletion,
     summary="Answer messages, as OpenAI's clients ask for it",
 )
-async def chat_completions(request: Request, body: ChatRequest, idempotency_key: IdempotencyKey = None) -> Response:
-    service = service_of(request)
+async def chat_completions(
+    request: Request, service: ServiceDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
+) -> Response:
     order = await asyncio.to_thread(chat_order, body, service.files, service.most_tokens)
-    return await _answered(request, body, order, idempotency_key, ChatWriter)
+    return await _answered(request, service, body, order, idempotency_key, ChatWriter)
 
 
 async def _answered(
     request: Request,
+    service: Service,
     body: OpenAIRequest,
     order: TranslatedRequest,
     key: str | None,
     kind: type[CompletionWriter] | type[ChatWriter],
 ) -> Response:
-    service, asking = service_of(request), read_asking(request, body, key, None)
+    asking = read_asking(request, body, key, None)
     with named(order.spelled, order.fields):
-        submitted = await charged(request, order.order.weight, lambda: service.begin_generate(order.order, asking))
+        submitted = await until_gone(request, service.begin_generate(order.order, asking))
         headers = {"x-job-id": submitted.job_id, **(_FORMER if order.former else {})}
         writer: Writer = kind(submitted.job_id, service.settings.model_id, order, now())
         if order.order.stream:

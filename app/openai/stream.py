@@ -16,7 +16,7 @@ from typing import Any
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from pydantic import BaseModel
 
-from app.api.refusals import refusal
+from app.api.errors import refusal
 from app.api.sse import STORAGE_RETRY_MS, STREAM_HEADERS, paced
 from app.broker import Event
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
@@ -60,8 +60,7 @@ class Chunks(EventSourceResponse):
             last = self._error(JobCancelled("the service is stopping"))
             await send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
-            if not submitted.asking.detached:
-                self._streamed.service.desk.leave_soon(submitted.compile_job, submitted.job_id)
+            self._streamed.service.jobs.unsubscribe_soon(*submitted.shares)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         try:
@@ -153,7 +152,7 @@ async def _result(service: Service, reader: EventSubscription, job_id: str) -> A
     async with reader.until_deadline():
         while True:
             with contextlib.suppress(StorageDown):
-                return await service.result(job_id)
+                return await service.jobs.result(job_id)
             await asyncio.sleep(STORAGE_RETRY_MS / 1000)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.automaton_cache import ByteBoundedLru, summary
+from app.automaton_cache import ByteBoundedLru, open_decoder, summary
 from app.errors import (
     Busy,
     DeadlineExceeded,
@@ -22,20 +23,24 @@ from app.messages import (
     CompileJobResult,
     ExplainJob,
     ExplainJobResult,
+    Failure,
     automaton_hash,
+    automaton_key,
     compile_job_key,
     explain_job_key,
+    explanation_key,
+    read_sealed,
     spec_json,
+    unmet_key,
 )
 from app.models import ModelFiles
 from app.observability import metrics
-from app.service.constraint_store import ConstraintStore
 from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
 from compiler.artifact import Compiled
 from compiler.diagnostics import Explanation, told_as
-from compiler.errors import SpecUnsupported
+from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
 LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
@@ -55,9 +60,9 @@ class ResolvedConstraint:
 class Constraints:
     """Knows constraints by way of the store, and has them compiled and explained by way of jobs."""
 
-    def __init__(self, settings: Settings, desk: JobClient, store: Store, files: ModelFiles) -> None:
+    def __init__(self, settings: Settings, jobs: JobClient, store: Store, files: ModelFiles) -> None:
         self._settings = settings
-        self._desk = desk
+        self._jobs = jobs
         self._fingerprint = files.vocabulary.fingerprint
         self._catalogue = ConstraintStore(settings, store, self._fingerprint)
         self._read_before: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_READ_BYTES_MAX)
@@ -65,7 +70,7 @@ class Constraints:
 
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
         """Compile a constraint for the owner of a key, or find it stored."""
-        if self._desk.stopping.is_set():
+        if self._jobs.stopping.is_set():
             raise Draining
         self.require_model(model)
         check_limits(spec, self._settings.limits)  # before anyone hashes it, writes it down or queues it
@@ -77,8 +82,8 @@ class Constraints:
                 return stored
             with metrics.single_flight():
                 job = self._compile_job(automaton, spec, owner)
-                terms = self._desk.compilation(owner, within_s=timeout_s)
-                return await self._desk.run("compile", compile_job_key(automaton), job, CompileJobResult, terms)
+                terms = self._jobs.compilation(owner, within_s=timeout_s)
+                return await self._jobs.run("compile", compile_job_key(automaton), job, CompileJobResult, terms)
 
     async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
         """The explanation of a stored constraint, with the names of `spec`.
@@ -92,7 +97,7 @@ class Constraints:
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
                 async with until(self._settings.timeout_s_default):
-                    result = await self._desk.run("compile", explain_job_key(automaton), job, ExplainJobResult)
+                    result = await self._jobs.run("compile", explain_job_key(automaton), job, ExplainJobResult)
                     found = result.explanation
             except (Busy, DeadlineExceeded):
                 return None
@@ -176,8 +181,8 @@ class Constraints:
         if known.compiled is not None:
             return None
         job = self._compile_job(known.automaton, spec, asking.owner)
-        terms = self._desk.compilation(asking.owner, asking.detached, within_s)
-        return await self._desk.submit("compile", compile_job_key(known.automaton), job, terms)
+        terms = self._jobs.compilation(asking.owner, asking.detached, within_s)
+        return await self._jobs.submit("compile", compile_job_key(known.automaton), job, terms)
 
     def require_model(self, model: str | None) -> None:
         if model is not None and model != self._settings.model_id:
@@ -189,3 +194,56 @@ def require_text(spec: Spec) -> None:
     if isinstance(spec, LabelsSpec):
         message = "a constraint over labels is not one on text, which is what the model writes"
         raise SpecUnsupported(message, construct="labels", field="constraint.labels")
+
+
+class ConstraintStore:
+    """Reads the store. What is there and is not ours is thrown away, and was never there.
+
+    fingerprint  of the vocabulary that automata are compiled for
+    """
+
+    def __init__(self, settings: Settings, store: Store, fingerprint: str) -> None:
+        self._settings = settings
+        self._store = store
+        self._decode = open_decoder(settings, fingerprint)
+
+    async def compiled(self, automaton: str) -> Compiled | None:
+        """The constraint that has this hash."""
+        key = automaton_key(automaton)
+        data = await self._store.get(key, self._settings.automaton_ttl_s)
+        if data is None:
+            return None
+        try:
+            compiled = await asyncio.to_thread(self._decode, automaton, data)
+        except ArtefactInvalid:
+            metrics.cache("corrupt")
+            await self._store.delete(key, data)
+            return None
+        metrics.cache("hit")
+        return compiled
+
+    async def unmet(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
+        """What the compilation of a constraint, written like this, has failed with, if it would fail again."""
+        key = unmet_key(automaton, spec, self._settings.limits)
+        data = await self._store.get(key)
+        if data is not None:
+            failure = read_sealed(self._settings.secret, key, data)
+            if isinstance(failure, Failure):
+                metrics.cache("negative")
+                return failure
+            metrics.cache("corrupt")
+            await self._store.delete(key, data)
+        metrics.cache("miss")
+        return None
+
+    async def explanation(self, automaton: str) -> Explanation | None:
+        """The explanation of a constraint, in the names of the propositions' meanings."""
+        key = explanation_key(automaton)
+        data = await self._store.get(key, self._settings.automaton_ttl_s)
+        if data is None:
+            return None
+        result = read_sealed(self._settings.secret, key, data)
+        if isinstance(result, ExplainJobResult):
+            return result.explanation
+        await self._store.delete(key, data)
+        return None

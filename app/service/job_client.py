@@ -1,14 +1,15 @@
-"""Where requests become jobs: admission, waiting, following, calling off. Knows no constraint and no HTTP."""
+"""Submits, follows and cancels the jobs of requests. Knows no constraint and no HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from app.auth import Charge, KeyCharges
 from app.broker import PLAIN, Broker, ConcurrencyGroup, Event, JobState, SubmitOptions
 from app.errors import (
     DeadlineExceeded,
@@ -26,6 +27,7 @@ from app.messages import (
     ExplainJobResult,
     Failure,
     Job,
+    NotReadyReason,
     Priority,
     Progress,
     Result,
@@ -45,12 +47,14 @@ Observer = Callable[[Progress | StepMessage], None]
 
 @dataclass(frozen=True, slots=True)
 class SubmissionContext:
-    """Who asks for a job of his own, and how.
+    """The caller of a job, and how the caller wants it handled.
 
-    route   what he asks for, as he calls it
-    key     his Idempotency-Key: the same one leads to the same job
-    digest  of the whole request: of another one the key is refused
-    alone   he does not wait for the answer
+    owner    name of the API key; empty without keys
+    route    path of the request
+    key      the Idempotency-Key: the same one leads to the same job
+    digest   of the whole request: the key with another digest is an error
+    alone    the caller does not wait for the answer
+    charges  charges the API key; None without a rate limit
     """
 
     owner: str = ""
@@ -58,10 +62,17 @@ class SubmissionContext:
     key: str | None = None
     digest: str = ""
     alone: bool = False
+    charges: KeyCharges | None = None
+
+    def charged(self, beam_tokens: int) -> contextlib.AbstractAsyncContextManager[Charge]:
+        """Charge the caller's key for the job that the body submits. Raises RateLimited, RequestOverLimit."""
+        if self.charges is None:
+            return contextlib.nullcontext(Charge())
+        return self.charges.charged(beam_tokens, repeatable=self.key is not None)
 
     @property
     def detached(self) -> bool:
-        """Whether the job goes on when he is gone: he will come back."""
+        """Whether the job goes on when the caller disconnects."""
         return self.alone or self.key is not None
 
 
@@ -90,19 +101,25 @@ class JobClient:
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
-    def outlives(self) -> bool:
-        """Whether jobs are still there when this process is gone."""
-        return self._broker.outlives
+    def hands_over(self) -> bool:
+        """Whether subscribers are sent to another process, which can continue their streams."""
+        return self.stopping.is_set() and self._broker.outlives
 
-    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+    async def wait_until_handing_over(self) -> None:
+        """Return once `hands_over` is true; never if no other process has the jobs."""
+        await self.stopping.wait()
+        if not self._broker.outlives:
+            await asyncio.Event().wait()
+
+    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[NotReadyReason, ...]:
         """Why requests would not be served now; empty when they would."""
         reasons = []
         for queue in queues:
             workers = await self._broker.workers(queue)
             if not workers:
-                reasons.append(f"no {queue} worker is alive")
+                reasons.append(NotReadyReason(queue))
             elif all(worker.reason for worker in workers):
-                reasons.append(f"{queue} worker: {workers[0].reason}")
+                reasons.append(NotReadyReason(queue, workers[0].reason))
         return tuple(reasons)
 
     async def require_worker(self, queue: str) -> None:
@@ -129,7 +146,7 @@ class JobClient:
 
     def _disown(self, submitted: asyncio.Future[str]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:
-            self._later(self.leave(submitted.result()))
+            self._later(self.unsubscribe(submitted.result()))
 
     def compilation(self, owner: str, detached: bool = False, within_s: float | None = None) -> SubmitOptions:
         """The terms of a compilation, which all share who want the same; with none of those for whom it is too much.
@@ -144,7 +161,7 @@ class JobClient:
             )
         return SubmitOptions(detached=detached, pools=tuple(pools), within_s=within_s)
 
-    async def submit_asked(
+    async def submit_owned(
         self,
         queue: str,
         job: Job,
@@ -171,12 +188,12 @@ class JobClient:
             async with self.observed(job_id):
                 result = await self.result(job_id)
         except (JobFailed, StorageDown):
-            self.leave_soon(job_id)
+            self.unsubscribe_soon(job_id)
             raise
         except BaseException:
-            await self.leave(job_id)
+            await self.unsubscribe(job_id)
             raise
-        self.leave_soon(job_id)
+        self.unsubscribe_soon(job_id)
         if not isinstance(result, wanted):
             raise MessageInvalid(f"a {job.kind} job was answered by a {result.kind} message")
         return result
@@ -222,9 +239,10 @@ class JobClient:
             if isinstance(news, Progress | StepMessage):
                 observer(news)
 
-    def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+    async def events(self, job_id: str, after: str = "") -> AsyncGenerator[Event, None]:
         """The events of a job, with the broker's ids."""
-        return self._broker.events(job_id, after)
+        async for event in self._broker.events(job_id, after):
+            yield event
 
     async def state(self, job_id: str, owner: str) -> JobState:
         """Where a job of this caller's is. Raises UnknownJob, for other callers' jobs too."""
@@ -236,7 +254,7 @@ class JobClient:
             raise UnknownJob(_NO_JOB)
         return state
 
-    async def join(self, job_id: str) -> None:
+    async def subscribe(self, job_id: str) -> None:
         """Have a share in a job that someone reads along with."""
         with contextlib.suppress(JobUnknown):
             await self._broker.join(job_id)
@@ -245,27 +263,27 @@ class JobClient:
         """Call a job off."""
         await self._broker.cancel(job_id)
 
-    async def leave(self, *job_ids: str | None) -> None:
+    async def unsubscribe(self, *job_ids: str | None) -> None:
         """Give up a share in each; the last to leave calls a job off. Where the server is away it runs to its end."""
         for job_id in job_ids:
             if job_id is not None:
                 with contextlib.suppress(StorageDown):
                     await self._broker.leave(job_id)
 
-    def leave_soon(self, *job_ids: str | None) -> None:
+    def unsubscribe_soon(self, *job_ids: str | None) -> None:
         """The same without a wait: an answer in hand is not to be kept back, or lost, for a server that is away."""
-        self._later(self.leave(*job_ids))
+        self._later(self.unsubscribe(*job_ids))
 
-    def leave_later(self, *job_ids: str | None) -> None:
+    def unsubscribe_later(self, *job_ids: str | None) -> None:
         """The same when `stream_grace_s` have passed, unless this process stops before: then others read on."""
-        self._later(self._leave_later(job_ids))
+        self._later(self._unsubscribe_later(job_ids))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def _leave_later(self, job_ids: tuple[str | None, ...]) -> None:
+    async def _unsubscribe_later(self, job_ids: tuple[str | None, ...]) -> None:
         """Give the shares up after `stream_grace_s`.
 
         The time counts from the server's next answer, because no reader can reconnect while it is unreachable.
@@ -279,7 +297,11 @@ class JobClient:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
             return
-        await self.leave(*job_ids)
+        await self.unsubscribe(*job_ids)
+
+    def drain(self) -> None:
+        """Take no new requests, and send the subscribers of streams to another process. Returns at once."""
+        self.stopping.set()
 
     def close(self) -> None:
         """Take no new jobs, and stop waiting for readers that may reconnect."""

@@ -1,4 +1,4 @@
-"""The story of each request, in jobs. Knows no HTTP, no handler and no implementation of a broker or store.
+"""The use cases of the API, each in terms of jobs. Knows no HTTP, handler or implementation of a broker or store.
 
 A generation is a job from the first: where its constraint is not compiled yet, it waits in the broker for the
 compilation, and no process that dies meanwhile takes it along.
@@ -11,12 +11,11 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from app.broker import Broker, Event, JobState, SubmitOptions
+from app.broker import Broker, JobState, SubmitOptions
 from app.errors import JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
-from app.matrix import DecodeParams, check_order, check_paths
 from app.messages import (
     CheckJob,
     CheckJobResult,
@@ -31,10 +30,18 @@ from app.messages import (
 )
 from app.models import ModelFiles
 from app.observability import metrics
-from app.requests import GenerateParams, check_order_limits, require_chars, seeded
+from app.requests import (
+    DecodeParams,
+    GenerateParams,
+    check_order,
+    check_order_limits,
+    check_paths,
+    require_chars,
+    seeded,
+)
 from app.service.constraints import Constraints, ResolvedConstraint, require_text
-from app.service.job_client import JobClient, Observer, SubmissionContext, until
-from app.settings import QUEUES, Settings
+from app.service.job_client import JobClient, SubmissionContext, until
+from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
@@ -46,7 +53,7 @@ WAITED = SubmissionContext()  # for, by someone who goes when he goes
 class SubmittedJob:
     """A job submitted for one caller, which holds a share in it.
 
-    compile_job  the compilation that the job waits for, in which the caller has a share too; None without one
+    compile_job  the compilation that the job waits for, to which the caller is subscribed too; None without one
     max_tokens   the budget to check after the compilation; None if it is not checked then
     """
 
@@ -57,6 +64,11 @@ class SubmittedJob:
     compile_job: str | None = None
     max_tokens: int | None = None
 
+    @property
+    def shares(self) -> tuple[str, ...]:
+        """The jobs to unsubscribe from when the caller leaves; none if the job goes on without a caller."""
+        return () if self.asking.detached else tuple(filter(None, (self.compile_job, self.job_id)))
+
 
 class Service:
     """Answers requests by way of a broker and a store. One for each API process."""
@@ -64,35 +76,13 @@ class Service:
     def __init__(self, settings: Settings, broker: Broker, store: Store, files: ModelFiles) -> None:
         self.settings = settings
         self.files = files
-        self.desk = JobClient(settings, broker)
-        self.constraints = Constraints(settings, self.desk, store, files)
-
-    @property
-    def observer(self) -> Observer | None:
-        """The function that receives the progress of each job."""
-        return self.desk.observer
-
-    @observer.setter
-    def observer(self, observer: Observer) -> None:
-        self.desk.observer = observer
+        self.jobs = JobClient(settings, broker)
+        self.constraints = Constraints(settings, self.jobs, store, files)
 
     @property
     def most_tokens(self) -> int:
         """The largest budget that a request may have."""
         return min(self.settings.max_tokens_max, self.files.context_tokens or self.settings.max_tokens_max)
-
-    @property
-    def draining(self) -> bool:
-        """Whether this process takes no new requests any more."""
-        return self.desk.stopping.is_set()
-
-    def drain(self) -> None:
-        """Take no new requests, and send readers of streams to another process. Returns at once."""
-        self.desk.stopping.set()
-
-    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
-        """Why requests would not be served now; empty when they would."""
-        return await self.desk.reasons_not_ready(queues)
 
     async def begin_describe(
         self, spec: Spec, model: str | None, explain: bool, asking: SubmissionContext
@@ -100,7 +90,7 @@ class Service:
         """Compile a constraint by a job of the caller's own, which he may come back to."""
         self.constraints.require_model(model)
         check_limits(spec, self.settings.limits)
-        await self.desk.require_worker("compile")
+        await self.jobs.require_worker("compile")
         timeout_s, arrived = self.settings.timeout_s_default, time.time()
         known = await self.constraints.known(spec)
         compile_job = await self.constraints.begin_compile(known, spec, asking, timeout_s)
@@ -109,18 +99,24 @@ class Service:
             compile_job=compile_job, owner=asking.owner,
         )
         async with self._or_leave(compile_job, asking):
-            job_id = await self.desk.submit_asked("compile", job, "compile", asking, compile_job)
+            job_id = await self.jobs.submit_owned("compile", job, "compile", asking, compile_job)
         return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
 
     async def begin_generate(self, order: GenerateParams, asking: SubmissionContext = WAITED) -> SubmittedJob:
         """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
+        async with asking.charged(order.weight) as charge:
+            submitted = await self._begin_generate(order, asking)
+            charge.job_id = submitted.job_id
+        return submitted
+
+    async def _begin_generate(self, order: GenerateParams, asking: SubmissionContext) -> SubmittedJob:
         options = order.options
         self.constraints.require_model(order.model)
         check_order_limits(order, self.settings, self.files)
         if order.spec is not None:
             require_text(order.spec)
             check_limits(order.spec, self.settings.limits)
-        await self.desk.require_worker("generate")
+        await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(order.timeout_s), time.time()
         known = await self._known(order)
         max_tokens = options.max_tokens if options.scope == "answer" else None
@@ -134,7 +130,7 @@ class Service:
             order.prompt,
             seeded(options),
             arrived + timeout_s,
-            progress="steps" if order.stream else "progress" if self.observer else "nothing",
+            progress="steps" if order.stream else "progress" if self.jobs.observer else "nothing",
             arrived=arrived,
             names=known.names,
             compile_job=compile_job,
@@ -144,16 +140,22 @@ class Service:
             clamp_to_context=order.clamp_to_context,
         )
         async with self._or_leave(compile_job, asking):
-            job_id = await self.desk.submit_asked(
+            job_id = await self.jobs.submit_owned(
                 "generate", job, "generate", asking, compile_job, order.priority, order.weight
             )
         return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job, max_tokens)
 
     async def begin_decode(self, order: DecodeParams, asking: SubmissionContext = WAITED) -> SubmittedJob:
         """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
+        async with asking.charged(order.weight) as charge:
+            submitted = await self._begin_decode(order, asking)
+            charge.job_id = submitted.job_id
+        return submitted
+
+    async def _begin_decode(self, order: DecodeParams, asking: SubmissionContext) -> SubmittedJob:
         check_order(order, self.settings)
         check_limits(order.spec, self.settings.limits)
-        await self.desk.require_worker("generate")
+        await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(order.timeout_s), time.time()
         known = await self.constraints.known(order.spec)
         if known.compiled is not None:
@@ -164,7 +166,7 @@ class Service:
             arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec), owner=asking.owner,
         )
         async with self._or_leave(compile_job, asking):
-            job_id = await self.desk.submit_asked(
+            job_id = await self.jobs.submit_owned(
                 "generate", job, "decode", asking, compile_job, order.priority, order.weight
             )
         return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
@@ -179,24 +181,19 @@ class Service:
         try:
             async with self.until_deadline(submitted):
                 await self.compiled(submitted)
-                async with self.desk.observed(submitted.job_id):
-                    result = await self.desk.result(submitted.job_id)
+                async with self.jobs.observed(submitted.job_id):
+                    result = await self.jobs.result(submitted.job_id)
         except StorageDown:
             reader.gone()  # there is no reaching it now; the job goes on, and the caller may ask again
             raise
         except JobFailed:
-            self._over(submitted)
+            self.jobs.unsubscribe_soon(*submitted.shares)
             raise
         except BaseException:
             await reader.done()
             raise
-        self._over(submitted)
+        self.jobs.unsubscribe_soon(*submitted.shares)
         return result
-
-    def _over(self, submitted: SubmittedJob) -> None:
-        """Give up the shares in an answered job, in the background."""
-        if not submitted.asking.detached:
-            self.desk.leave_soon(submitted.compile_job, submitted.job_id)
 
     async def compiled(self, submitted: SubmittedJob) -> None:
         """Wait for the compilation that a job waits for.
@@ -207,8 +204,8 @@ class Service:
         if submitted.compile_job is None:
             return
         with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job then finds out itself
-            async with self.desk.observed(submitted.compile_job):
-                compiled = await self.desk.result(submitted.compile_job)
+            async with self.jobs.observed(submitted.compile_job):
+                compiled = await self.jobs.result(submitted.compile_job)
             if isinstance(compiled, CompileJobResult):
                 _require_budget(compiled, submitted.max_tokens)
 
@@ -218,54 +215,29 @@ class Service:
             return contextlib.nullcontext()
         return until(max(0.0, submitted.deadline - time.time()), submitted.timeout_s)
 
-    async def give_up(self, submitted: SubmittedJob) -> None:
-        """Want a job no longer; it goes on where the caller said that he would come back."""
-        if not submitted.asking.detached:
-            await self.desk.leave(submitted.compile_job, submitted.job_id)
-
     def reader(self, submitted: SubmittedJob) -> EventSubscription:
         """A subscription to the events of a submitted job."""
         return EventSubscription(self, submitted)
 
-    async def read_along(self, job_id: str) -> EventSubscription:
+    async def subscribe(self, job_id: str) -> EventSubscription:
         """Someone who has come to read along; he has a share in the job while he does."""
-        await self.desk.join(job_id)
+        await self.jobs.subscribe(job_id)
         return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, WAITED))
-
-    @property
-    def hands_over(self) -> bool:
-        """Whether readers are sent to another process, which can continue their streams."""
-        return self.draining and self.desk.outlives
-
-    async def handing_over(self) -> None:
-        """Returns once that is so."""
-        await self.desk.stopping.wait()
-        if not self.desk.outlives:
-            await asyncio.Event().wait()  # no other process has the job, so its stream is read to the end here
-
-    async def result(self, job_id: str) -> Result:
-        """Waits for the result of a job. Raises JobFailed, JobCancelled."""
-        return await self.desk.result(job_id)
-
-    async def events(self, job_id: str, after: str = "") -> AsyncGenerator[Event, None]:
-        """The events of a job."""
-        async for event in self.desk.events(job_id, after):
-            yield event
 
     async def state(self, job_id: str, owner: str) -> tuple[JobState, Result | None]:
         """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
-        state = await self.desk.state(job_id, owner)
+        state = await self.jobs.state(job_id, owner)
         try:
-            return state, await self.desk.outcome(job_id) if state.state == "done" else None
+            return state, await self.jobs.outcome(job_id) if state.state == "done" else None
         except JobUnknown as error:  # its time ran out just now
             raise UnknownJob(str(error)) from None
 
     async def cancel(self, job_id: str, owner: str) -> bool:
         """Call a caller's job off; False where it was over already. Raises UnknownJob."""
-        state = await self.desk.state(job_id, owner)
+        state = await self.jobs.state(job_id, owner)
         if state.state in ("done", "cancelled"):
             return False
-        await self.desk.cancel(job_id)
+        await self.jobs.cancel(job_id)
         return True
 
     async def check(self, spec: Spec, subject: str | tuple[str, ...], conjuncts: bool = False) -> CheckJobResult:
@@ -278,7 +250,7 @@ class Service:
         timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
             job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, conjuncts)
-            result = await self.desk.run(
+            result = await self.jobs.run(
                 "compile", request_id(), job, CheckJobResult, SubmitOptions(within_s=timeout_s)
             )
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
@@ -296,7 +268,7 @@ class Service:
             yield
         except BaseException:
             if not asking.detached:
-                await self.desk.leave(compile_job)
+                await self.jobs.unsubscribe(compile_job)
             raise
 
     def _timeout(self, timeout_s: float | None) -> float:
@@ -325,12 +297,11 @@ class EventSubscription:
 
     async def done(self) -> None:
         """He has read to the end."""
-        await self.service.give_up(self.job)
+        await self.service.jobs.unsubscribe(*self.job.shares)
 
     def gone(self) -> None:
         """His connection broke off; he may come back within `stream_grace_s`."""
-        if not self.job.asking.detached:
-            self.service.desk.leave_later(self.job.compile_job, self.job.job_id)
+        self.service.jobs.unsubscribe_later(*self.job.shares)
 
     def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Raises DeadlineExceeded in the body when the job's time runs out."""

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from app.broker import PRESENCE_TTL_S, Broker, Delivery, WorkerStatus
-from app.messages import DRAINING, LOADING, is_expected_error
+from app.errors import ModelChanged
+from app.messages import NotReadyCode, is_expected_error
 from app.observability import metrics
 from app.settings import Settings
 from app.store import Store
@@ -63,7 +64,7 @@ class _Beat:
     """A worker's status, reported at regular intervals."""
 
     def __init__(self, queue: str, worker: str, broker: Broker) -> None:
-        self.worker, self.reason = worker, LOADING
+        self.worker, self.reason = worker, str(NotReadyCode.LOADING)
         self._queue, self._broker = queue, broker
         self._handler: Handler | None = None
         self._draining = False
@@ -91,7 +92,7 @@ class _Beat:
 
     async def _tell(self) -> None:
         if self._handler is not None:
-            self.reason = DRAINING if self._draining else self._handler.trouble()
+            self.reason = str(NotReadyCode.DRAINING) if self._draining else self._handler.trouble()
         metrics.BEATS.put(self.worker, self.reason)
         await self._broker.announce(self._queue, WorkerStatus(self.worker, self.reason))
 
@@ -127,7 +128,8 @@ async def _opened(queue: str, opening: HandlerLoader, beat: _Beat, stop: asyncio
         return await opening.handler(stop)
     except Exception as error:
         log.exception("the %s worker cannot start", queue)
-        await beat.fail(str(error) if is_expected_error(error) else f"cannot start ({type(error).__name__})")
+        code = NotReadyCode.MODEL_CHANGED if isinstance(error, ModelChanged) else NotReadyCode.FAILED
+        await beat.fail(code.reason(str(error) if is_expected_error(error) else type(error).__name__))
         return None
 
 

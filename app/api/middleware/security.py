@@ -6,18 +6,24 @@ All of it is decided before the first byte of a body is read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+import ipaddress
+import re
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
-from fastapi import Request
-
-from app.api.disconnect import until_gone
 from app.api.errors import problem
-from app.api.middleware.asgi import App, Message, Receive, Send, headers_named, id_of_request, send_problem
-from app.api.middleware.origins import Origins
-from app.auth import Key, KeyRing, RateLimitStatus, bearer, door_to, is_public, require_scope
-from app.errors import Busy, CallerError, ClientGone, HeadersTooLarge, MalformedRequest, RateLimited, Unauthorized
-from app.service import SubmittedJob
+from app.api.middleware.asgi import App, Message, Receive, Send, header, headers_named, id_of_request, send_problem
+from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, door_to, is_public, require_scope
+from app.errors import (
+    Busy,
+    CallerError,
+    HeadersTooLarge,
+    HostRefused,
+    MalformedRequest,
+    OriginRefused,
+    RateLimited,
+    Unauthorized,
+)
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,32 +40,10 @@ _SAFE = {
 }
 
 
-async def charged(
-    request: Request, beam_tokens: int, begin: Callable[[], Coroutine[Any, Any, SubmittedJob]]
-) -> SubmittedJob:
-    """Begin a job, counting beams times tokens for the key of the request; nothing where there are no keys.
-
-    What is refused costs nothing, nor does a job that its Idempotency-Key has led to before.
-    Raises RateLimited, RequestOverLimit, and what `begin` does.
-    """
-    limiter, key = request.scope["state"].get("limiter"), request.scope["state"].get("key")
-    if limiter is None or key is None:
-        return await until_gone(request, begin())
-    await limiter.charge(key, beam_tokens)
-    try:
-        submitted = await until_gone(request, begin())
-    except ClientGone:  # the job may be there
-        raise
-    except Exception:
-        await limiter.refund(key, beam_tokens)
-        raise
-    if submitted.asking.key is not None:
-        await limiter.settle(key, beam_tokens, submitted.job_id)
-    return submitted
-
-
 class SecurityMiddleware:
-    """ASGI middleware. Sets the state's `owner`: the name of the request's key, "" where there are no keys."""
+    """ASGI middleware. Sets `owner` and `charges` of the request's state: the name of its key, "" without keys, and
+    what charges that key, None without a rate limit.
+    """
 
     def __init__(self, app: App, settings: Settings, ring: KeyRing | None, limiter: Limiter | None) -> None:
         self._app = app
@@ -113,7 +97,8 @@ class SecurityMiddleware:
             yield
             return
         key, state = self._key(scope, self._ring), scope["state"]
-        state["owner"], state["key"], state["limiter"] = key.name, key, self._limiter
+        state["owner"] = key.name
+        state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None
         door = door_to(method, path)
         require_scope(key, door)
         if self._limiter is None:
@@ -179,3 +164,64 @@ def _told(standing: RateLimitStatus | None) -> list[tuple[bytes, bytes]]:
         return []
     figures = {"limit": standing.cap, "remaining": standing.left, "reset": standing.reset_s}
     return [(f"ratelimit-{name}".encode(), str(figure).encode()) for name, figure in figures.items()]
+
+
+ANY = "*"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
+_OWN_SITE = ("", "same-origin", "none")
+
+
+class Origins:
+    """Checks the Host and the Origin of requests."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._hosts = tuple(name.lower() for name in settings.allowed_hosts)
+        self._bound = settings.host.lower()
+        self._pages = tuple(page.lower() for page in settings.allowed_origins)
+        self._any = ANY in self._hosts or bool(settings.keys_file and not self._hosts)
+
+    def require(self, scope: Message) -> None:
+        """Raises HostRefused and OriginRefused."""
+        host = self._host(scope)
+        origin = header(scope, b"origin").lower()
+        if origin:
+            if origin not in (f"http://{host}", f"https://{host}", *self._pages) or not host:
+                raise OriginRefused(
+                    "requests from pages of other origins are refused; ABS_ALLOWED_ORIGINS lists those let in"
+                )
+        elif header(scope, b"sec-fetch-site") not in _OWN_SITE and header(scope, b"sec-fetch-mode") != "navigate":
+            raise OriginRefused("requests from pages of other origins are refused")
+
+    def _host(self, scope: Message) -> str:
+        """The host that the request names, in lower case; nothing where it names none, as HTTP/1.0 may."""
+        given = headers_named(scope, b"host")
+        if not given:
+            return ""
+        match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+        if match is None:
+            raise HostRefused("the Host header is not a host")
+        if not self._known(match[1].strip("[]").lower()):
+            raise HostRefused("the Host header names another host than this one ; ABS_ALLOWED_HOSTS lists those let in")
+        return given[0].lower()
+
+    def _known(self, name: str) -> bool:
+        if self._any:
+            return True
+        if self._hosts:
+            return any(name == host or (host.startswith(".") and name.endswith(host)) for host in self._hosts)
+        return "." not in name or name.endswith(".localhost") or name == self._bound or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what is bound to `host`."""
+    if host.lower() == "localhost":
+        return True
+    return _is_address(host) and ipaddress.ip_address(host).is_loopback

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.messages import STUCK, CompileJobResult, Job, Progress, Result, StepMessage
+from app.messages import CompileJobResult, Job, NotReadyCode, Progress, Result, StepMessage
 from app.settings import Settings
 
 
@@ -76,4 +76,4 @@ def stuck(what: str, seconds: float, seconds_max: float) -> str:
     """The trouble of a handler that got nowhere for longer than it may; empty where it is within that."""
     if seconds <= seconds_max:
         return ""
-    return f"{STUCK}: {what}" + (f" for {seconds:.0f} s" if math.isfinite(seconds) else " any more")
+    return NotReadyCode.STALLED.reason(what + (f" for {seconds:.0f} s" if math.isfinite(seconds) else " any more"))

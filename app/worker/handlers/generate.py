@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary
 from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
-from app.matrix import check_paths
 from app.messages import (
     FORMAT,
     ChoiceBody,
@@ -37,7 +36,7 @@ from app.messages import (
 from app.models import ModelFiles, checked_model, open_model_files
 from app.models.tokenizer import Speller, open_tokenizer
 from app.observability import metrics, tracing
-from app.requests import budget_beside
+from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
 from app.worker.handlers.base import Context, Handler, stuck
 from app.worker.handlers.compile import word_trace

@@ -178,7 +178,7 @@ def test_a_key_displaces_only_its_stored_automata(tmp_path: Path, monkeypatch: p
             return str(answer.json()["automaton"])
 
         def stored(automaton: str) -> bool:
-            store = client.app.state.readings._store  # type: ignore[attr-defined]
+            store = client.app.state.components.probe._store  # type: ignore[attr-defined]
             return asyncio.run(store.get(automaton_key(automaton))) is not None
 
         bens, first = ask("ben", "b{3}"), ask("anna", "a{3}")

@@ -279,7 +279,7 @@ def test_a_draining_process_refuses_requests_and_shows_its_jobs(
     with TestClient(create_app(Settings())) as client:
         until(lambda: client.get("/ready").is_success)
         job = client.post("/generate", json=BODY, headers=ASYNC).json()["id"]
-        client.app.state.service.drain()  # type: ignore[attr-defined]
+        client.app.state.components.service.jobs.drain()  # type: ignore[attr-defined]
         constraint = {"constraint": {"regex": "a"}}
         requests = {"/generate": BODY, "/compile": constraint, "/check": {**constraint, "text": "a"}}
         for path, body in requests.items():

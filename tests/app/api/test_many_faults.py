@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from app.api.decode import DecodeRequest
 from app.api.errors import FAULTS_MAX
-from app.api.generate_schemas import GenerateRequest
+from app.api.generate_schemas import DecodeRequest, GenerateRequest
 from app.api.schemas import CheckRequest, CompileRequest
 from app.openai.requests import ENTRIES_MAX, ChatRequest, CompletionRequest
 

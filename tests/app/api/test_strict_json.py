@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.middleware.strict_json import read_json
+from app.api.middleware.body import read_json
 from app.errors import InvalidJson
 
 PLAIN = st.recursive(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from app.api.refusals import refusal
+from app.api.errors import refusal
 from app.broker import SubmitOptions
 from app.broker.redis.broker import RedisBroker
 from app.errors import StorageDown

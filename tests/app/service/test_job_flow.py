@@ -61,7 +61,7 @@ class Place:
         """Let workers of these queues begin, and wait until they take jobs."""
         for queue, opener in workers.items():
             self.group.create_task(serve(queue, opener, self.broker, self.store, self.settings))
-        while await self.service().reasons_not_ready(tuple(workers)):
+        while await self.service().jobs.reasons_not_ready(tuple(workers)):
             await asyncio.sleep(0.01)
 
     async def pretend(self, *queues: str) -> None:

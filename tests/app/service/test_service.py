@@ -60,7 +60,7 @@ async def running(
     service = Service(settings, broker, store, open_model_files(settings.model))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         tasks = [group.create_task(serve(queue, opener, broker, store, settings)) for queue, opener in workers.items()]
-        while workers and await service.reasons_not_ready(tuple(workers)):
+        while workers and await service.jobs.reasons_not_ready(tuple(workers)):
             await asyncio.sleep(0.005)
         yield service, store
         for task in tasks:
@@ -207,7 +207,7 @@ def test_without_workers_every_request_names_the_missing_one(captions_dir: Path)
             for call in calls:
                 with pytest.raises(NotReady) as refused:
                     await call(service)
-                assert "worker is alive" in refused.value.reasons[0]
+                assert "worker is alive" in str(refused.value.reasons[0])
 
     asyncio.run(scenario())
 
@@ -220,7 +220,7 @@ def test_an_observer_receives_progress(captions_dir: Path) -> None:
         seen: list[Progress] = []
         workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_after(tell)}
         async with running(captions_dir, workers) as (service, _):
-            service.observer = seen.append
+            service.jobs.observer = seen.append
             answer = await generate(service, order())
             assert answer.automaton
             assert Progress("compile") in seen

@@ -12,12 +12,12 @@ from app.broker import Delivery
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, StorageDown
 from app.messages import (
-    DRAINING,
     Failure,
     GenerateJob,
     GenerateJobResult,
     GenerationOptions,
     Job,
+    NotReadyCode,
     Progress,
     RestartMessage,
     dump,
@@ -116,7 +116,7 @@ def test_a_job_past_its_deadline_fails(deadline_in_s: float) -> None:
 def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
     async def scenario() -> None:
         async with worker(fake_handlers.open_never) as (broker, _):
-            await until(broker, "cannot start (RuntimeError)")
+            await until(broker, "cannot start: RuntimeError")
             job_id = await broker.submit("q", "a", dump(job()))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(broker.result(job_id), 0.05)
@@ -204,7 +204,7 @@ def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
             await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.told))
             second = await broker.submit("q", "b", dump(job()))
             stopping.set()
-            await until(broker, DRAINING)
+            await until(broker, NotReadyCode.DRAINING)
             fake_handlers.go_on.set()
             assert isinstance(load(await broker.result(first)), GenerateJobResult)
         assert (await broker.state(second)).state == "waiting"
@@ -252,7 +252,7 @@ def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
         async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
             ids = await taken(broker, names=("abs-1",))
             stopping.set()
-            await until(broker, DRAINING)
+            await until(broker, NotReadyCode.DRAINING)
             await broker.cancel(ids[0])
         assert (await broker.state(ids[0])).state == "cancelled"
 
