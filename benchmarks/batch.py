@@ -36,7 +36,7 @@ from decoding.heuristic import unigram_prior
 from decoding.model import HuggingFaceModel
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.search import rows_of, search_of
+from decoding.search import search_of
 
 MEMORY_BYTES = 2**32
 PROMPTS = ("", "A man", "Two dogs are", "The children in the park", "concepts: dog, ball, park. sentence:")
@@ -87,10 +87,7 @@ def orders(model: HuggingFaceModel, count: int) -> list[BatchOrder]:
 
 
 def ask(engine: Engine, order: BatchOrder) -> tuple[Hypothesis, ...]:
-    return engine.generate(
-        lambda: search_of(order.constraint, order.options), order.prompt_ids, rows_of(order.options),
-        order.options.max_tokens,
-    )
+    return engine.generate(lambda: search_of(order.constraint, order.options), order.prompt_ids)
 
 
 def one_after_another(engine: Engine, wanted: Sequence[BatchOrder]) -> tuple[float, list[tuple[Hypothesis, ...]]]:

@@ -74,7 +74,7 @@ class BigramModel:
         own = self.log_probs[feed.tokens[:, :-1], feed.tokens[:, 1:]]
         return Scores(self.log_probs[feed.session.last], own, self.log_probs[feed.tokens[:, :-1]].amax(dim=2))
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * rows + 4 * rows * self.vocab_size
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:

@@ -86,12 +86,30 @@ Snapshot = Callable[[], StepEvent]
 """A beam that becomes a `StepEvent` only when it is called, in the caller's thread."""
 
 
+@dataclass(frozen=True, slots=True)
+class GenerationSize:
+    """What a generation may need at most, for admission control.
+
+    rows           read side by side in one step
+    max_tokens     of each row, so that its rows write at most rows * max_tokens nodes of a prefix tree
+    scratch_bytes  made by `advance` beside the scores
+    """
+
+    rows: int
+    max_tokens: int
+    scratch_bytes: int
+
+
 class Generation(Protocol):
     """One generation between two forward passes. Not thread-safe.
 
     Its driver calls advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), then
     answers().
     """
+
+    @property
+    def size(self) -> GenerationSize:
+        """What it may need at most; known before its first step."""
 
     @property
     def done(self) -> bool:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.generation import BeamRow, Hypothesis, Snapshot, StepEvent
+from decoding.generation import BeamRow, GenerationSize, Hypothesis, Snapshot, StepEvent
 from decoding.model import Scores
 from decoding.options import require
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.tensors import LOG_PROB_FLOOR, draw, rows_at_a_time
+from decoding.tensors import LOG_PROB_FLOOR, draw, rows_at_a_time, scratch_bytes
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
@@ -80,6 +80,8 @@ class Sampling:
     def __init__(self, constraint: PreparedConstraint, options: SamplingOptions, *, start: int | None = None) -> None:
         self._tables, self._options = constraint.tables, options
         device = constraint.tables.distance.device
+        scratch = scratch_bytes(options.n, len(self._tables.token_class), device)
+        self.size = GenerationSize(options.n, options.max_tokens, scratch)
         numbers = np.random.Generator(np.random.PCG64(options.seed))  # torch's own takes 32 bits of a seed on the CPU
         self._uniform = torch.from_numpy(numbers.random((options.n, options.max_tokens))).to(device)
         self._token_class = torch.as_tensor(self._tables.token_class)  # endings split classes of the automaton

@@ -60,7 +60,7 @@ class PrefixModel:
                 own[number, place], peak[number, place] = inner[token], inner.max()
         return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), own, peak)
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * (prompt_tokens + rows * max_tokens)
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:

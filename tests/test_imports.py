@@ -42,7 +42,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "tensors": "",
         "label_decoding": "errors options tensors",
         "logits_processor": "errors options tensors",
-        "model": "errors tensors",
+        "model": "errors",
         "generation": "model",
         "engine": "errors generation memory model",
         "heuristic": "model",

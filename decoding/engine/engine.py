@@ -101,23 +101,24 @@ class Engine:
         self._checker.shutdown()
 
     def generate(
-        self, begin: Callable[[], Generation], prompt_ids: Sequence[int], rows: int, max_tokens: int, *,
+        self, begin: Callable[[], Generation], prompt_ids: Sequence[int], *,
         on_step: Callable[[StepEvent], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drive a run to its answers beside all others; blocks. Any number of threads may call at once.
 
-        begin             makes the run; called again where the run restarts for lack of memory
-        rows, max_tokens  the most rows that the run reads side by side (`search.rows_of`), and the most tokens of each
-        on_step           receives every beam, in the caller's thread; a slow one delays no other caller
-        cancelled         is called before every step, in the engine's thread; True frees the run's memory at once
+        begin      makes the run; called again where the run restarts for lack of memory
+        on_step    receives every beam, in the caller's thread; a slow one delays no other caller
+        cancelled  is called before every step, in the engine's thread; True frees the run's memory at once
         Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
         alone, Cancelled, and what the run raises.
         """
-        held = self._model.bytes_for(max(1, len(prompt_ids)), rows, max_tokens)
+        ticket = EngineRequest(begin, prompt_ids, cancelled, on_step is not None)
+        size = ticket.run.size
+        held = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
         if held > self._memory_bytes:
             raise RequestTooLarge(held, self._memory_bytes)
-        ticket = EngineRequest(begin, prompt_ids, held, cancelled, on_step is not None)
+        ticket.bytes_held = held
         if not len(self._crowd):
             self._moved = time.monotonic()
         self._crowd.join(ticket)

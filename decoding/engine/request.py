@@ -30,9 +30,9 @@ class EngineRequest:
 
     begin: Callable[[], Generation]
     prompt_ids: Sequence[int]
-    bytes_held: int
     cancelled: Callable[[], bool] | None
     listened_to: bool
+    bytes_held: int = 0
     put_back: int = 0
     feed: StepInput[Any] | None = None
     news: SimpleQueue[Snapshot | EngineOutcome] = field(default_factory=SimpleQueue)

@@ -11,7 +11,7 @@ from functools import partial
 
 from torch import Tensor
 
-from decoding.generation import Generation, Hypothesis, Snapshot, StepEvent, TopToken
+from decoding.generation import Generation, GenerationSize, Hypothesis, Snapshot, StepEvent, TopToken
 from decoding.model import Scores
 
 ROWS_NOTED = 16  # rows of a step that are recorded, the best first; readers show no more
@@ -24,6 +24,10 @@ class TopTokensRecorder:
         self._run, self._count = run, count
         self._fed: list[tuple[int, ...]] = [()]  # the ids of each row of the feed at hand
         self._steps = 1  # that this feed is for
+
+    @property
+    def size(self) -> GenerationSize:
+        return self._run.size
 
     @property
     def done(self) -> bool:

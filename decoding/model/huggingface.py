@@ -94,8 +94,8 @@ class HuggingFaceModel:
         scores: list[Scores] = self._reader.step(feeds)
         return scores
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
-        return int(self._reader.bytes_for(max(1, prompt_tokens), rows, max_tokens))
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
+        return int(self._reader.bytes_for(max(1, prompt_tokens), rows, max_tokens, scratch_bytes))
 
     @torch.inference_mode()
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:

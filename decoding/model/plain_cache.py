@@ -20,7 +20,6 @@ from decoding.errors import ModelUnavailable
 from decoding.model.chunked_feed import PIECE_ROWS_MAX, ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes
 from decoding.model.protocol import Scores, StepInput
-from decoding.tensors import draw_bytes
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -50,18 +49,16 @@ class PlainReader:
     def step(self, feeds: Sequence[StepInput[PlainSession]]) -> list[Scores]:
         return [self._step_alone(feed) for feed in feeds]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
-        """Twice the rows' memory, for the library copies it when it grows and when rows move; and the largest pass,
-        or what a sampling makes of its log-probs."""
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int) -> int:
+        """The largest pass, and twice the rows' memory: the library copies it when it grows and when rows move."""
         first, each = self._row_bytes
         longest = prompt_tokens + max_tokens
-        drawing = draw_bytes(rows, self._vocab_size, self._model.device)
         held = 2 * rows * (first + longest * each)
         fed = piece_rows(rows, min(max_tokens, self.tokens_at_once))
         masks = 8 * self._scores_written * max(prompt_tokens * prompt_tokens, fed * longest)
         passing = activation_bytes(self._model, max(prompt_tokens, fed))
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
-        return held + piece + max(masks + passing + 2 * piece, drawing)  # a pass, or a draw after it
+        return held + piece + max(masks + passing + 2 * piece, scratch_bytes)  # a pass, then the step
 
     def try_out(self, token: int) -> None:
         """Raise ModelUnavailable where a search would fail: a model says so when it is loaded, not in a request."""

@@ -99,11 +99,12 @@ class LanguageModel(Protocol[SessionT]):
         sessions are as they were, and the same feeds may be given again, in smaller numbers; else they are spoilt.
         """
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         """The most memory that a generation will hold: keys, values and log-probs.
 
-        rows        read side by side, at most
-        max_tokens  of each row
+        rows           read side by side, at most
+        max_tokens     of each row
+        scratch_bytes  that the generation makes between two passes
         """
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:

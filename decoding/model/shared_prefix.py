@@ -17,7 +17,6 @@ from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
 from decoding.model.protocol import Scores, StepInput
-from decoding.tensors import draw_bytes
 
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
@@ -72,19 +71,17 @@ class SharedReader:
             reading = [(tree, stretch) for tree, stretch in reading if not stretch.done]
         return [stretch.scores() for stretch in stretches]
 
-    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int) -> int:
-        """The prompt once, a slot for every token of every row; of the largest pass all that it makes besides, or
-        what a sampling makes of its log-probs."""
+    def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int) -> int:
+        """The prompt once, a slot for every token of every row, and all else that the largest pass makes."""
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
-        drawing = draw_bytes(rows, self._vocab_size, self._model.device)
         slots, fed = slots_at_most(rows, rows * max_tokens), piece_rows(rows, max_tokens)
         held = (prompt_tokens + slots) * token + 2 * rows * slots  # who sees what: now, and before the step
         growing = held // layers  # one layer is held twice while it grows
         activations = activation_bytes(self._model, max(prompt_tokens, fed))
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2)  # the bias, and what it is made of
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
-        return held + growing + piece + max(activations + sees + 2 * piece, drawing)  # a pass, or a draw after it
+        return held + growing + piece + max(activations + sees + 2 * piece, scratch_bytes)  # a pass, then the step
 
     @functools.cached_property
     def _layers_and_token_bytes(self) -> tuple[int, int]:

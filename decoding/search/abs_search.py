@@ -72,7 +72,7 @@ class AbsSearch(BeamRun):
         self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
         text_of: TextOf | None = None,
     ) -> None:
-        super().__init__(constraint, options, start, text_of)
+        super().__init__(constraint, options, options.beams, start, text_of)
         self._alphas = alpha_table(self._tables, options)
 
     def advance(self, scores: Scores) -> list[Snapshot]:

@@ -153,7 +153,7 @@ class BankedSearch(BeamRun):
         self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
         text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
     ) -> None:
-        super().__init__(constraint, options, start, text_of)
+        super().__init__(constraint, options, heuristics.rows(options.beams), start, text_of)
         self._ranking = Ranking.of(self._tables, constraint.cost_to_go, options.beams, heuristics, constraint.endings)
         self._forced = constraint.forced if heuristics.forced else None
         self._has_floor = heuristics.floor

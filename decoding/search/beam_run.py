@@ -8,28 +8,32 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.generation import BeamRow, Hypothesis, Snapshot, StepEvent, TextOf
+from decoding.generation import BeamRow, GenerationSize, Hypothesis, Snapshot, StepEvent, TextOf
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.back_pointers import BackPointers, HostBeams
 from decoding.search.beams import Beams
 from decoding.search.n_best import NBest
-from decoding.tensors import Array, count_up, like
+from decoding.tensors import Array, count_up, like, scratch_bytes
 
 
 class BeamRun:
     """The part of a `Generation` that does not depend on the algorithm.
 
+    rows     the most rows that the algorithm reads side by side
     start    the automaton's state before the answer; None: the automaton's own
     text_of  with it answers are distinct as texts, without it as ids
     """
 
     def __init__(
-        self, constraint: PreparedConstraint, options: SearchOptions, start: int | None, text_of: TextOf | None
+        self, constraint: PreparedConstraint, options: SearchOptions, rows: int, start: int | None,
+        text_of: TextOf | None,
     ) -> None:
         self._options, self._eos_ids = options, constraint.automaton.eos_ids
         self._tables = constraint.tables.for_search()
         self._device = constraint.tables.distance.device
+        scratch = scratch_bytes(rows, len(self._tables.token_class), self._device)
+        self.size = GenerationSize(rows, options.max_tokens, scratch)
         self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
         self._columns = self._before = HostBeams.of(self._beams, self._tables)
         self._fed = np.zeros(1, dtype=np.int64)  # for each row of the beam, the row of the last feed that it extends

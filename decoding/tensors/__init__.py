@@ -8,9 +8,21 @@ push-up of the paper's Equation 2, and the draw of tokens for independent rows a
 from __future__ import annotations
 
 from decoding.tensors.automaton_tables import Tables
-from decoding.tensors.backend import LOG_PROB_FLOOR, Array, count_up, floored, library, like, real, take, take_columns
+from decoding.tensors.backend import (
+    LOG_PROB_FLOOR,
+    Array,
+    count_up,
+    floored,
+    library,
+    like,
+    real,
+    rows_at_a_time,
+    scratch_bytes,
+    take,
+    take_columns,
+)
 from decoding.tensors.ramp import push_up, push_up_table, pushed
-from decoding.tensors.token_draw import draw, draw_bytes, rows_at_a_time
+from decoding.tensors.token_draw import draw
 from decoding.tensors.top_k import place_in_group, top, top_in_order
 
 __all__ = [
@@ -19,7 +31,6 @@ __all__ = [
     "Tables",
     "count_up",
     "draw",
-    "draw_bytes",
     "floored",
     "library",
     "like",
@@ -29,6 +40,7 @@ __all__ = [
     "pushed",
     "real",
     "rows_at_a_time",
+    "scratch_bytes",
     "take",
     "take_columns",
     "top",

@@ -16,6 +16,8 @@ import torch
 LOG_PROB_FLOOR = -1e4
 """Floor under every log-prob that a generation adds up. A token of probability 0 may still be the only path to
 acceptance, and -inf would make all scores after it equal (and NaN at full push, 0 * -inf)."""
+_CELLS_AT_A_TIME = {"cpu": 2**18, "cuda": 2**21}  # log-probs worked on together; a GPU needs more work in a call
+_CELL_BYTES = 64  # made of a log-prob on the way to a token, at most: half a dozen float64 and int64
 Array: TypeAlias = Any
 """A numpy.ndarray or a torch.Tensor; the arrays of one search are all of one kind, on one device."""
 
@@ -56,3 +58,13 @@ def floored(log_probs: Array) -> Array:
     """As float64, not below LOG_PROB_FLOOR; NaN and infinity become LOG_PROB_FLOOR and are reported by the step."""
     sound = (log_probs >= LOG_PROB_FLOOR) & (log_probs < inf)
     return real(library(log_probs).where(sound, log_probs, LOG_PROB_FLOOR))
+
+
+def rows_at_a_time(vocab_size: int, device: torch.device) -> int:
+    """The number of rows of log-probs that are worked on together."""
+    return max(1, _CELLS_AT_A_TIME.get(device.type, _CELLS_AT_A_TIME["cpu"]) // vocab_size)
+
+
+def scratch_bytes(rows: int, vocab_size: int, device: torch.device) -> int:
+    """The most bytes that a step over `rows` rows makes beside their log-probs, `rows_at_a_time` together."""
+    return _CELL_BYTES * vocab_size * min(rows, rows_at_a_time(vocab_size, device))

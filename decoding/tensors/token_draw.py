@@ -14,21 +14,6 @@ from decoding.tensors.backend import LOG_PROB_FLOOR
 
 _RANKED = 512  # tokens of a row that are put in order to find its nucleus
 _UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64
-_AT_A_TIME = {"cpu": 2**18, "cuda": 2**21}  # weights of all rows together; a GPU wants more to do at once
-_WEIGHT_BYTES = 64  # of all that is made on the way from a log-prob to a token, at most: half a dozen float64 and int64
-
-
-def rows_at_a_time(vocab_size: int, device: torch.device) -> int:
-    """How many rows to draw for at once. Rows are independent, so that the tokens are the same whatever it is."""
-    return max(1, _AT_A_TIME.get(device.type, _AT_A_TIME["cpu"]) // vocab_size)
-
-
-def draw_bytes(rows: int, vocab_size: int, device: torch.device) -> int:
-    """The most bytes that a draw for `rows` rows holds beside their log-probs.
-
-    It draws for a few rows at a time.
-    """
-    return _WEIGHT_BYTES * vocab_size * min(rows, rows_at_a_time(vocab_size, device))
 
 
 def draw(

@@ -270,10 +270,7 @@ def test_a_request_gives_the_same_tokens_in_any_batch() -> None:
     alone = [sample(model, automaton, options) for options in orders]
     with Engine(model, 10**9) as engine, ThreadPoolExecutor(len(orders)) as threads:
         runs = [partial(Sampling, constraint, options) for options in orders]
-        crowd = [
-            threads.submit(engine.generate, run, PROMPT, options.n, options.max_tokens)
-            for run, options in zip(runs, orders, strict=True)
-        ]
+        crowd = [threads.submit(engine.generate, run, PROMPT) for run in runs]
         assert [answer.result(60) for answer in crowd] == alone
 
 

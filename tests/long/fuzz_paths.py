@@ -26,7 +26,7 @@ from decoding.model import LanguageModel
 from decoding.options import DEFAULT, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive, rows_of, search_of
+from decoding.search import drive, search_of
 
 CPU = torch.device("cpu")
 MEMORY_BYTES = 10**9
@@ -130,20 +130,17 @@ def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
     return spell
 
 
-def _search(case: Case, constraint: PreparedConstraint, draw: random.Random) -> tuple[Generation, int]:
-    """A search, and how many rows it reads side by side."""
+def _search(case: Case, constraint: PreparedConstraint, draw: random.Random) -> Generation:
     options, heuristics = search_options(case.budget, draw), heuristics_of(draw)
     text_of = functools.partial(text_bytes, case.vocabulary)
-    run = search_of(constraint, options, start=case.start, text_of=text_of, heuristics=heuristics)
-    return run, rows_of(options, heuristics)
+    return search_of(constraint, options, start=case.start, text_of=text_of, heuristics=heuristics)
 
 
-def _runs(case: Case, draw: random.Random) -> tuple[Generation, int]:
-    """A search or a sampling, and how many rows it reads side by side."""
+def _search_or_sampling(case: Case, draw: random.Random) -> Generation:
     constraint = constraint_of(case, draw)
     if draw.random() < 0.3:
         sampling = sampling_options(case.budget, draw)
-        return Sampling(constraint, sampling, start=case.start), sampling.n
+        return Sampling(constraint, sampling, start=case.start)
     return _search(case, constraint, draw)
 
 
@@ -157,13 +154,13 @@ def confirm_gaps(answers: Sequence[Hypothesis]) -> None:
 def by_search(case: Case, draw: random.Random) -> list[Tokens]:
     constraint = constraint_of(case, draw)
     constraint.refuse_early(case.model, len(case.prompt_ids), case.budget, case.start)
-    run, rows = _search(case, constraint, draw)
+    run = _search(case, constraint, draw)
     events: list[StepEvent] = []
     answers = drive(case.model, case.prompt_ids, run, events.append)
     confirm_gaps(answers)
     widest = max(sum(not row.finished for row in event.rows) for event in events)
-    if widest > rows:
-        raise AssertionError(f"{widest} rows were read side by side, more than {rows}")
+    if widest > run.size.rows:
+        raise AssertionError(f"{widest} rows were read side by side, more than {run.size.rows}")
     found = [answer.tokens for answer in answers]
     if len({text_bytes(case.vocabulary, tokens[:-1]) for tokens in found}) != len(found):
         raise AssertionError("two answers have the same text")
@@ -184,17 +181,16 @@ def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
     )
     seeds = [draw.randrange(2**30) for _ in range(3)]
 
-    def again(seed: int) -> tuple[Generation, int]:
-        return _runs(case, random.Random(seed))
+    def again(seed: int) -> Generation:
+        return _search_or_sampling(case, random.Random(seed))
 
     with Engine(case.model, MEMORY_BYTES) as engine, ThreadPoolExecutor(len(seeds)) as callers:
 
         def ask(seed: int) -> tuple[Hypothesis, ...]:
-            run, rows = again(seed)
-            return engine.generate(lambda: run, case.prompt_ids, rows, case.budget)
+            return engine.generate(lambda: again(seed), case.prompt_ids)
 
         crowd = list(callers.map(ask, seeds))
-    alone = [drive(case.model, case.prompt_ids, again(seed)[0]) for seed in seeds]
+    alone = [drive(case.model, case.prompt_ids, again(seed)) for seed in seeds]
     if crowd != alone:
         raise AssertionError(f"in a crowd {crowd}, alone {alone}")
     for answers in crowd:

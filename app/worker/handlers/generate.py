@@ -179,7 +179,7 @@ class Generator:
         started = time.perf_counter()
         with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
-                lambda: self._run_of(task), prompt_ids, rows, max_tokens,
+                lambda: self._run_of(task), prompt_ids,
                 on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from app.settings import Settings
 from app.store.memory import MemoryStore
 from compiler.limits import Limits
 from decoding.engine import Engine
+from decoding.generation import GenerationSize
 from decoding.model import HuggingFaceModel
 from tests.app.conftest import wait_for_compiler, wait_until_ready
 from tests.app.observability.metric_samples import Samples, scrape
@@ -177,11 +179,11 @@ def test_an_engine_with_a_dead_thread_stays_stuck(monkeypatch: pytest.MonkeyPatc
         def bytes_for(self, *_: int) -> int:
             return 0
 
-    engine = Engine(Model(), 1)  # type: ignore[arg-type]
+    engine, run = Engine(Model(), 1), SimpleNamespace(size=GenerationSize(1, 1, 0))  # type: ignore[arg-type]
     assert engine.stalled_s == 0.0
     monkeypatch.setattr(engine._crowd, "admit", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        engine.generate(lambda: None, [1], 1, 1)  # type: ignore[arg-type, return-value]
+        engine.generate(lambda: run, [1])  # type: ignore[arg-type, return-value]
     engine.close()
     assert engine.stalled_s == float("inf")
 

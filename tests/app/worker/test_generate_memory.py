@@ -85,7 +85,8 @@ def test_admission_counts_all_rows_of_the_algorithm(
     with open_generator(dataclasses.replace(settings, generation_memory_bytes=needs)) as generator:
         with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
             assert generator.run(job, context).choices
-        assert generate.call_args.args[2:] == (rows, 6)
+        size = generate.call_args.args[0]().size
+        assert (size.rows, size.max_tokens) == (rows, 6)
     narrow = dataclasses.replace(settings, generation_memory_bytes=needs - 1)
     with open_generator(narrow) as generator, pytest.raises(RequestTooLarge) as refusal:
         generator.run(job, context)

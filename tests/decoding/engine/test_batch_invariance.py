@@ -19,7 +19,7 @@ from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive, rows_of, search_of
+from decoding.search import drive, search_of
 from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed
 
 
@@ -149,9 +149,10 @@ def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algor
     model.prefill([1])  # what the library keeps for later
     for beams in (2, 5, 20):
         options = SearchOptions(max_tokens=length + 1, beams=beams, algorithm=algorithm)
-        announced = model.bytes_for(3, rows_of(options), options.max_tokens)
+        run = search_of(constraint, options)
+        announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
         with _Held() as held:
-            drive(model, [1, 2, 3], search_of(constraint, options))
+            drive(model, [1, 2, 3], run)
         assert held.most <= announced < 40 * held.most, beams
 
 
@@ -173,7 +174,8 @@ def test_sampling_uses_no_more_memory_than_estimated(
     constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
     for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
-        announced = model.bytes_for(3, rows, tokens)
+        run = Sampling(constraint, SamplingOptions(tokens, 1, rows, temperature, top_p))
+        announced = model.bytes_for(3, rows, tokens, run.size.scratch_bytes)
         with _Held() as held:
-            drive(model, [1, 2, 3], Sampling(constraint, SamplingOptions(tokens, 1, rows, temperature, top_p)))
+            drive(model, [1, 2, 3], run)
         assert held.most <= announced, (rows, tokens)

@@ -90,7 +90,7 @@ def _long(beams: int = 2, max_tokens: int = 12) -> Order:
 
 
 def _ask(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis, ...]:
-    return engine.generate(order.run, order.prompt, rows_of(order.options), order.options.max_tokens, **more)
+    return engine.generate(order.run, order.prompt, **more)
 
 
 def _wait_for(holds: Callable[[], bool]) -> None:
@@ -258,8 +258,7 @@ def test_a_generation_without_step_input_fails_alone() -> None:
         good = callers.submit(_ask, engine, order)
         _wait_for(lambda: len(model.opened) == 1)
         broken = Broken(PreparedConstraint.prepare(order.automaton, torch.device("cpu")), order.options)
-        limits = rows_of(order.options), order.options.max_tokens
-        bad = callers.submit(engine.generate, lambda: broken, order.prompt, *limits)
+        bad = callers.submit(engine.generate, lambda: broken, order.prompt)
         _wait_for(lambda: engine.generations == 2)
         model.may_step.set()
         with pytest.raises(ValueError, match="no idea"):

@@ -20,7 +20,7 @@ from decoding.generation import Generation, Hypothesis
 from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.search import drive, rows_of, search_of
+from decoding.search import drive, search_of
 from tests.decoding.engine.test_engine import PLENTY, _wait_for
 from tests.decoding.engine.test_out_of_memory import S_MAX, Notes
 from tests.decoding.random_models import GROUPED, V, made, windowed
@@ -150,7 +150,7 @@ def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrain
 
             for _ in range(FAILURES_MAX + 1):  # by chance one may run out while it has the model to itself
                 try:
-                    return engine.generate(begin, [number + 1], rows_of(options), options.max_tokens)
+                    return engine.generate(begin, [number + 1])
                 except OutOfMemory:
                     continue
             raise AssertionError("out of memory more often than memory ran out")

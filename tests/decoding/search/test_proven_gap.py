@@ -22,7 +22,7 @@ from decoding.model import Scores, StepInput
 from decoding.options import Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive, generate, rows_of, search_of
+from decoding.search import drive, generate, search_of
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fake_models import HashModel, PrefixSession
 
@@ -241,7 +241,7 @@ def test_requests_in_an_engine_have_their_own_gaps() -> None:
     assert model.most == 1 and len({answers[0].proven_gap for answers in alone}) == 3
     model.gate.clear()
     with Engine(model, 2**30) as engine, ThreadPoolExecutor(3) as callers:
-        jobs = [partial(engine.generate, partial(new, one), PROMPT, rows_of(one), one.max_tokens) for one in options]
+        jobs = [partial(engine.generate, partial(new, one), PROMPT) for one in options]
         found = [callers.submit(job) for job in jobs]
         while engine.generations < 3:  # the second and the third begin together, behind the first
             model.gate.wait(0.001)
