@@ -91,3 +91,19 @@ def require(holds: bool, field: str, expected: str) -> None:
     """Raise OptionsInvalid for an option that does not hold."""
     if not holds:
         raise OptionsInvalid(field, expected)
+
+
+def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -> float:
+    """alpha, the strength of the push towards acceptance, in [alpha_min, 1] (paper, Eq. 2).
+
+    distance       fewest tokens from the row's state to acceptance, EOS among them
+    budget_before  T - t + 1, the tokens left at step t. Equation 2 prints T - t; the alphas of the paper's figure 3
+                   are those of T - t + 1, which also is never zero.
+    """
+    urgency: float = min(1.0, distance / budget_before) ** gamma
+    return alpha_min + (1.0 - alpha_min) * urgency
+
+
+def pushed(log_prob: float, peak: float, alpha: float) -> float:
+    """The score of a progress token: alpha of the way from its log-prob up to the row's best one, `peak`."""
+    return alpha * peak + (1.0 - alpha) * log_prob

@@ -12,9 +12,9 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.errors import ReplayRejected
 from decoding.generation import Hypothesis
 from decoding.model import ScoredSequence
-from decoding.options import SearchOptions
+from decoding.options import SearchOptions, push_up, pushed
 from decoding.sampling import SamplingOptions
-from decoding.tensors import LOG_PROB_FLOOR, push_up, pushed
+from decoding.tensors import LOG_PROB_FLOOR
 
 
 @dataclass(frozen=True, slots=True)

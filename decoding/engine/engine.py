@@ -19,12 +19,11 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from decoding.engine.memory_budget import ROWS_MAX, MemoryBudget
+from decoding.engine.memory import ROWS_MAX, MemoryBudget, is_out_of_memory, release_memory
 from decoding.engine.request import EngineOutcome, EngineRequest, outcome
 from decoding.engine.scheduler import Scheduler
 from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
 from decoding.generation import Generation, Hypothesis, StepEvent
-from decoding.memory import is_out_of_memory, release_memory
 from decoding.model import LanguageModel, ScoredSequence
 
 Shortage = Literal["batch_split", "restarted", "check_deferred", "rejected"]

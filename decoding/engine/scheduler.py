@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from decoding.engine.memory_budget import MemoryBudget
+from decoding.engine.memory import MemoryBudget
 from decoding.engine.request import EngineRequest
 from decoding.errors import Cancelled
 

@@ -15,17 +15,32 @@ paper's figure 3; ties follow `candidates`; the final choice is by `rank_by`.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from decoding.generation import Hypothesis, Snapshot, TextOf
 from decoding.model import Scores
-from decoding.options import SearchOptions
+from decoding.options import SearchOptions, push_up
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.search.beam_run import BeamRun
+from decoding.search.beam_search import BeamSearch
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import Continuations, best_candidates
-from decoding.tensors import Array, Tables, count_up, floored, library, like, push_up_table, take, top_in_order
+from decoding.tensors import Array, Tables, count_up, floored, library, like, take, top_in_order
+
+
+@lru_cache(maxsize=64)
+def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: float) -> NDArray[np.float64]:
+    """alpha: float64 [max_tokens + 1, distance_max + 1], by budget_before and distance. Row 0 is never read.
+
+    In Python floats, since the vectorised powers of tensor libraries may differ in the last bit. A row within the
+    budget has distance <= budget_before: beyond that alpha is 1.
+    """
+    distances, urgent = range(distance_max + 1), push_up(1, 1, alpha_min, gamma)
+    rows = [[push_up(d, b, alpha_min, gamma) if d < b else urgent for d in distances] for b in range(max_tokens + 1)]
+    return np.array(rows)
 
 
 def alpha_table(tables: Tables, options: SearchOptions) -> Array:
@@ -65,8 +80,8 @@ def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_
     return after.select(best).nan_unless_finite(peak)
 
 
-class AbsSearch(BeamRun):
-    """Algorithm 1 between two forward passes; obeys `Generation`. Arguments as in `BeamRun`."""
+class AbsSearch(BeamSearch):
+    """Algorithm 1 between two forward passes; obeys `Generation`. Arguments as in `BeamSearch`."""
 
     def __init__(
         self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,

@@ -22,7 +22,7 @@ from decoding.heuristic import Endings
 from decoding.model import Scores
 from decoding.options import DEFAULT, NATS_PER_TOKEN, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.search.beam_run import BeamRun
+from decoding.search.beam_search import BeamSearch
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import NO_FLOOR, Continuations, best_candidates
 from decoding.tensors import Array, Tables, count_up, floored, library, like, place_in_group, real, take
@@ -142,8 +142,8 @@ def _finishing(moves: Continuations, tables: Tables) -> Beams:
     return Beams(token, moves.number, state, library(state).where(barred, DEAD_SCORE, log_prob), log_prob)
 
 
-class BankedSearch(BeamRun):
-    """The default search between two forward passes; obeys `Generation`. Arguments as in `BeamRun`.
+class BankedSearch(BeamSearch):
+    """The default search between two forward passes; obeys `Generation`. Arguments as in `BeamSearch`.
 
     Finished rows are taken out as they come, and live rows that can no longer beat them are dropped: no step raises a
     log-prob, so this loses nothing. The search ends when no live row is left.

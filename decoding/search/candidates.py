@@ -1,7 +1,7 @@
 """The best continuations of a beam's rows, found by token class instead of token by token.
 
 Within one row and one token class, a higher log-prob never gives a lower score. So a chunk of tokens of one class
-(`chunk_layout`) is led by its most probable token, and the best N continuations lie in the N chunks with the best
+(`ChunkLayout`) is led by its most probable token, and the best N continuations lie in the N chunks with the best
 leaders. A step scores R x M leaders and opens N chunks; the scores of all R x V continuations are never written out.
 
 Candidates are ranked by score, then by the log-prob of the whole row, then by that of the token, higher first; then

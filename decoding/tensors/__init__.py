@@ -21,8 +21,6 @@ from decoding.tensors.backend import (
     take,
     take_columns,
 )
-from decoding.tensors.ramp import push_up, push_up_table, pushed
-from decoding.tensors.token_draw import draw
 from decoding.tensors.top_k import place_in_group, top, top_in_order
 
 __all__ = [
@@ -30,14 +28,10 @@ __all__ = [
     "Array",
     "Tables",
     "count_up",
-    "draw",
     "floored",
     "library",
     "like",
     "place_in_group",
-    "push_up",
-    "push_up_table",
-    "pushed",
     "real",
     "rows_at_a_time",
     "scratch_bytes",

@@ -19,8 +19,8 @@ from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import abs_search
 from decoding.search.banked_search import Ranking, forced_step, step
+from decoding.search.beam_search import NBest
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.search.n_best import NBest
 from decoding.tensors import Tables, count_up, like
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fake_models import HashModel

@@ -17,7 +17,8 @@ from compiler.text import TextAutomaton, check_labels
 from compiler.vocab import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.label_decoding import BeamOptions, beam_labels, best_labels
-from decoding.tensors import LOG_PROB_FLOOR, push_up, pushed
+from decoding.options import push_up, pushed
+from decoding.tensors import LOG_PROB_FLOOR
 
 Labels = tuple[int, ...]
 Matrix = NDArray[np.float64]

@@ -16,10 +16,9 @@ from compiler.lifting import TokenAutomaton, from_table
 from decoding.errors import ReplayRejected
 from decoding.generation import Hypothesis
 from decoding.model import ScoredSequence
-from decoding.options import SearchOptions
+from decoding.options import SearchOptions, push_up, pushed
 from decoding.replay import replay
 from decoding.search import generate
-from decoding.tensors import push_up, pushed
 from tests.decoding.random_automata import random_table
 from tests.fake_models import HashModel, ScriptedModel
 

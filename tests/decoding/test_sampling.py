@@ -26,10 +26,9 @@ from decoding.generation import Hypothesis, StepEvent
 from decoding.heuristic import Endings
 from decoding.model import HuggingFaceModel, Scores
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.sampling import Sampling, SamplingOptions
+from decoding.sampling import Sampling, SamplingOptions, draw, nucleus
 from decoding.search import drive
-from decoding.tensors import LOG_PROB_FLOOR, draw
-from decoding.tensors.token_draw import nucleus
+from decoding.tensors import LOG_PROB_FLOOR
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fake_models import HashModel, PrefixModel
 from tests.references.text import satisfies

@@ -46,13 +46,20 @@ from compiler.artifact import Compiled
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.text import answer_text, check_text, replay, states_along
-from decoding.engine import Engine, TopTokensRecorder
+from decoding.engine import (
+    Engine,
+    TopTokensRecorder,
+    describe_device,
+    free_bytes,
+    gpu_bytes,
+    is_out_of_memory,
+    release_memory,
+)
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.forced_tokens import TokenBytes
 from decoding.generation import Generation, Hypothesis, StepEvent
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
-from decoding.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint

@@ -23,8 +23,8 @@ from app.settings import Settings
 from app.worker import job_metrics as tally
 from app.worker.handlers.generate import Generator
 from compiler.errors import CompileCancelled, LimitExceeded, SpecUnspellable
+from decoding.engine import gpu_bytes
 from decoding.errors import ReplayRejected
-from decoding.memory import gpu_bytes
 from decoding.options import SearchOptions
 from decoding.search import rows_of
 from tests.app import fake_handlers

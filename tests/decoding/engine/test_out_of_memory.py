@@ -13,11 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoding.engine import Engine
-from decoding.engine.memory_budget import SOUND_STEPS, MemoryBudget
+from decoding.engine import Engine, is_out_of_memory
+from decoding.engine.memory import SOUND_STEPS, MemoryBudget
 from decoding.errors import Cancelled, OutOfMemory
 from decoding.generation import Hypothesis, StepEvent
-from decoding.memory import is_out_of_memory
 from decoding.model import ScoredSequence, Scores, StepInput
 from decoding.search import generate
 from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _ask, _long, _order, _wait_for

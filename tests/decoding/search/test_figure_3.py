@@ -23,11 +23,11 @@ import torch
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.generation import StepEvent
-from decoding.options import SearchOptions
+from decoding.options import SearchOptions, push_up
 from decoding.search import generate
 from decoding.search.abs_search import alpha_table, step
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.tensors import Tables, push_up
+from decoding.tensors import Tables
 from tests.fake_models import ScriptedModel
 
 VOCABULARY = "The A coffee lazy spilled was on over the a cat toy toys 's and owner floor favorite by . , eos"

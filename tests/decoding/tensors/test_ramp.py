@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.tensors import push_up, push_up_table, pushed
+from decoding.options import push_up, pushed
+from decoding.search.abs_search import push_up_table
 
 
 @pytest.mark.parametrize(
