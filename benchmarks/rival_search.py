@@ -20,12 +20,12 @@ from torch import Tensor
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.lifting.token_automaton import DEAD_EDGE
 from decoding.forced_tokens import NO_FORCED_TOKEN
-from decoding.generation import Hypothesis, Snapshot
+from decoding.generation import GenerationSize, Hypothesis, Snapshot
 from decoding.heuristic import unigram_prior
 from decoding.model import LanguageModel, Scores, StepInput, begin_text
 from decoding.options import DEFAULT, NATS_PER_TOKEN
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.tensors import LOG_PROB_FLOOR, place_in_group
+from decoding.tensors import LOG_PROB_FLOOR, rank_in_group
 
 _TEXTS, _TOKENS, _SEED = 256, 24, 7  # the sample that the bigram is estimated from
 _UNIGRAM_WEIGHT = 1.0  # occurrences of a last token that count as much as the unigram
@@ -183,7 +183,7 @@ def _relevant_tokens(token_class: Wholes, live: NDArray[np.bool_], unigram: Real
     """
     order = np.argsort(-unigram, kind="stable")
     order = order[live[token_class[order]]]
-    leading = place_in_group(token_class[order]) < _OF_EACH_CLASS
+    leading = rank_in_group(token_class[order]) < _OF_EACH_CLASS
     return np.unique(np.concatenate([order[leading], order[:_OF_ALL]]))
 
 
@@ -238,6 +238,7 @@ class DenseSearch:
 
     def __init__(self, constraint: PreparedConstraint, max_tokens: int, beams: int, cost: CostToGo) -> None:
         self._tables, self._forced = constraint.tables.for_search(), constraint.forced
+        self.size = GenerationSize(DEFAULT.rows(beams), max_tokens, 0)
         self._rows, self._cost, self._budget_after = DEFAULT.rows(beams), cost, max_tokens
         self._tokens: list[tuple[int, ...]] = [()]
         self._state = np.array([constraint.automaton.start])
@@ -294,6 +295,6 @@ class DenseSearch:
         count = min(DEFAULT.pool * self._rows, len(score))
         pool = np.argpartition(-score, count - 1)[:count] if count else np.zeros(0, dtype=np.int64)
         pool = pool[np.lexsort((row[pool], token[pool], -log_prob[pool], -score[pool]))]
-        place = place_in_group(self._tables.distance[state[pool]])
+        place = rank_in_group(self._tables.distance[state[pool]])
         key = score[pool] - DEFAULT.group_cost * np.log1p(place)
         return np.asarray(pool[np.argsort(-key, kind="stable")][: self._rows])

@@ -1,7 +1,7 @@
 """The trace of an answer, replayed from its tokens: a second, independent check of the search.
 
-Takes nothing from the search but the tokens and the sums it claims: states come from `TokenAutomaton.advance`, not
-from the tensors' tables, and log-probs from a fresh pass of the model, not from the beams.
+It takes from the search only the tokens and their sums. States come from `TokenAutomaton.advance`, not from the tables
+on the device, and log-probs from another pass of the model, not from the beams.
 """
 
 from __future__ import annotations
@@ -50,51 +50,54 @@ def replay(
 ) -> tuple[TraceStep, ...]:
     """The trace of an answer. Raises ReplayRejected where the answer is not what the search says it is.
 
-    rescored   the model's opinion of the answer's tokens, EOS among them, from `LanguageModel.score`
+    rescored   the log-probs of the answer's tokens, EOS among them, from `LanguageModel.score`
     tolerance  how far a log-prob may be off, in nats a token, from `LanguageModel.tolerance`
     start      the state the answer starts in, where it is not the automaton's own
     """
-    if not len(hypothesis.tokens) == len(rescored.log_probs) == len(rescored.peaks):
+    if not len(hypothesis.tokens) == len(rescored.log_probs) == len(rescored.max_log_probs):
         raise ReplayRejected(f"{len(hypothesis.tokens)} tokens were rescored as {len(rescored.log_probs)}")
     if len(hypothesis.tokens) > options.max_tokens:
         raise ReplayRejected(f"the answer has {len(hypothesis.tokens)} tokens, the budget is {options.max_tokens}")
     steps: list[TraceStep] = []
     state = automaton.start if start is None else start
-    for place, token in enumerate(hypothesis.tokens):
-        taken = _replay_token(automaton, options, state, place, token, rescored.log_probs[place], rescored.peaks[place])
-        steps.append(taken)
-        state = taken.state
+    rows = zip(hypothesis.tokens, rescored.log_probs, rescored.max_log_probs, strict=True)
+    for position, (token, log_prob, max_log_prob) in enumerate(rows):
+        steps.append(_replay_token(automaton, options, state, position, token, log_prob, max_log_prob))
+        state = steps[-1].state
     if automaton.distance[state] != 0:
         raise ReplayRejected(f"the answer stops {int(automaton.distance[state])} tokens short of acceptance")
-    _compare("log-probs", [taken.log_prob for taken in steps], hypothesis.log_prob, tolerance)
-    if isinstance(options, SearchOptions):  # what a sample scores is its probability among all allowed tokens
-        _compare("scores", [taken.score for taken in steps], hypothesis.score, tolerance)
+    _require_sum("log-probs", [step.log_prob for step in steps], hypothesis.log_prob, tolerance)
+    # The score of a sample is its probability in the masked distribution, which one row of log-probs does not give.
+    if isinstance(options, SearchOptions):
+        _require_sum("scores", [step.score for step in steps], hypothesis.score, tolerance)
     return tuple(steps)
 
 
 def _replay_token(
-    automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, place: int, token: int,
-    log_prob: float, peak: float,
+    automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, position: int, token: int,
+    log_prob: float, max_log_prob: float,
 ) -> TraceStep:
+    """Checks one token against the guarantee: d(q') <= T - t after every token."""
     before = int(automaton.distance[state])
     if before == 0:
-        raise ReplayRejected(f"token {place} follows the end of the text")
+        raise ReplayRejected(f"token {position} follows the end of the text")
     after_state = automaton.advance(state, token)
     after = int(automaton.distance[after_state])
-    budget_before = options.max_tokens - place
+    budget_before = options.max_tokens - position
     if after == UNREACHABLE:
-        raise ReplayRejected(f"token {place} leads to the dead state")
+        raise ReplayRejected(f"token {position} leads to the dead state")
     if after > budget_before - 1:
-        raise ReplayRejected(f"after token {place} acceptance is {after} tokens away, with {budget_before - 1} left")
+        raise ReplayRejected(f"after token {position} acceptance is {after} tokens away, with {budget_before - 1} left")
     alpha = 0.0
     if isinstance(options, SearchOptions) and options.algorithm == "abs":
         alpha = push_up(before, budget_before, options.alpha_min, options.gamma)
-    own, best = max(log_prob, LOG_PROB_FLOOR), max(peak, LOG_PROB_FLOOR)
-    score = pushed(own, best, alpha) if after < before else own
-    return TraceStep(token, after_state, after, budget_before, alpha, own, score)
+    # The search adds up floored log-probs, and pushes only tokens that come closer to acceptance.
+    log_prob, max_log_prob = max(log_prob, LOG_PROB_FLOOR), max(max_log_prob, LOG_PROB_FLOOR)
+    score = pushed(log_prob, max_log_prob, alpha) if after < before else log_prob
+    return TraceStep(token, after_state, after, budget_before, alpha, log_prob, score)
 
 
-def _compare(name: str, parts: list[float], claimed: float, tolerance: float) -> None:
-    total = sum(parts)
+def _require_sum(name: str, parts: list[float], claimed: float, tolerance: float) -> None:
+    total = sum(parts)  # rounding errors of independent passes add up, so the tolerance is one for each token
     if not abs(total - claimed) <= tolerance * len(parts):  # also catches NaN
         raise ReplayRejected(f"the {name} of the tokens add up to {total:.6g}, the search says {claimed:.6g}")

@@ -77,10 +77,10 @@ def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedRea
         rows = torch.tensor(parents, device=model.device)
         ids = _ids(model, len(parents) * count, 17 * number)
         tokens = torch.tensor(ids, device=model.device).view(-1, count)
-        found = reader.step([StepInput(ours, rows, tokens)])[0]
-        known = plain.step([StepInput(theirs, rows, tokens)])[0]
-        for mine, other in ((found.log_probs, known.log_probs), (found.own, known.own), (found.peak, known.peak)):
-            _require_close(mine, other, tolerance, halved)
+        shared = reader.step([StepInput(ours, rows, tokens)])[0]
+        expected_scores = plain.step([StepInput(theirs, rows, tokens)])[0]
+        for name in ("log_probs", "token_log_probs", "max_log_probs"):
+            _require_close(getattr(shared, name), getattr(expected_scores, name), tolerance, halved)
 
 
 def _require_close(found: Tensor, expected: Tensor, tolerance: float, halved: bool) -> None:

@@ -19,10 +19,14 @@ SessionT = TypeVar("SessionT")
 
 @dataclass(frozen=True, slots=True)
 class ScoredSequence:
-    """A model's opinion of a finished continuation: for each token its log-prob, and the best log-prob in its place."""
+    """The log-probs of a finished continuation, from a separate pass.
+
+    log_probs      of each token
+    max_log_probs  the best of all ids in its place
+    """
 
     log_probs: tuple[float, ...]
-    peaks: tuple[float, ...]
+    max_log_probs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,14 +47,14 @@ class StepInput(Generic[SessionT]):
 class Scores:
     """The model's answer to one feed. N rows fed m tokens each; V ids.
 
-    log_probs  float32 [N, V]    after the last token
-    own        float32 [N, m-1]  [i, j]: of tokens[i, j+1] after tokens[i, :j+1]
-    peak       float32 [N, m-1]  the best of all ids in that place
+    log_probs        float32 [N, V]    after the last token
+    token_log_probs  float32 [N, m-1]  [i, j]: of tokens[i, j+1] after tokens[i, :j+1]
+    max_log_probs    float32 [N, m-1]  the best of all ids in that position
     """
 
     log_probs: Tensor
-    own: Tensor
-    peak: Tensor
+    token_log_probs: Tensor
+    max_log_probs: Tensor
 
     @classmethod
     def of_prompt(cls, log_probs: Tensor) -> Scores:

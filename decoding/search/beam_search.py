@@ -1,7 +1,8 @@
-"""What both beam searches keep between two forward passes: the beam, its history, and its rows in the model."""
+"""The part of both beam searches that does not depend on the algorithm: the beam, its history, and the best answers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from math import inf
 
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, GenerationSize, Hypothesis, Snapshot, StepEvent, TextOf
+from decoding.model import Scores
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.beams import BackPointers, Beams, HostBeams
-from decoding.tensors import Array, count_up, like, scratch_bytes
+from decoding.tensors import Array, arange, like, scratch_bytes
 
 Key = tuple[float, float, int, tuple[int, ...]]
 
@@ -24,21 +26,29 @@ class NBest:
     """The `options.n` best of the answers that were added.
 
     text_of  with it answers are distinct as texts, without it as ids
+
+    >>> best = NBest(SearchOptions(max_tokens=4, n=2), text_of=None)
+    >>> for tokens, log_prob in (((5, 0), -3.0), ((6, 0), -1.0), ((7, 0), -2.0)):
+    ...     best.add(Hypothesis(tokens, score=log_prob, log_prob=log_prob))
+    >>> [answer.tokens for answer in best.answers(dropped=None)]
+    [(6, 0), (7, 0)]
     """
 
     def __init__(self, options: SearchOptions, text_of: TextOf | None) -> None:
         self._options, self._text_of = options, text_of
-        self._longest = float(options.max_tokens**options.length_power)  # divides the longest text's log-prob
-        self._best: dict[bytes | tuple[int, ...], tuple[Key, Hypothesis]] = {}
+        self._max_divisor = float(options.max_tokens**options.length_power)  # of the longest text's log-prob
+        # An answer by its text, below its key. Keys hold the ids, so no two are equal and entries compare by them.
+        self._best: dict[bytes | tuple[int, ...], tuple[Key, bytes | tuple[int, ...], Hypothesis]] = {}
 
     def add(self, answer: Hypothesis) -> None:
-        """Keeps an answer where it is among the best, and better than one of the same text."""
+        """Adds an answer where it is among the best, and better than one of the same text."""
         ids = answer.tokens[:-1]
-        said = ids if self._text_of is None else self._text_of(ids)
-        found = (self._key(answer), answer)
-        self._best[said] = min(self._best.get(said, found), found, key=lambda one: one[0])
+        text = ids if self._text_of is None else self._text_of(ids)
+        key = self._key(answer)
+        if text not in self._best or key < self._best[text][0]:
+            self._best[text] = key, text, answer
         if len(self._best) > self._options.n:
-            del self._best[max(self._best, key=lambda text: self._best[text][0])]
+            del self._best[max(self._best.values())[1]]
 
     @property
     def complete(self) -> bool:
@@ -48,18 +58,20 @@ class NBest:
     @property
     def floor(self) -> float:
         """The log-prob that a row must exceed to become better than the n-th best; -inf while there are fewer."""
-        return -max(key for key, _ in self._best.values())[0] * self._longest if self.complete else -inf
+        # Of a negative sum the largest divisor makes the best value: no extension of a row can be worth more.
+        return -max(self._best.values())[0][0] * self._max_divisor if self.complete else -inf
 
     def answers(self, dropped: float | None) -> tuple[Hypothesis, ...]:
         """Best first, each with how far a better text can be above it.
 
         dropped  the highest log-prob of all rows that the search dropped; None where it is unknown
         """
-        ranked = sorted(self._best.values(), key=lambda one: one[0])
+        ranked = sorted(self._best.values())
         if dropped is None:
-            return tuple(answer for _, answer in ranked)
-        best = max(dropped / self._longest, -ranked[0][0][0])
-        return tuple(replace(answer, proven_gap=best + key[0]) for key, answer in ranked)
+            return tuple([answer for _, _, answer in ranked])
+        # Log-probs only fall, so this bounds the value of every text, whether or not the search followed it.
+        bound = max(dropped / self._max_divisor, -ranked[0][0][0])
+        return tuple([replace(answer, proven_gap=bound + key[0]) for key, _, answer in ranked])
 
     def _key(self, answer: Hypothesis) -> Key:
         """Lower is better: by `rank_by`, then by the other sum, then shorter, then lower ids."""
@@ -69,8 +81,8 @@ class NBest:
         return -first, -second, len(answer.tokens), answer.tokens
 
 
-class BeamSearch:
-    """The part of a `Generation` that does not depend on the algorithm.
+class BeamSearch(ABC):
+    """A beam search between two forward passes; obeys `Generation`. `advance` and `answers` make the algorithm.
 
     rows     the most rows that the algorithm reads side by side
     start    the automaton's state before the answer; None: the automaton's own
@@ -86,22 +98,32 @@ class BeamSearch:
         self._device = constraint.tables.distance.device
         scratch = scratch_bytes(rows, len(self._tables.token_class), self._device)
         self.size = GenerationSize(rows, options.max_tokens, scratch)
+        # The beam lies on the device as `_beams` and on the host as `_host`; `_host_before` is the one before it.
         self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
-        self._columns = self._before = HostBeams.of(self._beams, self._tables)
+        self._host = self._host_before = HostBeams.of(self._beams, self._tables)
         self._fed = np.zeros(1, dtype=np.int64)  # for each row of the beam, the row of the last feed that it extends
-        self._history, self._finished = BackPointers(), NBest(options, text_of)
+        self._history, self._n_best = BackPointers(), NBest(options, text_of)
 
     @property
     def done(self) -> bool:
-        return not self._columns.live.size
+        """True where no live row is left."""
+        return not self._host.live.size
+
+    @abstractmethod
+    def advance(self, scores: Scores) -> list[Snapshot]:
+        """One step for each token of a row of the feed. Raises ModelOutputInvalid, SearchExhausted."""
+
+    @abstractmethod
+    def answers(self) -> tuple[Hypothesis, ...]:
+        """The answers, best first."""
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The last token of each live row."""
-        live = self._columns.live
+        live = self._host.live
         parents = self._fed[live]
-        self._fed = np.zeros(self._columns.rows, dtype=np.int64)
+        self._fed = np.zeros(len(self._host.token), dtype=np.int64)
         self._fed[live] = np.arange(len(live))
-        return self._on_device(parents), self._on_device(self._columns.token[live, None])
+        return self._on_device(parents), self._on_device(self._host.token[live, None])
 
     @property
     def _budget_before(self) -> int:
@@ -113,43 +135,46 @@ class BeamSearch:
 
         keep_finished  whether finished rows stay in the beam; they are behind the live ones where they do not
         """
-        columns = HostBeams.of(beams, self._tables)
-        if np.isnan(columns.score).any():
+        host = HostBeams.of(beams, self._tables)
+        if np.isnan(host.score).any():
             raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
-        if not columns.rows and not self._finished.complete:
+        rows, finished = len(host.token), host.finished
+        if not rows and not self._n_best.complete:
             raise SearchExhausted(f"no row could be extended with {self._budget_before} tokens left")
-        self._before, self._columns, self._fed = self._columns, columns, self._fed[columns.parent]
-        self._history.add(columns)
-        kept = columns.rows if keep_finished else len(columns.live)
-        self._beams = beams if kept == len(beams.token) else beams.select(count_up(beams.token, kept))
+        self._host_before, self._host, self._fed = self._host, host, self._fed[host.parent]
+        self._history.add(host)
+        retained = rows if keep_finished else len(host.live)
+        self._beams = beams if retained == len(beams.token) else beams.select(arange(beams.token, retained))
+        # With finished rows in the beam a later step may still push them out, so the last beam alone decides.
         if not keep_finished or self.done:
-            texts = self._history.tokens(columns.finished, len(self._history), self._eos_ids)
-            for row, ids in zip(columns.finished.tolist(), texts, strict=True):
-                self._finished.add(Hypothesis(ids, float(columns.score[row]), float(columns.log_prob[row])))
+            texts = self._history.tokens(finished, len(self._history), self._eos_ids)
+            for row, ids in zip(finished.tolist(), texts, strict=True):
+                self._n_best.add(Hypothesis(ids, float(host.score[row]), float(host.log_prob[row])))
         return self._snapshot()
-
-    def _array(self, numbers: Array) -> Array:
-        """In the library and on the device of the search's own arrays."""
-        return like(self._tables.distance, numbers)
 
     def _on_device(self, numbers: NDArray[np.int64]) -> Tensor:
         """On the model's device."""
         return torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
+
+    def _array(self, numbers: Array) -> Array:
+        """In the library and on the device of the search's own arrays."""
+        return like(self._tables.distance, numbers)
 
     def _alpha(self, distance: int, budget_before: int) -> float:
         """The push-up of a row at a step; 0 where the algorithm has none."""
         return 0.0
 
     def _snapshot(self) -> Snapshot:
-        """The present beam, put into words when a listener reads it; what it refers to never changes."""
-        columns, before, history, steps = self._columns, self._before, self._history, len(self._history)
+        """The present beam, which becomes an event when a listener reads it."""
+        # The arrays of a step are replaced and never changed, so the event may be made later, in another thread.
+        host, before, history, steps = self._host, self._host_before, self._history, len(self._history)
         budget_after = self._budget_before
 
         def event() -> StepEvent:
-            ids = history.tokens(np.arange(columns.rows), steps, self._eos_ids)
-            alpha = [self._alpha(int(before.distance[parent]), budget_after + 1) for parent in columns.parent]
-            numbers = (columns.parent.tolist(), columns.state.tolist(), columns.distance.tolist(), alpha)
-            sums = (columns.score.tolist(), columns.log_prob.tolist())
+            ids = history.tokens(np.arange(len(host.token)), steps, self._eos_ids)
+            alpha = [self._alpha(int(before.distance[parent]), budget_after + 1) for parent in host.parent]
+            numbers = (host.parent.tolist(), host.state.tolist(), host.distance.tolist(), alpha)
+            sums = (host.score.tolist(), host.log_prob.tolist())
             return StepEvent(steps, budget_after, tuple(map(BeamRow, ids, *numbers, *sums)))
 
         return event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from decoding.tensors import Array, Tables, count_up, library, like, take
+from decoding.tensors import Array, Tables, arange, library, like, take
 
 DEAD_SCORE = float("-inf")  # the score of padding rows and of continuations that are not allowed
 NO_TOKEN = -1  # in place of the last token of the first row, which has none
@@ -34,26 +34,32 @@ class Beams:
     log_prob: Array
 
     @classmethod
-    def start(cls, state: int, model: Array) -> Beams:
-        """One row, the prompt's, beside `model`: k equal rows would find every candidate k times."""
-        whole, zero = count_up(model, 1), like(model, np.zeros(1))
-        return cls(whole + NO_TOKEN, whole, whole + state, zero, zero)
+    def start(cls, state: int, device_of: Array) -> Beams:
+        """One row, the prompt's, on the device of `device_of`."""
+        # The paper starts with k equal rows, which would find every candidate k times.
+        zero, zero_score = arange(device_of, 1), like(device_of, np.zeros(1))
+        return cls(zero + NO_TOKEN, zero, zero + state, zero_score, zero_score)
 
     def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""
-        return Beams(*(take(getattr(self, name), rows) for name in _COLUMNS))
+        return Beams(
+            take(self.token, rows), take(self.parent, rows), take(self.state, rows), take(self.score, rows),
+            take(self.log_prob, rows),
+        )  # fmt: skip
 
     def followed_by(self, others: Beams) -> Beams:
         """These rows and then the others."""
         join = library(self.token).concatenate
-        return Beams(*(join([getattr(self, name), getattr(others, name)]) for name in _COLUMNS))
+        return Beams(
+            join([self.token, others.token]), join([self.parent, others.parent]), join([self.state, others.state]),
+            join([self.score, others.score]), join([self.log_prob, others.log_prob]),
+        )  # fmt: skip
 
-    def nan_unless_finite(self, peak: Array) -> Beams:
+    def nan_unless_finite(self, max_log_prob: Array) -> Beams:
         """The rows, with NaN for scores where some row's best log-prob, float32 [R], is no finite number."""
-        return replace(self, score=library(peak).where(library(peak).isfinite(peak).all(), self.score, nan))
-
-
-_COLUMNS = tuple(field.name for field in fields(Beams))
+        # A branch would have to wait for the device; the NaN is found on the host, after the transfer of the beam.
+        xp = library(max_log_prob)
+        return replace(self, score=xp.where(xp.isfinite(max_log_prob).all(), self.score, nan))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,53 +85,54 @@ class HostBeams:
 
     @classmethod
     def of(cls, beams: Beams, tables: Tables) -> HostBeams:
-        """In one transfer, without rows that only fill places. Whole numbers below 2**53 survive as float64."""
+        """Copies a beam to the host in one transfer, without its padding."""
         distance = take(tables.distance, beams.state)
         if isinstance(distance, np.ndarray):
             token, parent, state, score, log_prob = beams.token, beams.parent, beams.state, beams.score, beams.log_prob
         else:
-            whole = [column.double() for column in (beams.token, beams.parent, beams.state, distance)]
-            table = torch.stack([*whole, beams.score, beams.log_prob]).cpu().numpy()
+            # One float64 table [6, R] is one transfer; ids and states are below 2**53, so they survive as float64.
+            integers = [column.double() for column in (beams.token, beams.parent, beams.state, distance)]
+            table = torch.stack([*integers, beams.score, beams.log_prob]).cpu().numpy()
             token, parent, state, distance = table[:4].astype(np.int64)
             score, log_prob = table[4:]
-        rows = int(np.count_nonzero(score != DEAD_SCORE))  # those that fill places are last
+        rows = int(np.count_nonzero(score != DEAD_SCORE))  # padding is last
         live = np.flatnonzero(distance[:rows])
         return cls(token[:rows], parent[:rows], state[:rows], distance[:rows], score[:rows], log_prob[:rows], live)
 
     @property
-    def rows(self) -> int:
-        return len(self.token)
-
-    @property
     def finished(self) -> NDArray[np.int64]:
+        """The rows that are not live: int64."""
         return np.flatnonzero(self.distance == 0)
 
 
 class BackPointers:
-    """The links from each beam to the one before; grows by a beam a step, and what it holds never changes."""
+    """The links from each beam to the one before; grows by a beam a step, and its content never changes."""
 
     def __init__(self) -> None:
-        self._parents: list[NDArray[np.int64]] = []
+        self._parents: list[NDArray[np.int64]] = []  # by step, [R] each
         self._tokens: list[NDArray[np.int64]] = []
 
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def add(self, columns: HostBeams) -> None:
-        self._parents.append(columns.parent)
-        self._tokens.append(columns.token)
+    def add(self, beams: HostBeams) -> None:
+        """Appends a step."""
+        self._parents.append(beams.parent)
+        self._tokens.append(beams.token)
 
     def tokens(self, rows: NDArray[np.int64], steps: int, eos_ids: tuple[int, ...]) -> list[tuple[int, ...]]:
         """All ids of some rows of the beam after `steps` steps, up to and with their first EOS."""
         if not len(rows):
             return []
-        written = np.empty((steps, len(rows)), dtype=np.int64)
-        for place in range(steps - 1, -1, -1):
-            written[place] = self._tokens[place][rows]
-            rows = self._parents[place][rows]
-        ended = written == eos_ids[0]
+        written = np.empty((steps, len(rows)), dtype=np.int64)  # [steps, rows]
+        for step in range(steps - 1, -1, -1):
+            written[step] = self._tokens[step][rows]
+            rows = self._parents[step][rows]
+        # A finished row of "abs" stays in the beam and repeats its EOS, so the first EOS is its end. A live row has
+        # none: all its ids count.
+        is_eos = written == eos_ids[0]
         for eos in eos_ids[1:]:
-            ended |= written == eos
-        ended[-1] = True
-        lengths = ended.argmax(axis=0) + 1
+            is_eos |= written == eos
+        is_eos[-1] = True
+        lengths = is_eos.argmax(axis=0) + 1
         return [tuple(ids[:length]) for ids, length in zip(written.T.tolist(), lengths.tolist(), strict=True)]

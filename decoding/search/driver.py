@@ -15,6 +15,7 @@ from decoding.options import DEFAULT, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.abs_search import AbsSearch
 from decoding.search.banked_search import BankedSearch
+from decoding.search.beam_search import BeamSearch
 
 
 def generate(
@@ -31,6 +32,7 @@ def generate(
     Raises what `PreparedConstraint.refuse_early` raises before the first forward pass; later Cancelled,
     ModelOutputInvalid, and SearchExhausted where the automaton's distances are wrong.
     """
+    # Without a prior the cost to go is a constant for each token of the distance.
     if isinstance(automaton, TokenAutomaton):
         automaton = PreparedConstraint.prepare(automaton, model.device)
     automaton.refuse_early(model, len(prompt_ids), options.max_tokens)
@@ -40,7 +42,7 @@ def generate(
 def search_of(
     constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None,
     heuristics: Heuristics = DEFAULT,
-) -> AbsSearch | BankedSearch:
+) -> BeamSearch:
     """The search that `options.algorithm` names."""
     if options.algorithm == "abs":
         return AbsSearch(constraint, options, start=start, text_of=text_of)
@@ -54,20 +56,21 @@ def rows_of(options: SearchOptions, heuristics: Heuristics = DEFAULT) -> int:
 
 @torch.inference_mode()
 def drive(
-    model: LanguageModel[Any], prompt_ids: Sequence[int], run: Generation,
+    model: LanguageModel[Any], prompt_ids: Sequence[int], generation: Generation,
     on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Hypothesis, ...]:
-    """Drive one run by itself, in this thread."""
+    """Drives one generation by itself, in this thread. Arguments as in `generate`."""
     session, first = model.prefill(prompt_ids)
     scores = Scores.of_prompt(first)
+    # Each turn takes the scores of the last feed, then feeds the rows that the generation goes on with.
     while True:
         if cancelled is not None and cancelled():
             raise Cancelled("the generation was cancelled")
-        for snapshot in run.advance(scores):
+        for snapshot in generation.advance(scores):
             if on_step is not None:
                 on_step(snapshot())
-        if run.done:
-            return run.answers()
-        del scores  # the model needs their memory
-        (scores,) = model.step([StepInput(session, *run.feed())])
+        if generation.done:
+            return generation.answers()
+        del scores  # [rows, V], as large as the scores that the next pass makes
+        (scores,) = model.step([StepInput(session, *generation.feed())])
 

@@ -2,7 +2,7 @@
 
 The search's small arrays are numpy's on the CPU and torch's elsewhere, behind one way of writing. An automaton's tables
 lie on the device with the ids of a vocabulary in chunks of one token class each. Exact top-k selection with ties, the
-push-up of the paper's Equation 2, and the draw of tokens for independent rows are here.
+floor under log-probs are here.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from decoding.tensors.automaton_tables import Tables
 from decoding.tensors.backend import (
     LOG_PROB_FLOOR,
     Array,
-    count_up,
-    floored,
+    arange,
     library,
     like,
-    real,
     rows_at_a_time,
     scratch_bytes,
     take,
     take_columns,
+    to_float64,
+    with_floor,
 )
-from decoding.tensors.top_k import place_in_group, top, top_in_order
+from decoding.tensors.top_k import rank_in_group, top_k_stable, top_k_unordered
 
 __all__ = [
     "LOG_PROB_FLOOR",
     "Array",
     "Tables",
-    "count_up",
-    "floored",
+    "arange",
     "library",
     "like",
-    "place_in_group",
-    "real",
+    "rank_in_group",
     "rows_at_a_time",
     "scratch_bytes",
     "take",
     "take_columns",
-    "top",
-    "top_in_order",
+    "to_float64",
+    "top_k_stable",
+    "top_k_unordered",
+    "with_floor",
 ]

@@ -1,4 +1,8 @@
-"""A token automaton laid out for the model's device."""
+"""A token automaton laid out for the model's device.
+
+The step needs the best log-prob of each token class of each row. A reduction over classes of uneven sizes is slow on
+any device, so the ids of a class are cut into chunks of equal width, and a reshaped maximum reduces all chunks at once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding.tensors.backend import Array, count_up, library, like, take
+from decoding.tensors.backend import Array, arange, library, like, take
 
 WIDE, NARROW = 64, 4  # ids in a chunk of a large class, and of a small one
 _LAID_MAX = 2**19  # log-probs laid out at once: they stay in the processor's cache
@@ -22,7 +26,7 @@ Wholes = NDArray[np.int64]
 class ChunkLayout(NamedTuple):
     """V ids by class, ascending within it, each class cut into M chunks of at most W ids; the wide chunks come first.
 
-    chunk_id     int64 [M, W]  the ids of each chunk; spare places repeat its last id
+    chunk_id     int64 [M, W]  the ids of each chunk; spare slots repeat its last id
     spare        bool  [M, W]  the repeats, which are no candidates of their own
     chunk_class  int64 [M]     the class of each chunk
     token_chunk  int64 [V]     the chunk of each id
@@ -40,24 +44,25 @@ class ChunkLayout(NamedTuple):
     @classmethod
     def of(cls, token_class: NDArray[np.int32], classes: int) -> ChunkLayout:
         """From the class of each id. More than half a wide chunk of them is cut into wide ones, fewer into narrow."""
-        small = token_class.astype(np.uint16) if classes <= 2**16 else token_class  # numpy sorts 16 bits by radix
-        order = np.argsort(small, kind="stable")
-        size = np.bincount(token_class, minlength=classes)
+        narrowed = token_class.astype(np.uint16) if classes <= 2**16 else token_class  # numpy sorts 16 bits by radix
+        order = np.argsort(narrowed, kind="stable")  # [V]: the ids by class
+        size = np.bincount(token_class, minlength=classes)  # [C]
         width = np.where(size > WIDE // 2, WIDE, NARROW)  # [C]
-        chunks = -(-size // width)  # [C]
-        by_width = np.argsort(-width, kind="stable")  # [C]
+        chunks = -(-size // width)  # [C]: chunks of each class, the last one partly filled
+        by_width = np.argsort(-width, kind="stable")  # [C]: wide classes first
         chunk_class = np.repeat(by_width, chunks[by_width])  # [M]
-        first_chunk, first_id = np.empty_like(chunks), np.cumsum(size) - size
+        first_chunk, first_id = np.empty_like(chunks), np.cumsum(size) - size  # [C], [C]: in `order`
         first_chunk[by_width] = np.cumsum(chunks[by_width]) - chunks[by_width]
         offset = (np.arange(len(chunk_class)) - first_chunk[chunk_class]) * width[chunk_class]  # [M], within the class
-        place = offset[:, None] + np.arange(int(width.max()))  # [M, W]
+        position = offset[:, None] + np.arange(int(width.max()))  # [M, W], within the class
         last = np.minimum(offset + width[chunk_class], size[chunk_class])[:, None] - 1  # [M, 1]
-        chunk_id = order[first_id[chunk_class, None] + np.minimum(place, last)]
+        # A maximum is unchanged by a repeated id, so spare slots need no value that a mask would have to write.
+        chunk_id = order[first_id[chunk_class, None] + np.minimum(position, last)]
         token_chunk = np.empty(len(token_class), dtype=np.int64)
         token_chunk[chunk_id] = np.arange(len(chunk_class))[:, None]
         wide = int(np.count_nonzero(width[chunk_class] == WIDE))
         slot_id = np.concatenate([chunk_id[:wide].reshape(-1), chunk_id[wide:, :NARROW].reshape(-1)])
-        return cls(chunk_id, place > last, chunk_class, token_chunk, wide, slot_id)
+        return cls(chunk_id, position > last, chunk_class, token_chunk, wide, slot_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,41 +144,43 @@ class Tables:
         )
 
     def for_search(self) -> Tables:
-        """The same as the search reads them fastest: on the CPU as numpy's, in the same memory."""
-        if self.slot_id.device.type != "cpu":
+        """The same tables for `search`: on the CPU as numpy's arrays, in the same memory."""
+        if self.slot_id.device.type != "cpu" or isinstance(self.distance, np.ndarray):
             return self
-        parts = [(name, getattr(self, name)) for name in _SMALL]
-        views: dict[str, Any] = {name: part.numpy() for name, part in parts if isinstance(part, Tensor)}
+        views: dict[str, Any] = {name: getattr(self, name).numpy() for name in _ARRAYS}
         return replace(self, **views)
 
     def successors(self, state: Array) -> Array:
         """The state after one token of each class, from each of the states int64 [R]: int64 [R, C]."""
+        # A state is labeller state * Q + letter state. A labeller state lies between characters or inside one; of the
+        # other table it reads row 0, whose edges all lead to the dead state.
         xp = library(state)
         labeller, letter = state // self.letter_states, state % self.letter_states
         between = self.edge_outer.shape[0]
         outer = xp.where(labeller < between, labeller, 0)
         inner = xp.where(labeller >= between, labeller - between + 1, 0)
         edge = xp.concatenate([self.edge_outer[outer], self.edge_inner[inner]], axis=1)
+        # An edge moves the labeller to its target and maps the letter state by its function.
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)
 
     def after(self, state: Array, token: Array) -> Array:
         """The state after one token, int64 [N], from each of as many states: int64 [N]."""
         successor = self.successors(state)
-        return take(successor, count_up(state, len(state)) * successor.shape[1] + take(self.token_class, token))
+        return take(successor, arange(state, len(state)) * successor.shape[1] + take(self.token_class, token))
 
     def best_of_chunks(self, log_probs: Tensor) -> Array:
         """The best log-prob of each chunk, for each row of [R, V]: [R, M]. NaN anywhere in a chunk is NaN here."""
-        rows = max(1, _LAID_MAX // len(self.slot_id))
+        rows = max(1, _LAID_MAX // len(self.slot_id))  # laid out together; each copy is reduced at once
         laid = [self._best_of_laid(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
         return like(self.distance, laid[0] if len(laid) == 1 else torch.cat(laid))
 
     def _best_of_laid(self, laid: Tensor) -> Tensor:
         """The same for log-probs in the order of `slot_id`, [R, slots]."""
-        split = self.wide * WIDE
+        split = self.wide * WIDE  # the wide chunks come first
         wide = laid[:, :split].view(len(laid), self.wide, WIDE).amax(dim=2)
         narrow = laid[:, split:].reshape(len(laid), (laid.shape[1] - split) // NARROW, NARROW).amax(dim=2)
         return torch.cat([wide, narrow], dim=1)
 
 
-_SMALL = tuple(field.name for field in fields(Tables) if field.name != "slot_id")
+_ARRAYS = tuple(field.name for field in fields(Tables) if field.type == "Array")  # `slot_id` stays a tensor

@@ -1,8 +1,9 @@
-"""One way of writing for two libraries: the search's small arrays are numpy's on the CPU, and torch's elsewhere.
+"""Array functions for numpy and torch alike, and the floor under all log-probs.
 
-There a call of numpy costs a third of one of torch, and a step is a hundred calls; on an accelerator nothing may leave
-the device. What both libraries call by one name is called by that name: operators, indices, `where`, `concatenate`,
-`argsort`, `searchsorted`, `isfinite`, `zeros_like`. Here is the little that they do not.
+The search's small arrays are numpy's on the CPU, where a call costs a third of one of torch and a step is a hundred
+calls, and torch's elsewhere, where nothing may leave the device. Functions that both libraries call by one name are
+used by that name: operators, indices, `where`, `concatenate`, `argsort`, `searchsorted`, `isfinite`. The others are
+here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Array: TypeAlias = Any
 
 
 def library(array: Array) -> Any:
-    """The module whose functions take the array."""
+    """The module whose functions take the array: numpy or torch."""
     return np if isinstance(array, np.ndarray) else torch
 
 
@@ -34,18 +35,22 @@ def like(model: Array, array: Array) -> Array:
     return torch.as_tensor(array, device=model.device)
 
 
-def take(array: Array, places: Array) -> Array:
-    """What stands at these places, integers of any shape, of the array read row after row: of the places' shape."""
-    return array.take(places) if isinstance(array, np.ndarray) else array.reshape(-1)[places]
+def take(array: Array, positions: Array) -> Array:
+    """The elements at positions, integers of any shape, of the array read row after row: of the positions' shape.
+
+    >>> take(np.array([[5, 6], [7, 8]]), np.array([3, 0])).tolist()
+    [8, 5]
+    """
+    return array.take(positions) if isinstance(array, np.ndarray) else array.reshape(-1)[positions]
 
 
-def count_up(model: Array, count: int) -> Array:
-    """0, 1, ... : int64 [count], beside `model`."""
+def arange(model: Array, count: int) -> Array:
+    """0, 1, ... : int64 [count], in the library and on the device of `model`."""
     return np.arange(count) if isinstance(model, np.ndarray) else torch.arange(count, device=model.device)
 
 
-def real(array: Array) -> Array:
-    """As float64."""
+def to_float64(array: Array) -> Array:
+    """The array as float64."""
     return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
 
 
@@ -54,10 +59,11 @@ def take_columns(array: Array, columns: Array) -> Array:
     return array.take(columns, axis=1) if isinstance(array, np.ndarray) else array.index_select(1, columns)
 
 
-def floored(log_probs: Array) -> Array:
-    """As float64, not below LOG_PROB_FLOOR; NaN and infinity become LOG_PROB_FLOOR and are reported by the step."""
-    sound = (log_probs >= LOG_PROB_FLOOR) & (log_probs < inf)
-    return real(library(log_probs).where(sound, log_probs, LOG_PROB_FLOOR))
+def with_floor(log_probs: Array) -> Array:
+    """Log-probs as float64, not below LOG_PROB_FLOOR."""
+    # NaN and infinity become the floor as well: they must not spread through sums, and the step reports them itself.
+    finite = (log_probs >= LOG_PROB_FLOOR) & (log_probs < inf)
+    return to_float64(library(log_probs).where(finite, log_probs, LOG_PROB_FLOOR))
 
 
 def rows_at_a_time(vocab_size: int, device: torch.device) -> int:

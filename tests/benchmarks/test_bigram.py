@@ -73,7 +73,7 @@ def test_a_chunk_scores_like_its_single_tokens() -> None:
     assert torch.equal(first, model.log_probs[5])
     (scores,) = model.step([StepInput(session, torch.tensor([0, 0]), torch.tensor([[1, 2, 3], [4, 4, 4]]))])
     assert torch.equal(scores.log_probs, model.log_probs[torch.tensor([3, 4])])
-    assert scores.own.tolist() == [
+    assert scores.token_log_probs.tolist() == [
         [float(model.log_probs[1, 2]), float(model.log_probs[2, 3])], [float(model.log_probs[4, 4])] * 2
     ]  # fmt: skip
-    assert torch.equal(scores.peak[0], model.log_probs[torch.tensor([1, 2])].amax(dim=1))
+    assert torch.equal(scores.max_log_probs[0], model.log_probs[torch.tensor([1, 2])].amax(dim=1))

@@ -18,10 +18,10 @@ from decoding.heuristic import Endings, cost_to_go
 from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import abs_search
-from decoding.search.banked_search import Ranking, forced_step, step
+from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beam_search import NBest
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.tensors import Tables, count_up, like
+from decoding.tensors import Tables, arange, like
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fake_models import HashModel
 from tests.references.search import Beam, Problem, Row, beam_search, forced_ahead
@@ -179,7 +179,7 @@ class Case:
                 assert kept == history[-1].rows[: len(kept)]  # the finished rows are last
                 for row in history[-1].rows[len(kept) :]:
                     found.add(Hypothesis(row.ids, row.score, row.log_prob))
-            beams, ids = after.select(count_up(after.state, len(kept))), [row.ids for row in kept]
+            beams, ids = after.select(arange(after.state, len(kept))), [row.ids for row in kept]
         return history
 
     def _abs_step(self, tables: Tables) -> Step:
@@ -191,7 +191,7 @@ class Case:
         return advance
 
     def _banked_step(self, tables: Tables) -> Step:
-        """Takes `forced_step` for the stretches that are forced in all rows."""
+        """Takes `jump_forward` for the stretches that are forced in all rows."""
         ranking = Ranking.of(tables, self.cost, self.options.beams, self.heuristics, self.endings)
         problem, stretch = self.problem, 0
 
@@ -203,9 +203,9 @@ class Case:
             )
             if stretch:
                 stretch -= 1
-                own = like(tables.distance, log_probs)[count_up(tokens, len(tokens)), tokens]
+                own = like(tables.distance, log_probs)[arange(tokens, len(tokens)), tokens]
                 peak = like(tables.distance, log_probs.amax(dim=1))
-                return forced_step(beams, tokens, own, peak, tables, ranking, floor), DEAD_SCORE
+                return jump_forward(beams, tokens, own, peak, tables, ranking, floor), DEAD_SCORE
             some = tokens if any(token is not None for token in forced) else None
             after, lost = step(beams, log_probs, tables, ranking, budget_before, some, floor)
             states = after.state[after.score != DEAD_SCORE].tolist()

@@ -24,7 +24,7 @@ from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import BankedSearch, drive, rows_of
-from decoding.search.banked_search import forced_step
+from decoding.search.banked_search import jump_forward
 from tests.fake_models import HashModel, PrefixSession
 
 TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
@@ -170,15 +170,15 @@ class StepByStep(BankedSearch):
     """Takes the forced tokens, and feeds the model one token at a time."""
 
     def advance(self, scores: Scores) -> list[Snapshot]:
-        live = self._columns.live
+        live = self._host.live
         assert self._forced is not None
-        tokens = self._forced.tokens(self._columns.state[live], self._budget_before - 1)
+        tokens = self._forced.tokens(self._host.state[live], self._budget_before - 1)
         if not len(self._history) or (tokens == NO_FORCED_TOKEN).any() or self._forced.ends(tokens).any():
             return super().advance(scores)
         log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
         own, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
-        beams = forced_step(
-            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._finished.floor
+        beams = jump_forward(
+            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._n_best.floor
         )
         return [self._take(beams, keep_finished=False)]
 

@@ -46,7 +46,7 @@ def _told(
     rescored = _model().score((), tokens)
     distance = automaton.distance.tolist()
     score, state = 0.0, automaton.start
-    for place, (token, own, peak) in enumerate(zip(tokens, rescored.log_probs, rescored.peaks, strict=True)):
+    for place, (token, own, peak) in enumerate(zip(tokens, rescored.log_probs, rescored.max_log_probs, strict=True)):
         before, state = state, automaton.advance(state, token)
         alpha = push_up(distance[before], options.max_tokens - place, options.alpha_min, options.gamma)
         score += pushed(own, peak, alpha) if distance[state] < distance[before] else own
@@ -74,7 +74,7 @@ def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
     model = ScriptedModel(4, (EOS,), logits, floor=0.0)
     ids = (OTHER, A, B, EOS)
     rescored = model.score((), ids)
-    z, peak = rescored.log_probs, rescored.peaks
+    z, peak = rescored.log_probs, rescored.max_log_probs
     alphas = [0.25 + 0.75 * 3 / 4, 1.0, 1.0, 1.0]
     score = z[0] + peak[1] + peak[2] + peak[3]
     options = replace(OPTIONS, max_tokens=4)
@@ -166,6 +166,6 @@ def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
 @pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
 def test_an_answer_with_missing_token_scores_is_rejected(log_probs: int, peaks: int) -> None:
     told, rescored = _told(_a_then_b(), (A, B, EOS))
-    z, best = (*rescored.log_probs, -1.0), (*rescored.peaks, -1.0)
+    z, best = (*rescored.log_probs, -1.0), (*rescored.max_log_probs, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
         replay(_a_then_b(), told, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)

@@ -52,7 +52,7 @@ def _check_neighbours(model: HuggingFaceModel) -> None:
     together = _crowd(model, list(range(8)), steps=6)
     for seed in range(8):
         for alone, among in zip(_crowd(model, [seed], steps=6)[0], together[seed], strict=True):
-            for field in ("log_probs", "own", "peak"):
+            for field in ("log_probs", "token_log_probs", "max_log_probs"):
                 assert torch.equal(getattr(alone, field), getattr(among, field))
 
 

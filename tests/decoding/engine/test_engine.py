@@ -248,7 +248,7 @@ def test_a_generation_without_step_input_fails_alone() -> None:
 
     class Broken(BankedSearch):
         def feed(self) -> tuple[Tensor, Tensor]:
-            if self._columns.rows and len(self._history) == 5:
+            if len(self._host.token) and len(self._history) == 5:
                 raise ValueError("no idea")
             return super().feed()
 

@@ -133,7 +133,7 @@ def push(budget: int, library: str, before: int | None = None) -> list[float]:
     row = Beams.start(state, tables.distance)
     row = row if before is None else replace(row, token=row.parent + before)
     successor = tables.successors(row.state)
-    found = ranking.push(row, successor, tables.distance[successor], budget)
+    found = ranking.score_bonus(row, successor, tables.distance[successor], budget)
     return [float(found[0, column]) for column in tables.token_class.tolist()]
 
 

@@ -55,16 +55,16 @@ def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, 
     for parents, count in feeds:
         tokens = random.integers(1, plain.config.vocab_size, (len(parents), count)).tolist()
         found = _step(model, session, parents, tokens)
-        assert found.log_probs.dtype == found.own.dtype == found.peak.dtype == torch.float32
-        assert found.own.shape == found.peak.shape == (len(parents), count - 1)
+        assert found.log_probs.dtype == found.token_log_probs.dtype == found.max_log_probs.dtype == torch.float32
+        assert found.token_log_probs.shape == found.max_log_probs.shape == (len(parents), count - 1)
         rows = [[*rows[parent], *own] for parent, own in zip(parents, tokens, strict=True)]
         torch.testing.assert_close(found.log_probs, _full_pass(plain, rows), atol=tolerance, rtol=0)
         for place in range(count - 1):
             known = _full_pass(plain, [row[: len(row) - count + place + 1] for row in rows])
             following = torch.tensor([own[place + 1] for own in tokens])
             own_expected = known.gather(1, following[:, None])[:, 0]
-            torch.testing.assert_close(found.own[:, place], own_expected, atol=tolerance, rtol=0)
-            torch.testing.assert_close(found.peak[:, place], known.amax(1), atol=tolerance, rtol=0)
+            torch.testing.assert_close(found.token_log_probs[:, place], own_expected, atol=tolerance, rtol=0)
+            torch.testing.assert_close(found.max_log_probs[:, place], known.amax(1), atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -193,7 +193,7 @@ def test_scoring_a_finished_continuation_equals_full_passes_at_every_length(leng
         rows = plain(input_ids=torch.tensor([[3, 4, *tokens]])).logits[0, 1:-1].float().log_softmax(1)
     expected = rows.gather(1, torch.tensor(tokens)[:, None])[:, 0]
     torch.testing.assert_close(torch.tensor(rescored.log_probs), expected, atol=2e-4, rtol=0)
-    torch.testing.assert_close(torch.tensor(rescored.peaks), rows.amax(1), atol=2e-4, rtol=0)
+    torch.testing.assert_close(torch.tensor(rescored.max_log_probs), rows.amax(1), atol=2e-4, rtol=0)
 
 
 def test_an_empty_prompt_begins_with_the_models_own_first_token() -> None:

@@ -57,7 +57,7 @@ STORY: list[tuple[list[int], list[list[int]]]] = [  # grows, drops rows, takes s
 
 
 def _same(found: Sequence[Scores], known: Sequence[Scores]) -> bool:
-    columns = ("log_probs", "own", "peak")
+    columns = ("log_probs", "token_log_probs", "max_log_probs")
     return all(
         torch.equal(getattr(one, name), getattr(other, name))
         for one, other in zip(found, known, strict=True) for name in columns

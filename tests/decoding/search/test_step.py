@@ -15,9 +15,9 @@ from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.generation import Hypothesis, StepEvent
 from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.search import abs_search, generate
-from decoding.search.banked_search import Ranking, forced_step, step
+from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.tensors import Array, Tables, count_up, like, place_in_group, top, top_in_order
+from decoding.tensors import Array, Tables, arange, like, rank_in_group, top_k_stable, top_k_unordered
 from tests.decoding.differential import ALGORITHMS, CPU, MODELS, Case, differences
 from tests.decoding.random_automata import random_factored, random_table
 
@@ -96,9 +96,9 @@ def test_the_choice_under_ties_is_that_of_a_full_sort() -> None:
         count = int(random.integers(1, size // (1 + seed % 9) + 1))
         expected = sorted(range(size), key=lambda place, k=keys, o=order: ([-key[place] for key in k], o[place]))
         for kind in (np.array, torch.tensor):
-            rank = kind(order).__getitem__
-            assert top_in_order([kind(key) for key in keys], rank, count).tolist() == expected[:count]
-            assert sorted(top([kind(key) for key in keys], rank, count).tolist()) == sorted(expected[:count])
+            rank, arrays = kind(order).__getitem__, [kind(key) for key in keys]
+            assert top_k_stable(arrays, rank, count).tolist() == expected[:count]
+            assert sorted(top_k_unordered(arrays, rank, count).tolist()) == sorted(expected[:count])
 
 
 def test_ranks_within_groups_are_those_of_a_plain_loop() -> None:
@@ -107,7 +107,7 @@ def test_ranks_within_groups_are_those_of_a_plain_loop() -> None:
         group = random.integers(0, 4, int(random.integers(1, 40)))
         expected = [group[:place].tolist().count(number) for place, number in enumerate(group.tolist())]
         for kind in (np.array, torch.tensor):
-            assert place_in_group(kind(group)).tolist() == expected
+            assert rank_in_group(kind(group)).tolist() == expected
 
 
 @pytest.mark.parametrize("maker", [random_table, random_factored])
@@ -192,7 +192,7 @@ def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
     tables = _tables(automaton, library)
     start, log_probs = Beams.start(automaton.start, tables.distance), torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
     after = _banked(tables, start, log_probs, 9, floor=-2.0)
-    kept = after.select(count_up(after.score, 2))
+    kept = after.select(arange(after.score, 2))
     assert (after.score != DEAD_SCORE).tolist() == [True, True, *[False] * (len(after.score) - 2)]
     assert kept.token.tolist() == [0, 3]  # 3 is EOS
     assert tables.distance[kept.state].tolist() == [1, 0]
@@ -218,7 +218,7 @@ def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
         own, peak = log_probs.gather(1, tokens[:, None])[:, 0], log_probs.amax(dim=1)
         forced, own, peak = (like(tables.distance, part) for part in (tokens, own, peak))
         slow, _ = step(beam, log_probs, tables, ranking, budget - 1, forced)
-        fast = forced_step(beam, forced, own, peak, tables, ranking)
+        fast = jump_forward(beam, forced, own, peak, tables, ranking)
         assert _rows(slow) == _rows(fast)
         compared += 1
     assert compared > 20
@@ -260,7 +260,7 @@ def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorith
     assert len(after.score) > 0
     assert np.isnan(np.asarray(after.score)).all()
     token, own, peak = (like(tables.distance, one) for one in (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1)))
-    forced = forced_step(start, token, own, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
+    forced = jump_forward(start, token, own, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
     assert np.isnan(np.asarray(forced.score)).all()
 
 
