@@ -70,20 +70,20 @@ class TopToken:
 
 
 @dataclass(frozen=True, slots=True)
-class StepEvent:
+class BeamStep:
     """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens.
 
-    wanted  top tokens after the best rows of the beam before, where a recorder notes them (`engine.top_tokens`)
+    top_tokens  after the best rows of the beam before, where a recorder adds them (`engine.top_tokens`)
     """
 
     step_number: int
     budget_after: int
     rows: tuple[BeamRow, ...]
-    wanted: tuple[TopToken, ...] = ()
+    top_tokens: tuple[TopToken, ...] = ()
 
 
-Snapshot = Callable[[], StepEvent]
-"""A beam that becomes a `StepEvent` only when it is called, in the caller's thread."""
+Snapshot = Callable[[], BeamStep]
+"""A beam that becomes a `BeamStep` only when it is called, in the caller's thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.generation import BeamRow, GenerationSize, Hypothesis, Snapshot, StepEvent
+from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot
 from decoding.model import Scores
 from decoding.options import require
 from decoding.prepared_constraint import PreparedConstraint
@@ -166,14 +166,14 @@ def _texts(rows: _Rows) -> list[tuple[int, ...]]:
     return [tuple(ids[:length]) for ids, length in zip(rows.tokens.tolist(), rows.length.tolist(), strict=True)]
 
 
-def _told(rows: _Rows, budget_after: int) -> StepEvent:
+def _told(rows: _Rows, budget_after: int) -> BeamStep:
     """The rows as a listener sees them; each extends the row of its own number, for they never change places."""
     columns = (column.tolist() for column in (rows.state, rows.distance, rows.score, rows.log_prob))
     told = tuple(
         BeamRow(tokens, number, state, distance, 0.0, score, log_prob)
         for number, (tokens, state, distance, score, log_prob) in enumerate(zip(_texts(rows), *columns, strict=True))
     )
-    return StepEvent(rows.tokens.shape[1], budget_after, told)
+    return BeamStep(rows.tokens.shape[1], budget_after, told)
 
 
 def draw(

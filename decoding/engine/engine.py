@@ -4,8 +4,8 @@ The engine owns the one thread that calls the model's prefill and step, and hand
 `Generation` defines what happens between two passes, `Scheduler` decides which generations begin.
 
 Where a pass runs out of memory, its generations are read in two halves, and so on. A generation that finds no memory by
-itself goes back to the queue, and restarts from its prompt once more is free: the search takes the same steps again. It
-fails with OutOfMemory only where it finds none while no other generation runs.
+itself is preempted, and restarts from its prompt once more is free: the search takes the same steps again. It fails
+with OutOfMemory only where it finds none while no other generation runs.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import inf
+from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 import torch
 
 from decoding.engine.memory import ROWS_MAX, MemoryBudget, is_out_of_memory, release_memory
-from decoding.engine.request import EngineOutcome, EngineRequest, outcome
+from decoding.engine.request import EngineOutcome, EngineRequest
 from decoding.engine.scheduler import Scheduler
 from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
-from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.model import LanguageModel, ScoredSequence
 
-Shortage = Literal["batch_split", "restarted", "check_deferred", "rejected"]
+OutOfMemoryAction = Literal["batch_split", "restarted", "check_deferred", "rejected"]
 """How the engine handles a lack of memory.
 
-batch_split     a forward pass is split in two halves
-restarted       a generation goes back to the queue, since another or a check runs beside it
+batch_split     a pass is read in two halves
+restarted       a generation is preempted, since another or a check runs beside it
 check_deferred  a check waits until a generation ends
 rejected        a generation or check that ran alone fails with OutOfMemory
 """
@@ -48,7 +49,7 @@ class Watch(Protocol):
     def stepped(self, seconds: float, rows: int) -> None:
         """One step of all generations, over `rows` rows, took `seconds`."""
 
-    def ran_out(self, then: Shortage) -> None:
+    def ran_out(self, action: OutOfMemoryAction) -> None:
         """The device's memory ran out."""
 
 
@@ -56,22 +57,24 @@ class Engine:
     """One model and the generations that share it. Use as a context manager, or `close` it.
 
     model         obeys LanguageModel; only this engine's thread calls its prefill and step
-    memory_bytes  what all generations together may hold: keys and values, and the log-probs of their rows. A generation
-                  waits until what it may come to need at most is free, so that none runs out of memory half-way.
+    memory_bytes  of all generations together: keys and values, and the log-probs of their rows. A generation waits
+                  until the most that it may come to hold is free, so that none runs out of memory half-way.
     watch         receives every step and every lack of memory
     """
 
     def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:
         self._model = model
         self._memory_bytes = memory_bytes
-        self._room = MemoryBudget(memory_bytes, ROWS_MAX if model.reads_together else 1)
-        self._crowd = Scheduler(self._room)
-        self._checks = threading.Lock()
+        # A model that reads its feeds one by one gains nothing by a batch, and could not take a failed pass again.
+        self._budget = MemoryBudget(memory_bytes, ROWS_MAX if model.reads_together else 1)
+        self._scheduler = Scheduler(self._budget)
+        self._check_lock = threading.Lock()
         self._checker = ThreadPoolExecutor(1, "check")  # every thread that multiplies matrices keeps memory for itself
         self._watch = watch
-        self._moved = time.monotonic()  # when it last did something, or was given something to do
+        self._progress_s = time.monotonic()  # when it last did something, or was given something to do
         self._died = False
-        self._parted, self._rows_held = False, 0  # in the step at hand: was a pass parted, the largest that held
+        # Of the present step: whether a pass was split, and the rows of the largest pass that found memory.
+        self._split, self._rows_ok = False, 0
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._thread.start()
 
@@ -84,204 +87,207 @@ class Engine:
     @property
     def generations(self) -> int:
         """How many are running or waiting."""
-        return len(self._crowd)
+        return len(self._scheduler)
 
     @property
     def stalled_s(self) -> float:
-        """For how many s it has had work and got nowhere; infinite once its thread has died."""
+        """The time in s since its last progress, 0 where it has no work; infinite once its thread has died."""
         if self._died:
             return inf
-        return time.monotonic() - self._moved if len(self._crowd) else 0.0
+        return time.monotonic() - self._progress_s if len(self._scheduler) else 0.0
 
     def close(self) -> None:
-        """Stop after the current step; what is not finished fails with Cancelled."""
-        self._crowd.close()
+        """Stops after the current step; unfinished generations fail with Cancelled."""
+        self._scheduler.close()
         self._thread.join()
         self._checker.shutdown()
 
     def generate(
         self, begin: Callable[[], Generation], prompt_ids: Sequence[int], *,
-        on_step: Callable[[StepEvent], None] | None = None,
+        on_step: Callable[[BeamStep], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
-        """Drive a run to its answers beside all others; blocks. Any number of threads may call at once.
+        """Drives a generation to its answers beside all others; blocks. Any number of threads may call at once.
 
-        begin      makes the run; called again where the run restarts for lack of memory
+        begin      makes the generation; called again where it restarts for lack of memory
         on_step    receives every beam, in the caller's thread; a slow one delays no other caller
-        cancelled  is called before every step, in the engine's thread; True frees the run's memory at once
-        Raises RequestTooLarge where the run could never be admitted, OutOfMemory where the device has too little for it
-        alone, Cancelled, and what the run raises.
+        cancelled  is called before every step, in the engine's thread; True frees the generation's memory at once
+
+        Raises RequestTooLarge where the generation could never be admitted, OutOfMemory where the device has too little
+        for it alone, Cancelled, and the errors of the generation.
         """
-        ticket = EngineRequest(begin, prompt_ids, cancelled, on_step is not None)
-        size = ticket.run.size
-        held = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
-        if held > self._memory_bytes:
-            raise RequestTooLarge(held, self._memory_bytes)
-        ticket.bytes_held = held
-        if not len(self._crowd):
-            self._moved = time.monotonic()
-        self._crowd.join(ticket)
+        request = EngineRequest(begin, prompt_ids, cancelled, on_step is not None)
+        size = request.generation.size
+        needed = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
+        if needed > self._memory_bytes:
+            raise RequestTooLarge(needed, self._memory_bytes)
+        request.bytes_max = needed
+        if not len(self._scheduler):
+            self._progress_s = time.monotonic()
+        self._scheduler.add(request)
         try:
-            return outcome(ticket, on_step)
+            return request.wait(on_step)
         finally:
-            ticket.abandoned = True  # where `on_step` failed, the caller no longer waits for the run
+            request.abandoned = True  # where `on_step` failed, the engine must end the generation
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
     ) -> ScoredSequence:
         """The model's log-probs of a finished answer, found by a separate pass; blocks.
 
-        Checks run one at a time, since the memory of such a pass is part of no generation's. Where none is left for a
-        check, no generation begins until enough running ones have ended.
         cancelled  is called before the check waits for its turn, when the turn comes, and while it waits for memory: a
                    check whose caller has gone would only delay the checks behind it
+
         Raises OutOfMemory where it finds none while no generation runs, and Cancelled.
         """
-        _raise_if_called_off(cancelled)
-        with self._checks:
-            _raise_if_called_off(cancelled)
+        _raise_if_cancelled(cancelled)
+        # One check at a time: the memory of such a pass is part of no generation's. Where none is left for it, no
+        # generation begins until enough running ones have ended.
+        with self._check_lock:
+            _raise_if_cancelled(cancelled)
             try:
                 while True:
-                    alone = self._crowd.begin_check()
+                    alone = self._scheduler.begin_check()
                     try:
-                        return self._ask_checker(prompt_ids, tokens).result()
+                        return self._submit_check(prompt_ids, tokens).result()
                     except Exception as error:
                         if not is_out_of_memory(error):
                             raise
                     release_memory(self._model.device)
-                    self._tell("rejected" if alone else "check_deferred")
+                    self._report("rejected" if alone else "check_deferred")
                     if alone:
                         raise OutOfMemory(self._model.bytes_for(len(prompt_ids) + len(tokens), 1, 1))
-                    self._crowd.wait_for_room(cancelled)
+                    self._scheduler.defer_check(cancelled)
             finally:
-                self._crowd.end_check()
+                self._scheduler.end_check()
 
-    def _ask_checker(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[ScoredSequence]:
+    def _submit_check(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[ScoredSequence]:
         try:
             return self._checker.submit(self._model.score, prompt_ids, tokens)
-        except RuntimeError:  # it takes no more
+        except RuntimeError:  # the executor is shut down
             raise Cancelled("the engine is closed") from None
 
     def _serve(self) -> None:
+        """The engine's thread: drop cancelled requests, admit, prefill, decode one step, and so on."""
         reason: BaseException = Cancelled("the engine was closed")
         try:
             with torch.inference_mode():
-                while self._crowd.wait_for_work():
-                    self._drop_called_off()
-                    for ticket in self._crowd.admit():
-                        self._begin(ticket)
-                        self._moved = time.monotonic()
+                while self._scheduler.wait_for_work():
+                    self._drop_cancelled()
+                    for request in self._scheduler.admit():
+                        self._begin(request)
+                        self._progress_s = time.monotonic()
                     self._step()
-        except BaseException as error:  # a fault of ours: no caller may wait for a dead thread
+        except BaseException as error:  # a bug: no caller may wait for a dead thread
             reason, self._died = error, True
             raise
         finally:
-            self._crowd.close()
-            for ticket in self._crowd.everybody:
-                ticket.news.put(reason)
+            self._scheduler.close()
+            for request in self._scheduler.requests:
+                request.messages.put(reason)
 
-    def _drop_called_off(self) -> None:
-        for ticket in self._crowd.everybody:
+    def _drop_cancelled(self) -> None:
+        for request in self._scheduler.requests:
             try:
-                if not ticket.called_off:
+                if not request.is_cancelled:
                     continue
                 reason: BaseException = Cancelled("the generation was cancelled")
             except Exception as error:  # the caller's own function failed: only that caller's generation ends
                 reason = error
-            self._leave(ticket, reason)
+            self._finish(request, reason)
 
-    def _begin(self, ticket: EngineRequest) -> None:
+    def _begin(self, request: EngineRequest) -> None:
         try:
-            ticket.open(self._model)
+            request.prefill(self._model)
         except Exception as error:
-            self._fail(ticket, error)
+            self._fail(request, error)
         else:
             if self._watch:
-                self._watch.began(time.monotonic() - ticket.asked)
-            self._leave_if_done(ticket)
+                self._watch.began(time.monotonic() - request.created_s)
+            self._finish_if_done(request)
 
     def _step(self) -> None:
-        """One step of each run, in as few passes as there is memory for: nearly always one for all."""
-        started, tickets = time.monotonic(), list[EngineRequest]()
-        for ticket in self._crowd.running:
+        """One step of each generation, in as few passes as there is memory for: nearly always one for all."""
+        started, requests = time.monotonic(), list[EngineRequest]()
+        for request in self._scheduler.running:
             try:
-                ticket.prepare()
-                tickets.append(ticket)
+                request.prepare()
+                requests.append(request)
             except Exception as error:
-                self._fail(ticket, error)
-        if not tickets:
+                self._fail(request, error)
+        if not requests:
             return
-        rows = sum(len(ticket.feed.parents) for ticket in tickets if ticket.feed)
-        self._parted, self._rows_held = False, 0
-        for group in self._room.passes(tickets, lambda ticket: ticket.rows):
-            self._read(group)
-        if self._parted:
-            self._room.pass_failed(self._rows_held)
+        rows = sum(len(request.feed.parents) for request in requests if request.feed)
+        self._split, self._rows_ok = False, 0
+        for group in self._budget.passes(requests, attrgetter("rows")):
+            self._forward(group)
+        if self._split:
+            self._budget.on_pass_oom(self._rows_ok)
         else:
-            self._room.step_held()
-        self._moved = time.monotonic()
+            self._budget.on_step_ok()
+        self._progress_s = time.monotonic()
         if self._watch:
-            self._watch.stepped(self._moved - started, rows)
+            self._watch.stepped(self._progress_s - started, rows)
 
-    def _read(self, tickets: list[EngineRequest]) -> None:
-        """One pass for all of these, and each run's step with its own scores; where memory runs out, in two halves."""
+    def _forward(self, requests: list[EngineRequest]) -> None:
+        """One pass for all of these, then a step of each with its scores; where memory runs out, in two halves."""
         try:
-            scores = self._model.step([ticket.feed for ticket in tickets if ticket.feed])
+            scores = self._model.step([request.feed for request in requests if request.feed])
         except Exception as error:  # the whole pass failed, for all its generations
-            if len(tickets) == 1 or not is_out_of_memory(error):
-                for ticket in tickets:
-                    self._fail(ticket, error)
+            if len(requests) == 1 or not is_out_of_memory(error):
+                for request in requests:
+                    self._fail(request, error)
                 return
-            scores = None  # the halves come after this clause: in it the error still holds all that the pass made
+            scores = None  # not in this clause: its error still holds all arrays of the failed pass
         if scores is None:
-            self._parted = True
-            self._tell("batch_split")
+            self._split = True
+            self._report("batch_split")
             release_memory(self._model.device)
-            middle = len(tickets) // 2
-            self._read(tickets[:middle])
-            self._read(tickets[middle:])
+            middle = len(requests) // 2
+            self._forward(requests[:middle])
+            self._forward(requests[middle:])
             return
-        self._rows_held = max(self._rows_held, sum(ticket.rows for ticket in tickets))
-        for ticket, own in zip(tickets, scores, strict=True):
+        self._rows_ok = max(self._rows_ok, sum(request.rows for request in requests))
+        for request, request_scores in zip(requests, scores, strict=True):
             try:
-                ticket.take(own)
+                request.take(request_scores)
             except Exception as error:
-                self._fail(ticket, error)
+                self._fail(request, error)
             else:
-                self._leave_if_done(ticket)
+                self._finish_if_done(request)
 
-    def _leave_if_done(self, ticket: EngineRequest) -> None:
-        if not ticket.run.done:
+    def _finish_if_done(self, request: EngineRequest) -> None:
+        if not request.generation.done:
             return
         try:
-            answers = ticket.run.answers()
+            answers = request.generation.answers()
         except Exception as error:
-            self._fail(ticket, error)
+            self._fail(request, error)
         else:
-            self._leave(ticket, answers)
+            self._finish(request, answers)
 
-    def _fail(self, ticket: EngineRequest, error: Exception) -> None:
-        """It leaves with its error; but where memory ran out and it is not alone, it goes back to those that wait."""
+    def _fail(self, request: EngineRequest, error: Exception) -> None:
+        """Ends a request with its error, or preempts it where memory ran out and it does not run alone."""
         if not is_out_of_memory(error):
-            self._leave(ticket, error)
+            self._finish(request, error)
             return
-        ticket.drop()
-        waits = self._crowd.put_back(ticket)
-        self._tell("restarted" if waits else "rejected")
-        if not waits:
-            self._leave(ticket, OutOfMemory(ticket.bytes_held))
+        request.drop()  # first: another request may be admitted as soon as this one has left
+        preempted = self._scheduler.preempt(request)
+        self._report("restarted" if preempted else "rejected")
+        if not preempted:
+            self._finish(request, OutOfMemory(request.bytes_max))
 
-    def _leave(self, ticket: EngineRequest, told: EngineOutcome) -> None:
-        """Frees the ticket's memory, which is its session's, before its caller hears of it."""
-        ticket.drop()
-        self._crowd.leave(ticket)
-        ticket.news.put(told)
+    def _finish(self, request: EngineRequest, outcome: EngineOutcome) -> None:
+        """Frees the memory of a request, then sends the outcome to its caller."""
+        request.drop()
+        self._scheduler.remove(request)
+        request.messages.put(outcome)
 
-    def _tell(self, then: Shortage) -> None:
+    def _report(self, action: OutOfMemoryAction) -> None:
         if self._watch:
-            self._watch.ran_out(then)
+            self._watch.ran_out(action)
 
 
-def _raise_if_called_off(cancelled: Callable[[], bool] | None) -> None:
+def _raise_if_cancelled(cancelled: Callable[[], bool] | None) -> None:
     if cancelled is not None and cancelled():
         raise Cancelled("the generation was cancelled")

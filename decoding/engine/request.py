@@ -1,4 +1,4 @@
-"""One generation in an engine: its run, its session with the model, and the way back to the thread that waits."""
+"""One generation in an engine: its state, its session with the model, and the queue to the caller's thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from decoding.generation import Generation, Hypothesis, Snapshot, StepEvent
+from decoding.generation import BeamStep, Generation, Hypothesis, Snapshot
 from decoding.model import LanguageModel, Scores, StepInput, piece_rows
 
-COMPANY_MAX = 3  # a generation that ran out of memory so often begins only when no other runs
+PREEMPTIONS_BEFORE_EXCLUSIVE = 3  # after this many preemptions a request runs only while no other does
 EngineOutcome = tuple[Hypothesis, ...] | BaseException
 
 
@@ -19,56 +19,59 @@ EngineOutcome = tuple[Hypothesis, ...] | BaseException
 class EngineRequest:
     """A generation that is waiting or running.
 
-    Only the engine's thread uses a request once it is queued, except for `news` and `abandoned`. After `drop`, a
+    Only the engine's thread uses a request once it is queued, except for `messages` and `abandoned`. After `drop`, a
     reference to it holds no memory of the device.
 
-    begin       makes its run. A restarted run takes the same steps; steps that were already sent are not sent again.
-    bytes_held  the most that it may come to hold
-    put_back    how often it ran out of memory and went back to the queue
-    feed        its input to the step at hand
+    begin        makes its generation; again after a preemption, then steps that were already sent are not sent again
+    bytes_max    the most that it may come to hold
+    preemptions  how often it ran out of memory and went back to the queue
+    feed         its input to the present step
+    messages     to the caller's thread: a snapshot for each step, then the outcome
     """
 
     begin: Callable[[], Generation]
     prompt_ids: Sequence[int]
     cancelled: Callable[[], bool] | None
-    listened_to: bool
-    bytes_held: int = 0
-    put_back: int = 0
+    has_listener: bool
+    bytes_max: int = 0
+    preemptions: int = 0
     feed: StepInput[Any] | None = None
-    news: SimpleQueue[Snapshot | EngineOutcome] = field(default_factory=SimpleQueue)
+    messages: SimpleQueue[Snapshot | EngineOutcome] = field(default_factory=SimpleQueue)
     abandoned: bool = False
-    asked: float = field(default_factory=time.monotonic)
-    _run: Generation | None = None
+    created_s: float = field(default_factory=time.monotonic)
+    _generation: Generation | None = None
     _session: Any = None
     _steps: int = 0
-    _told: int = 0
+    _steps_sent: int = 0
 
     def __post_init__(self) -> None:
-        self._run = self.begin()  # in the caller's thread, so that errors in its arguments are raised there
+        self._generation = self.begin()  # in the caller's thread, so that errors in its arguments are raised there
 
     @property
-    def run(self) -> Generation:
-        if self._run is None:
-            self._run = self.begin()
-        return self._run
+    def generation(self) -> Generation:
+        """The generation, made again after a preemption."""
+        if self._generation is None:
+            self._generation = self.begin()
+        return self._generation
 
     @property
-    def called_off(self) -> bool:
+    def is_cancelled(self) -> bool:
+        """Whether its caller no longer waits."""
         return self.abandoned or (self.cancelled is not None and self.cancelled())
 
     @property
-    def alone(self) -> bool:
-        """Whether it shall run by itself: either there is memory enough then, or there never is."""
-        return self.put_back >= COMPANY_MAX
+    def exclusive(self) -> bool:
+        """Whether it must run alone: either it then finds enough memory, or it never does."""
+        return self.preemptions >= PREEMPTIONS_BEFORE_EXCLUSIVE
 
-    def open(self, model: LanguageModel[Any]) -> None:
-        """Have the prompt read, and take the first step."""
+    def prefill(self, model: LanguageModel[Any]) -> None:
+        """Reads the prompt, and takes the first step."""
         self._session, first = model.prefill(self.prompt_ids)
         self.take(Scores.of_prompt(first))
 
     def prepare(self) -> None:
-        """Set `feed`, its input to the next step."""
-        self.feed = StepInput(self._session, *self.run.feed())
+        """Sets `feed`, its input to the next step."""
+        self.feed = StepInput(self._session, *self.generation.feed())
 
     @property
     def rows(self) -> int:
@@ -76,35 +79,30 @@ class EngineRequest:
         return piece_rows(*self.feed.tokens.shape) if self.feed else 0
 
     def take(self, scores: Scores) -> None:
-        """Advance the run by the scores of its feed.
-
-        A listener receives the new steps, unless it received them before a restart.
-        """
-        for snapshot in self.run.advance(scores):
+        """Advances the generation by the scores of its feed, and sends the new steps to a listener."""
+        for snapshot in self.generation.advance(scores):
             self._steps += 1
-            if self.listened_to and self._steps > self._told:
-                self._told = self._steps
-                self.news.put(snapshot)
+            # A restarted generation takes the same steps, so the first ones were sent before the preemption.
+            if self.has_listener and self._steps > self._steps_sent:
+                self._steps_sent = self._steps
+                self.messages.put(snapshot)
 
     def drop(self) -> None:
-        """Free its session, its feed and its run; the run must restart from the prompt."""
-        self._session = self._run = self.feed = None
+        """Frees its session, its feed and its generation, which must then restart from the prompt."""
+        self._session = self._generation = self.feed = None
         self._steps = 0
 
-
-def outcome(ticket: EngineRequest, on_step: Callable[[StepEvent], None] | None) -> tuple[Hypothesis, ...]:
-    """Wait for the answers, and pass each step to `on_step` as it arrives.
-
-    Raises the error that ended the generation.
-    """
-    while True:
-        news = ticket.news.get()
-        if isinstance(news, tuple):
-            return news
-        if isinstance(news, BaseException):
-            try:
-                raise news
-            finally:
-                del news  # it would hold this frame, and the frame it, and both the run
-        if on_step is not None:
-            on_step(news())
+    def wait(self, on_step: Callable[[BeamStep], None] | None) -> tuple[Hypothesis, ...]:
+        """Waits for the answers, and passes each step to `on_step` as it arrives. Raises the generation's error."""
+        while True:
+            message = self.messages.get()
+            if isinstance(message, tuple):
+                return message
+            if isinstance(message, BaseException):
+                try:
+                    raise message
+                finally:
+                    # The error's traceback holds this frame: a cycle that would keep the memory of the generation.
+                    del message
+            if on_step is not None:
+                on_step(message())

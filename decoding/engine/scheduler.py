@@ -19,15 +19,15 @@ POLL_S = 0.1  # seconds between two looks at the queue while no generation may b
 
 
 class Scheduler:
-    """The generations of one engine. Those that run are in the order in which they began."""
+    """The generations of one engine. Running ones are in the order in which they began."""
 
-    def __init__(self, room: MemoryBudget) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
         self._changed = threading.Condition()
         self._waiting: deque[EngineRequest] = deque()
         self._running: list[EngineRequest] = []
         self._open = True
-        # A check is running; a check found no memory, so no generation may begin.
+        # A check is running; a check ran out of memory, so no generation is admitted until it has finished.
         self._checking = self._check_waits = False
 
     def __len__(self) -> int:
@@ -37,77 +37,75 @@ class Scheduler:
 
     @property
     def running(self) -> list[EngineRequest]:
+        """The running generations: a copy, which the engine's thread may go through while requests arrive."""
         with self._changed:
             return list(self._running)
 
     @property
-    def everybody(self) -> list[EngineRequest]:
+    def requests(self) -> list[EngineRequest]:
+        """The running generations, then the waiting ones: a copy."""
         with self._changed:
             return [*self._running, *self._waiting]
 
-    def join(self, ticket: EngineRequest) -> None:
-        """Raises Cancelled once the crowd is closed."""
+    def add(self, request: EngineRequest) -> None:
+        """Queues a request. Raises Cancelled once the scheduler is closed."""
         with self._changed:
             if not self._open:
                 raise Cancelled("the engine is closed")
-            self._waiting.append(ticket)
+            self._waiting.append(request)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Refuse further generations, and make `wait_for_work` return False."""
+        """Refuses further requests, and makes `wait_for_work` return False."""
         with self._changed:
             self._open = False
             self._changed.notify_all()
 
     def wait_for_work(self) -> bool:
-        """Wait until the engine has something to do; False once the scheduler is closed.
-
-        Where only waiting generations are left and the first may not begin, it returns after POLL_S at the latest, so
-        that cancelled ones are found.
-        """
+        """Waits until the engine has something to do; False once the scheduler is closed."""
         with self._changed:
             while self._open and not (self._running or self._waiting):
                 self._changed.wait()
+            # Where the first waiting generation may not begin, the wait has an end, so that cancelled ones are found.
             if self._open and not self._running and not self._may_begin(self._waiting[0]):
                 self._changed.wait(POLL_S)
             return self._open
 
     def admit(self) -> list[EngineRequest]:
-        """The generations that begin now, in their order of arrival.
-
-        No generation overtakes another, so none waits for ever.
-        """
+        """The generations that begin now, in their order of arrival."""
         admitted = []
         with self._changed:
+            # First come, first served: a small request behind a large one waits, so that the large one never starves.
             while self._waiting and self._may_begin(self._waiting[0]):
                 admitted.append(self._waiting.popleft())
                 self._running.append(admitted[-1])
         return admitted
 
-    def put_back(self, ticket: EngineRequest) -> bool:
-        """Have it wait again, in its old place, since it ran out of memory; False where it had all to itself."""
+    def preempt(self, request: EngineRequest) -> bool:
+        """Returns a request to its old place in the queue, since it ran out of memory; False where it ran alone."""
         with self._changed:
-            others = [other.bytes_held for other in self._running if other is not ticket]
+            others = [other.bytes_max for other in self._running if other is not request]
             if not others and not self._checking:
                 return False
             if others:
-                self._room.crowd_failed(sum(others))
-            ticket.put_back += 1
-            self._running.remove(ticket)
-            self._waiting = deque(sorted((ticket, *self._waiting), key=lambda one: one.asked))
+                self._budget.on_request_oom(sum(others))
+            request.preemptions += 1
+            self._running.remove(request)
+            self._waiting = deque(sorted((request, *self._waiting), key=lambda waiting: waiting.created_s))
             self._changed.notify_all()
             return True
 
-    def leave(self, ticket: EngineRequest) -> None:
+    def remove(self, request: EngineRequest) -> None:
+        """Forgets a request that has ended."""
         with self._changed:
-            if ticket in self._running:
-                self._running.remove(ticket)
+            if request in self._running:
+                self._running.remove(request)
             else:
-                self._waiting.remove(ticket)
+                self._waiting.remove(request)
             self._changed.notify_all()
 
     def begin_check(self) -> bool:
-        """Start a check, or try it again.
+        """Starts a check, or a further attempt of it.
 
         Returns True where it has found no memory before and no generation runs beside it now.
         """
@@ -115,8 +113,8 @@ class Scheduler:
             self._checking = True
             return self._check_waits and not self._running
 
-    def wait_for_room(self, cancelled: Callable[[], bool] | None) -> None:
-        """A check found no memory: wait until a generation ends; none begins before the check has. Raises Cancelled."""
+    def defer_check(self, cancelled: Callable[[], bool] | None) -> None:
+        """A check ran out of memory: waits until a generation ends, and admits none before. Raises Cancelled."""
         with self._changed:
             self._checking, self._check_waits = False, True
             running = len(self._running)
@@ -126,16 +124,21 @@ class Scheduler:
                 self._changed.wait(POLL_S)
 
     def end_check(self) -> None:
+        """A check has ended, whatever its outcome."""
         with self._changed:
             self._checking = self._check_waits = False
             self._changed.notify_all()
 
-    def _may_begin(self, ticket: EngineRequest) -> bool:
-        """Whether the first of those that wait may go on, by what the others may come to hold."""
+    def _may_begin(self, request: EngineRequest) -> bool:
+        """Whether the first waiting generation may begin, by the bytes that the running ones may come to hold."""
         if self._check_waits:
             return False
+        # With none running any request may try; an exclusive one also waits for a check, whose memory may be missing.
         if not self._running:
-            return not (ticket.alone and self._checking)
-        if ticket.alone or any(other.alone for other in self._running):
-            return False
-        return ticket.bytes_held <= self._room.memory_bytes - sum(other.bytes_held for other in self._running)
+            return not (request.exclusive and self._checking)
+        used = 0
+        for other in self._running:
+            if other.exclusive:
+                return False
+            used += other.bytes_max
+        return not request.exclusive and request.bytes_max <= self._budget.memory_bytes - used

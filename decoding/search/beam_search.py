@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.generation import BeamRow, GenerationSize, Hypothesis, Snapshot, StepEvent, TextOf
+from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot, TextOf
 from decoding.model import Scores
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
@@ -170,11 +170,11 @@ class BeamSearch(ABC):
         host, before, history, steps = self._host, self._host_before, self._history, len(self._history)
         budget_after = self._budget_before
 
-        def event() -> StepEvent:
+        def event() -> BeamStep:
             ids = history.tokens(np.arange(len(host.token)), steps, self._eos_ids)
             alpha = [self._alpha(int(before.distance[parent]), budget_after + 1) for parent in host.parent]
             numbers = (host.parent.tolist(), host.state.tolist(), host.distance.tolist(), alpha)
             sums = (host.score.tolist(), host.log_prob.tolist())
-            return StepEvent(steps, budget_after, tuple(map(BeamRow, ids, *numbers, *sums)))
+            return BeamStep(steps, budget_after, tuple(map(BeamRow, ids, *numbers, *sums)))
 
         return event

@@ -9,7 +9,7 @@ import torch
 
 from compiler.lifting import TokenAutomaton
 from decoding.errors import Cancelled
-from decoding.generation import Generation, Hypothesis, StepEvent, TextOf
+from decoding.generation import BeamStep, Generation, Hypothesis, TextOf
 from decoding.model import LanguageModel, Scores, StepInput
 from decoding.options import DEFAULT, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
@@ -20,7 +20,7 @@ from decoding.search.beam_search import BeamSearch
 
 def generate(
     model: LanguageModel[Any], prompt_ids: Sequence[int], automaton: TokenAutomaton | PreparedConstraint,
-    options: SearchOptions, *, on_step: Callable[[StepEvent], None] | None = None,
+    options: SearchOptions, *, on_step: Callable[[BeamStep], None] | None = None,
     cancelled: Callable[[], bool] | None = None, text_of: TextOf | None = None,
 ) -> tuple[Hypothesis, ...]:
     """The best `options.n` continuations of the prompt that the automaton accepts, or fewer, but never none.
@@ -57,7 +57,7 @@ def rows_of(options: SearchOptions, heuristics: Heuristics = DEFAULT) -> int:
 @torch.inference_mode()
 def drive(
     model: LanguageModel[Any], prompt_ids: Sequence[int], generation: Generation,
-    on_step: Callable[[StepEvent], None] | None = None, cancelled: Callable[[], bool] | None = None,
+    on_step: Callable[[BeamStep], None] | None = None, cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Hypothesis, ...]:
     """Drives one generation by itself, in this thread. Arguments as in `generate`."""
     session, first = model.prefill(prompt_ids)

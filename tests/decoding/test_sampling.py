@@ -22,7 +22,7 @@ from compiler.text import answer_text
 from compiler.vocab import vocabulary_from_tokenizer_json
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
-from decoding.generation import Hypothesis, StepEvent
+from decoding.generation import BeamStep, Hypothesis
 from decoding.heuristic import Endings
 from decoding.model import HuggingFaceModel, Scores
 from decoding.prepared_constraint import PreparedConstraint
@@ -57,7 +57,7 @@ def even_number_of_b() -> TokenAutomaton:
 
 
 def sample(
-    model: PrefixModel, automaton: TokenAutomaton, options: SamplingOptions, events: list[StepEvent] | None = None
+    model: PrefixModel, automaton: TokenAutomaton, options: SamplingOptions, events: list[BeamStep] | None = None
 ) -> tuple[Hypothesis, ...]:
     run = Sampling(PreparedConstraint.prepare(automaton, CPU), options)
     return drive(model, PROMPT, run, None if events is None else events.append)
@@ -187,7 +187,7 @@ def test_samples_do_not_depend_on_the_chunk_size(
 
 
 def test_step_events_keep_the_order_of_the_samples() -> None:
-    automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[StepEvent]()
+    automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[BeamStep]()
     answers = sample(model, automaton, SamplingOptions(8, 5, 6), events)
     assert [event.step_number for event in events] == list(range(1, len(events) + 1))
     for event in events:

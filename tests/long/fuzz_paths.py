@@ -19,7 +19,7 @@ from compiler.lifting import TokenAutomaton
 from compiler.vocab import Vocabulary
 from decoding.engine import Engine
 from decoding.forced_tokens import TokenBytes
-from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import Endings
 from decoding.logits_processor import ConstraintLogitsProcessor
 from decoding.model import LanguageModel
@@ -155,7 +155,7 @@ def by_search(case: Case, draw: random.Random) -> list[Tokens]:
     constraint = constraint_of(case, draw)
     constraint.refuse_early(case.model, len(case.prompt_ids), case.budget, case.start)
     run = _search(case, constraint, draw)
-    events: list[StepEvent] = []
+    events: list[BeamStep] = []
     answers = drive(case.model, case.prompt_ids, run, events.append)
     confirm_gaps(answers)
     widest = max(sum(not row.finished for row in event.rows) for event in events)

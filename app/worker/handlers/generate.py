@@ -57,7 +57,7 @@ from decoding.engine import (
 )
 from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
 from decoding.forced_tokens import TokenBytes
-from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.model import HuggingFaceModel, LanguageModel
@@ -102,9 +102,9 @@ def device_of(settings: Settings) -> str:
 class _Watch(metrics.EngineWatch):
     """Tells the metrics how the engine gets on, and the log where memory runs out."""
 
-    def ran_out(self, then: str) -> None:
-        super().ran_out(then)
-        log.warning("the memory of the model's device ran out: %s", then.replace("_", " "))
+    def ran_out(self, action: str) -> None:
+        super().ran_out(action)
+        log.warning("the memory of the model's device ran out: %s", action.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,7 +305,7 @@ class Generator:
             for step, seen in zip(steps, shown, strict=True)
         )
 
-    def _listener(self, task: _Task, context: Context) -> Callable[[StepEvent], None] | None:
+    def _listener(self, task: _Task, context: Context) -> Callable[[BeamStep], None] | None:
         """The function that publishes each step. None if the job publishes no events."""
         match task.job.progress:
             case "steps":

@@ -45,7 +45,7 @@ class ReportedTopToken(Protocol):
 
 
 class Event(Protocol):
-    """What a search says of a step (`decoding.generation.StepEvent`)."""
+    """What a search says of a step (`decoding.generation.BeamStep`)."""
 
     @property
     def step_number(self) -> int: ...
@@ -54,7 +54,7 @@ class Event(Protocol):
     @property
     def rows(self) -> Sequence[Row]: ...
     @property
-    def wanted(self) -> Sequence[ReportedTopToken]: ...
+    def top_tokens(self) -> Sequence[ReportedTopToken]: ...
 
 
 class _Said(NamedTuple):
@@ -97,7 +97,8 @@ class StepEventBuilder:
     def _rejected(self, event: Event) -> Iterator[RejectedTokenBody]:
         """Of the tokens that the model wanted, those that no row may write."""
         tokens = self._compiled.tokens
-        for wanted in {(one.tokens, one.token): one for one in event.wanted}.values():  # samples may be equal so far
+        # samples may be equal so far
+        for wanted in {(top.tokens, top.token): top for top in event.top_tokens}.values():
             if wanted.tokens not in self._place:  # given up before it came to this step
                 continue
             state = tokens.advance(self._read(wanted.tokens).state, wanted.token)

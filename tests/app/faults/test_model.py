@@ -59,7 +59,7 @@ def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -
             assert "fewer beams" in refused.json()["detail"] and refused.json()["needed_bytes"] > 0
             assert http.post("/generate", json=bodies[0]).json()["choices"] == alone[0]
         assert worker.alive and worker.metric("abs_out_of_memory_total", action="rejected") == 1
-        assert "ran out: parted" in worker.log()
+        assert "ran out: batch split" in worker.log()
     finally:
         worker.end()
 

@@ -16,7 +16,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
 from compiler.vocab import byte_vocabulary
-from decoding.generation import StepEvent
+from decoding.generation import BeamStep
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
@@ -36,7 +36,7 @@ def raw_text(tokens: Sequence[int]) -> bytes:
     return bytes(token for token in tokens if token != EOS)
 
 
-def told(event: StepEvent) -> StepMessage:
+def told(event: BeamStep) -> StepMessage:
     rows = tuple(
         StepRow(
             raw_text(row.tokens).decode(errors="replace"), row.parent, 0, row.distance, row.alpha, row.score,
@@ -51,7 +51,7 @@ def run(options: GenerationOptions, compiled: Compiled, model: HashModel) -> tup
     """The steps of a real generation over bytes, and its answers."""
     steps: list[StepMessage] = []
 
-    def heard(event: StepEvent) -> None:
+    def heard(event: BeamStep) -> None:
         steps.append(told(event))
 
     def text_of(tokens: tuple[int, ...]) -> bytes:

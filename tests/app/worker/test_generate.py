@@ -34,7 +34,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
 from decoding.engine import Engine
 from decoding.errors import Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
-from decoding.generation import StepEvent
+from decoding.generation import BeamStep
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import SamplingOptions
@@ -293,8 +293,8 @@ def test_step_texts_are_correct_after_skipped_steps(
 ) -> None:
     whole = Engine.generate
 
-    def sparing(engine: Engine, *rest: Any, on_step: Callable[[StepEvent], None], **options: Any) -> Any:
-        def every_third(event: StepEvent) -> None:
+    def sparing(engine: Engine, *rest: Any, on_step: Callable[[BeamStep], None], **options: Any) -> Any:
+        def every_third(event: BeamStep) -> None:
             if event.step_number % 3 == 0:
                 on_step(event)
 

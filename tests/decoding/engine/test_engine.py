@@ -16,7 +16,7 @@ from torch import Tensor
 from compiler.lifting import TokenAutomaton, from_table
 from decoding.engine import Engine
 from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
-from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
@@ -156,9 +156,9 @@ def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
     called_off = threading.Event()
     model = WatchedModel()
     each = _long(max_tokens=200).bytes_held()
-    steps: list[StepEvent] = []
+    steps: list[BeamStep] = []
 
-    def watch(event: StepEvent) -> None:
+    def watch(event: BeamStep) -> None:
         steps.append(event)
         if len(steps) == 3:
             called_off.set()
@@ -195,9 +195,9 @@ def test_a_generation_cancelled_while_waiting_never_starts() -> None:
 def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
     model = WatchedModel()
     may_go_on = threading.Event()
-    heard: list[StepEvent] = []
+    heard: list[BeamStep] = []
 
-    def slow(event: StepEvent) -> None:
+    def slow(event: BeamStep) -> None:
         assert may_go_on.wait(30.0)
         heard.append(event)
 
@@ -209,7 +209,7 @@ def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
         assert not heard
         may_go_on.set()
         assert listened.result() == order.alone()
-    alone: list[StepEvent] = []
+    alone: list[BeamStep] = []
     generate(WatchedModel(), order.prompt, order.automaton, order.options, on_step=alone.append)
     assert heard == alone and len(alone) == 15
 
@@ -217,7 +217,7 @@ def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
 def test_a_failing_listener_ends_only_its_own_generation() -> None:
     model = WatchedModel()
 
-    def broken(event: StepEvent) -> None:
+    def broken(event: BeamStep) -> None:
         raise OSError("gone")
 
     order = _long(max_tokens=40)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from decoding.engine import Engine, is_out_of_memory
-from decoding.engine.memory import SOUND_STEPS, MemoryBudget
+from decoding.engine.memory import OK_STEPS, MemoryBudget
 from decoding.errors import Cancelled, OutOfMemory
-from decoding.generation import Hypothesis, StepEvent
+from decoding.generation import BeamStep, Hypothesis
 from decoding.model import ScoredSequence, Scores, StepInput
 from decoding.search import generate
 from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _ask, _long, _order, _wait_for
@@ -92,8 +92,8 @@ class Notes:
 
     def stepped(self, seconds: float, rows: int) -> None: ...
 
-    def ran_out(self, then: str) -> None:
-        self.became.append(then)
+    def ran_out(self, action: str) -> None:
+        self.became.append(action)
 
 
 def crowd(model: ScarceModel, orders: Sequence[Order], notes: Notes | None = None) -> list[tuple[Hypothesis, ...]]:
@@ -136,14 +136,14 @@ def test_a_preempted_generation_restarts_when_memory_is_free() -> None:
 def test_a_listener_receives_each_step_once_across_a_restart() -> None:
     order = _of(beams=3, max_tokens=16)
     model, notes = ScarceModel(tokens=150), Notes()
-    heard: list[list[StepEvent]] = [[] for _ in range(5)]
+    heard: list[list[BeamStep]] = [[] for _ in range(5)]
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(5) as callers:
         answers = [callers.submit(_ask, engine, order, on_step=events.append) for events in heard]
         _wait_for(lambda: engine.generations == 5)
         model.may_step.set()
         assert all(answer.result(S_MAX) == order.alone() for answer in answers)
-    alone: list[StepEvent] = []
+    alone: list[BeamStep] = []
     generate(ScarceModel(), order.prompt, order.automaton, order.options, on_step=alone.append)
     assert all(events == alone for events in heard)
     assert "restarted" in notes.became
@@ -194,19 +194,19 @@ def test_memory_may_run_out_at_any_time() -> None:
 
 
 def test_lowered_memory_limits_rise_again() -> None:
-    room = MemoryBudget(1000, 64)
-    room.crowd_failed(100)
-    room.crowd_failed(400)
-    room.pass_failed(8)
-    assert (room.memory_bytes, room.rows) == (100, 8)
-    for _ in range(SOUND_STEPS):
-        room.step_held()
-    assert (room.memory_bytes, room.rows) == (150, 12)
-    for _ in range(20 * SOUND_STEPS):
-        room.step_held()
-    assert (room.memory_bytes, room.rows) == (1000, 64)
-    room.pass_failed(0)
-    assert list(room.passes([5, 0, 7], lambda part: part)) == [[5], [0], [7]]
+    budget = MemoryBudget(1000, 64)
+    budget.on_request_oom(100)
+    budget.on_request_oom(400)
+    budget.on_pass_oom(8)
+    assert (budget.memory_bytes, budget.rows) == (100, 8)
+    for _ in range(OK_STEPS):
+        budget.on_step_ok()
+    assert (budget.memory_bytes, budget.rows) == (150, 12)
+    for _ in range(20 * OK_STEPS):
+        budget.on_step_ok()
+    assert (budget.memory_bytes, budget.rows) == (1000, 64)
+    budget.on_pass_oom(0)
+    assert list(budget.passes([5, 0, 7], lambda part: part)) == [[5], [0], [7]]
 
 
 @pytest.mark.parametrize(

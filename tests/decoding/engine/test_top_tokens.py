@@ -15,9 +15,9 @@ from app.settings import BUILT_IN_MODEL
 from compiler.pipeline import compile_spec
 from compiler.spec import InfillSpec, KeywordsSpec, Spec
 from decoding.engine import TopTokensRecorder
-from decoding.engine.top_tokens import ROWS_NOTED
+from decoding.engine.top_tokens import ROWS_RECORDED
 from decoding.forced_tokens import TokenBytes
-from decoding.generation import Generation, Hypothesis, StepEvent
+from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
@@ -39,8 +39,8 @@ def pieces(files: ModelFiles) -> TokenBytes:
     return TokenBytes(files.vocabulary.tokens, files.vocabulary.eos_ids, speller)
 
 
-def driven(run: Generation, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
-    told: list[StepEvent] = []
+def driven(run: Generation, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[BeamStep]]:
+    told: list[BeamStep] = []
     return drive(model, PROMPT, run, told.append), told
 
 
@@ -64,18 +64,18 @@ def test_recording_top_tokens_changes_no_other_result(
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=1)
     plain, noted = driven(fresh(), model), driven(TopTokensRecorder(fresh(), COUNT), model)
     assert plain[0] == noted[0]
-    assert plain[1] == [dataclasses.replace(event, wanted=()) for event in noted[1]]
+    assert plain[1] == [dataclasses.replace(event, top_tokens=()) for event in noted[1]]
     fed: list[tuple[int, ...]] = [()]  # the live rows, best first, of the last event with noted tokens
     free = 0
     for event in noted[1]:
-        if event.wanted:
+        if event.top_tokens:
             free += 1
-            rows = list(dict.fromkeys(wanted.tokens for wanted in event.wanted))
+            rows = list(dict.fromkeys(wanted.tokens for wanted in event.top_tokens))
             parents = [tokens[: len(fed[0])] for tokens in rows]  # within a stretch some may have been dropped since
-            assert list(dict.fromkeys(parents)) == list(dict.fromkeys(fed[:ROWS_NOTED]))
+            assert list(dict.fromkeys(parents)) == list(dict.fromkeys(fed[:ROWS_RECORDED]))
             for tokens in rows:
                 best = model.log_probs(PROMPT + tokens).topk(COUNT)
-                told = [(one.token, one.log_prob) for one in event.wanted if one.tokens == tokens][:COUNT]
+                told = [(one.token, one.log_prob) for one in event.top_tokens if one.tokens == tokens][:COUNT]
                 assert told == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
             fed = [row.tokens for row in event.rows if not row.finished]
     assert free == len(noted[1]) if spec is not TEMPLATE or kind != "banked" else 0 < free < len(noted[1])

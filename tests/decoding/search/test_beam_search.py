@@ -20,7 +20,7 @@ from decoding.errors import (
     SearchExhausted,
     VocabularyMismatch,
 )
-from decoding.generation import Hypothesis, StepEvent
+from decoding.generation import BeamStep, Hypothesis
 from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, generate, search_of
@@ -38,7 +38,7 @@ CASES = {"table": 12, "factored": 12, "wide": 3}
 def test_beams_and_answers_equal_those_of_the_reference(kind: str, maker: str, algorithm: Algorithm) -> None:
     for seed in range(CASES[maker]):
         case = Case(maker, kind, algorithm, seed)
-        events: list[StepEvent] = []
+        events: list[BeamStep] = []
         search = search_of(case.constraint, case.options, heuristics=case.heuristics)
         found = drive(case.model, (), search, events.append)
         problem = case.problem
@@ -66,7 +66,7 @@ def test_dropping_rows_below_the_floor_changes_no_value() -> None:
     for seed in range(40):
         model = HashModel(6, (5,), seed=seed, spread=3.0)
         options = SearchOptions(9, 4, n=1 + seed % 3, length_penalty=0.0)
-        events: dict[bool, list[StepEvent]] = {False: [], True: []}
+        events: dict[bool, list[BeamStep]] = {False: [], True: []}
         values = {}
         for floor, steps in events.items():
             heuristics = replace(DEFAULT, floor=floor)
@@ -118,7 +118,7 @@ def test_answers_are_distinct_as_texts_with_text_of() -> None:
 def test_no_rows_are_equal_and_finished_rows_are_not_read() -> None:
     automaton = from_table(np.zeros(9, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (8,))
     model = HashModel(9, (8,), seed=3)
-    steps: list[StepEvent] = []
+    steps: list[BeamStep] = []
     generate(model, (0,), automaton, SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
     for event in steps:
         assert len({row.tokens for row in event.rows}) == len(event.rows) == 6
@@ -130,7 +130,7 @@ def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
     """Certain tokens cost exactly 0."""
     certain = {(0,) * length: {0: 1000.0} for length in range(1, 4)}
     model = ScriptedModel(3, (2,), {(): {0: 5.0, 2: 5.0}, **certain}, floor=-1000.0)
-    steps: list[StepEvent] = []
+    steps: list[BeamStep] = []
     options = SearchOptions(max_tokens=4, beams=2, n=2, alpha_min=1.0, algorithm="abs")
     generate(model, (), _anything(3), options, on_step=steps.append)
     first, second = steps[1].rows
@@ -189,7 +189,7 @@ def test_an_automaton_for_another_vocabulary_is_refused() -> None:
 
 
 def test_a_cancelled_generation_stops_before_its_next_step() -> None:
-    steps: list[StepEvent] = []
+    steps: list[BeamStep] = []
     with pytest.raises(Cancelled):
         generate(
             HashModel(50, (49,)), (0,), _anything(50), SearchOptions(max_tokens=9, beams=4), on_step=steps.append,

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
-from decoding.generation import StepEvent
+from decoding.generation import BeamStep
 from decoding.options import SearchOptions, push_up
 from decoding.search import generate
 from decoding.search.abs_search import alpha_table, step
@@ -107,8 +107,8 @@ def _model() -> ScriptedModel:
     return ScriptedModel(len(WORDS), (EOS,), script, floor=5.0, fill=fill, prompt_length=1)
 
 
-def _run(rank_by: str) -> tuple[list[StepEvent], str]:
-    events: list[StepEvent] = []
+def _run(rank_by: str) -> tuple[list[BeamStep], str]:
+    events: list[BeamStep] = []
     options = SearchOptions(max_tokens=T, beams=2, algorithm="abs", alpha_min=0.25, gamma=1.0, rank_by=rank_by)
     (answer,) = generate(_model(), (0,), _automaton(), options, on_step=events.append)
     return events, " ".join(WORDS[token] for token in answer.tokens)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compiler.lifting import TokenAutomaton, from_table
 from decoding.forced_tokens import NO_FORCED_TOKEN
-from decoding.generation import Hypothesis, StepEvent
+from decoding.generation import BeamStep, Hypothesis
 from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.search import abs_search, generate
 from decoding.search.banked_search import Ranking, jump_forward, step
@@ -53,8 +53,8 @@ def test_the_arrays_of_an_accelerator_give_the_same_beams(algorithm: Algorithm) 
 def test_both_libraries_give_the_same_answers(algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [Case("factored", kind, algorithm, seed) for kind in MODELS for seed in range(6)]
 
-    def searched(case: Case) -> tuple[tuple[Hypothesis, ...], list[StepEvent]]:
-        events: list[StepEvent] = []
+    def searched(case: Case) -> tuple[tuple[Hypothesis, ...], list[BeamStep]]:
+        events: list[BeamStep] = []
         return generate(case.model, (), case.constraint, case.options, on_step=events.append), events
 
     by_numpy = [searched(case) for case in cases]
