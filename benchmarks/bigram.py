@@ -42,7 +42,7 @@ class BigramModel:
 
     device = torch.device("cpu")
     tolerance = 1e-4
-    reads_together = True
+    supports_batching = True
     context_length = None
 
     def __init__(self, log_probs: Tensor, eos_ids: tuple[int, ...]) -> None:

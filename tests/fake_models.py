@@ -26,7 +26,7 @@ class PrefixModel:
 
     device = torch.device("cpu")
     tolerance = 1e-4
-    reads_together = True
+    supports_batching = True
 
     def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], context_length: int | None = None) -> None:
         self.vocab_size = vocab_size

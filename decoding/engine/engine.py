@@ -66,7 +66,7 @@ class Engine:
         self._model = model
         self._memory_bytes = memory_bytes
         # A model that reads its feeds one by one gains nothing by a batch, and could not take a failed pass again.
-        self._budget = MemoryBudget(memory_bytes, ROWS_MAX if model.reads_together else 1)
+        self._budget = MemoryBudget(memory_bytes, ROWS_MAX if model.supports_batching else 1)
         self._scheduler = Scheduler(self._budget)
         self._check_lock = threading.Lock()
         self._checker = ThreadPoolExecutor(1, "check")  # every thread that multiplies matrices keeps memory for itself

@@ -1,6 +1,7 @@
-"""A feed in pieces: rows that grow by many tokens at once pass their log-probs on a few tokens at a time.
+"""Chunked prefill of a feed: rows that grow by many tokens read a few of them in each pass.
 
-So that a forced stretch of 30 tokens over 64 rows holds megabytes of log-probs, not gigabytes.
+The log-probs of a pass are [rows, tokens, V]. In chunks a forced stretch of 30 tokens over 64 rows holds megabytes of
+them, not gigabytes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor
 from decoding.model.protocol import Scores
 
 PIECE_BYTES_MAX = 2**25  # log-probs of one piece, unless one token a row is more
-PIECE_ROWS_MAX = 2**7  # tokens of one piece, all rows together: each is as much to a pass as a row of its own
+PIECE_ROWS_MAX = 2**7  # tokens of one piece, all rows together: to a pass each is a row
 
 
 class ChunkedFeed:
@@ -27,33 +28,39 @@ class ChunkedFeed:
         self._width = max(1, min(PIECE_BYTES_MAX // (4 * vocab_size), PIECE_ROWS_MAX) // len(tokens))
         self._width = min(self._width, width_max)
         self._begin = 0
-        self._last = torch.empty(0)
-        self._own: list[Tensor] = [tokens.new_empty(len(tokens), 0, dtype=torch.float32)]
-        self._peak = list(self._own)
+        self._log_probs = torch.empty(0)  # [N, V] after the last token that was read
+        # By piece, [N, W] each: the numbers of `Scores` for the tokens within the feed.
+        self._token_log_probs: list[Tensor] = [tokens.new_empty(len(tokens), 0, dtype=torch.float32)]
+        self._max_log_probs = list(self._token_log_probs)
 
     @property
     def done(self) -> bool:
+        """Whether all tokens are read."""
         return self._begin >= self._tokens.shape[1]
 
     def piece(self) -> tuple[Tensor, Tensor]:
-        """What is to be read next: the row that each row extends, int64 [N], and by what, int64 [N, W]."""
+        """The next piece: the row that each row extends, int64 [N], and its tokens, int64 [N, W]."""
+        # Only the first piece branches and reorders rows; later ones extend each row by itself.
         rows = len(self._tokens)
         parents = self._parents if self._begin == 0 else torch.arange(rows, device=self._parents.device)
         return parents, self._tokens[:, self._begin : self._begin + self._width]
 
     def take(self, log_probs: Tensor) -> None:
-        """The log-probs after each token of the piece, float32 [N, W, V]."""
+        """Adds the log-probs after each token of the piece, float32 [N, W, V]."""
         count = log_probs.shape[1]
         following = self._tokens[:, self._begin + 1 : self._begin + 1 + count]
         if following.shape[1]:
-            known = log_probs[:, : following.shape[1]]  # nothing follows the last token of all
-            self._own.append(known.gather(2, following[:, :, None])[:, :, 0])
-            self._peak.append(known.amax(dim=2))
-        self._last = log_probs[:, -1]
+            inner = log_probs[:, : following.shape[1]]  # no token follows the last one of the feed
+            self._token_log_probs.append(inner.gather(2, following[:, :, None])[:, :, 0])
+            self._max_log_probs.append(inner.amax(dim=2))
+        self._log_probs = log_probs[:, -1]
         self._begin += count
 
     def scores(self) -> Scores:
-        return Scores(self._last, torch.cat(self._own, dim=1), torch.cat(self._peak, dim=1))
+        """The scores of the whole feed."""
+        return Scores(
+            self._log_probs, torch.cat(self._token_log_probs, dim=1), torch.cat(self._max_log_probs, dim=1)
+        )
 
 
 def piece_bytes(rows: int, tokens: int, vocab_size: int) -> int:

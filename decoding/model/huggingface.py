@@ -1,7 +1,7 @@
-"""Hugging Face causal language models as the search sees them, `LanguageModel`.
+"""Hugging Face causal language models behind the `LanguageModel` protocol.
 
-Owns which way a model is read, and the independent check of what was read. Knows nothing of automata, beams' scores or
-text.
+The model chooses between prefix sharing and the plain cache at load. Finished answers are always scored with the plain
+cache, as a check that shares neither state nor attention with the search.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.errors import PromptEmpty
-from decoding.model.compatibility import open_shared
+from decoding.model.compatibility import enable_prefix_sharing
 from decoding.model.cpu_layers import pack_layers
 from decoding.model.loading import context_length_of, eos_ids_of, load_model
 from decoding.model.plain_cache import PlainReader
 from decoding.model.protocol import ScoredSequence, Scores, StepInput
 
-_RESCORE_TOKENS = 64  # tokens of an answer scored in one forward pass: bounds the logits held at once
+_RESCORE_TOKENS = 64  # tokens of an answer in one forward pass, a bound on the logits in memory
 _TOLERANCE = {torch.float32: 1e-2, torch.float64: 1e-2}
 _TOLERANCE_HALF = 0.5
 
@@ -28,8 +28,7 @@ _TOLERANCE_HALF = 0.5
 class HuggingFaceModel:
     """Any causal language model of the transformers library; see `load`.
 
-    It is read the shared way (`shared_prefix`) where that is found to be right, else the library's own (`plain_cache`).
-    unshared_because  why it is read the library's own way; empty where it is not
+    prefix_sharing_disabled_reason  why it is read with the plain cache; empty where it is read with prefix sharing
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -40,9 +39,9 @@ class HuggingFaceModel:
         bos = getattr(text, "bos_token_id", None)
         self._bos_id = int(bos) if bos is not None else None
         self._context_length = context_length_of(text)
-        pack_layers(self._model)
+        pack_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain = PlainReader(model)
-        shared, self.unshared_because = open_shared(model, self._plain, self.tolerance)
+        shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain, self.tolerance)
         self._reader: Any = shared or self._plain
 
     @property
@@ -51,7 +50,8 @@ class HuggingFaceModel:
         return bool(self._reader.rows_independent)
 
     @property
-    def reads_together(self) -> bool:
+    def supports_batching(self) -> bool:
+        """Whether a step reads all its feeds in one pass: with prefix sharing."""
         return self._reader is not self._plain
 
     @classmethod
@@ -86,8 +86,8 @@ class HuggingFaceModel:
         return _TOLERANCE.get(self._model.dtype, _TOLERANCE_HALF)
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[Any, Tensor]:
-        """The prompt is read once, as one row. Raises PromptEmpty without a token to begin with."""
-        session, log_probs = self._reader.prefill(self._begun(prompt_ids))
+        """Reads the prompt once, as one row. Raises PromptEmpty without a token to begin with."""
+        session, log_probs = self._reader.prefill(self._with_bos(prompt_ids))
         return session, log_probs
 
     def step(self, feeds: Sequence[StepInput[Any]]) -> list[Scores]:
@@ -99,10 +99,10 @@ class HuggingFaceModel:
 
     @torch.inference_mode()
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
-        """One row, many tokens a pass, in the library's own cache: shares no state and no attention with the search."""
-        session, first = self._plain.prefill(self._begun(prompt_ids))
+        """Scores one row with the plain cache, many tokens in a pass."""
+        session, first = self._plain.prefill(self._with_bos(prompt_ids))
         rows, cache = [first[None]], session.cache
-        log_probs, peaks = [], []
+        log_probs, max_log_probs = [], []
         at_once = min(_RESCORE_TOKENS, self._plain.tokens_at_once)
         for begin in range(0, len(tokens), at_once):
             piece = list(tokens[begin : begin + at_once])
@@ -111,14 +111,15 @@ class HuggingFaceModel:
                 ids = torch.tensor([feed], device=self.device)
                 following, cache = self._plain.forward(ids, cache, keep=len(feed))
                 rows.append(following[0])
-            known = torch.cat(rows)  # [len(piece)] rows, and one more where a piece follows
+            # Row i holds the log-probs before piece[i]; where a piece follows, one more row is left for it.
+            all_rows = torch.cat(rows)
             index = torch.tensor(piece, device=self.device)
-            log_probs += known[: len(piece)].gather(1, index[:, None])[:, 0].tolist()
-            peaks += known[: len(piece)].amax(dim=1).tolist()
-            rows = [known[len(piece) :]]
-        return ScoredSequence(tuple(log_probs), tuple(peaks))
+            log_probs += all_rows[: len(piece)].gather(1, index[:, None])[:, 0].tolist()
+            max_log_probs += all_rows[: len(piece)].amax(dim=1).tolist()
+            rows = [all_rows[len(piece) :]]
+        return ScoredSequence(tuple(log_probs), tuple(max_log_probs))
 
-    def _begun(self, prompt_ids: Sequence[int]) -> Sequence[int]:
+    def _with_bos(self, prompt_ids: Sequence[int]) -> Sequence[int]:
         if prompt_ids:
             return prompt_ids
         if self._bos_id is None:

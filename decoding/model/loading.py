@@ -1,4 +1,4 @@
-"""Causal language models from files: which are accepted, and what their configuration says of ids and lengths."""
+"""Causal language models from files, and the EOS ids and lengths in their configuration."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
     device  "auto" takes a GPU where there is one; else a torch device
     dtype   one of DTYPES; "auto" is float32 on the CPU (half precision is slow and coarse there), the checkpoint's own
             elsewhere
-    Raises ModelUnavailable where nothing there can be loaded as a causal language model, or the names mean nothing.
+
+    Raises ModelUnavailable where no causal language model can be loaded, or device or dtype is unknown.
     """
     if dtype not in DTYPES:
         raise ModelUnavailable(f"the dtype {dtype!r} is none of {', '.join(DTYPES)}")
     local = Path(path_or_name).exists()
     try:
-        place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        chosen = ("float32" if place.type == "cpu" else "auto") if dtype == "auto" else dtype
+        target = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        chosen = ("float32" if target.type == "cpu" else "auto") if dtype == "auto" else dtype
         with _without_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True
             )
-        model, report = loaded[0].to(place), loaded[1]
-    except Exception as error:  # the library and its file readers have no common root for what they raise
+        model, report = loaded[0].to(target), loaded[1]
+    except Exception as error:  # the library and its file readers have no common error class
         raise ModelUnavailable(f"no causal language model can be loaded from {path_or_name!r}: {error}") from error
     missing = sorted(report.get("missing_keys", ()))
-    if missing:  # an encoder read as a decoder, or a broken download: it would run, on random numbers
+    if missing:  # an encoder loaded as a decoder, or a broken download: it would run with random weights
         raise ModelUnavailable(f"{path_or_name!r} lacks weights of a causal language model, such as {missing[0]}")
-    found: PreTrainedModel = model
-    return found
+    typed: PreTrainedModel = model
+    return typed
 
 
 def eos_ids_of(model: PreTrainedModel) -> tuple[int, ...]:
-    """From the generation settings, else the architecture's; one id or several. Raises ModelUnavailable without any."""
+    """The ids that end a text, at least one. Raises ModelUnavailable without any."""
+    # The generation settings come first: chat models add there the id that ends a turn.
     for settings in (model.generation_config, model.config.get_text_config()):
-        named = getattr(settings, "eos_token_id", None)
-        if named is not None:
-            ids = tuple(dict.fromkeys(int(eos) for eos in (named if isinstance(named, list | tuple) else [named])))
+        value = getattr(settings, "eos_token_id", None)
+        if value is not None:
+            ids = tuple(dict.fromkeys(int(eos) for eos in (value if isinstance(value, list | tuple) else [value])))
             if ids and all(0 <= eos < model.config.get_text_config().vocab_size for eos in ids):
                 return ids
     raise ModelUnavailable(f"the model {model.name_or_path!r} names no token that ends a text")
 
 
 def context_length_of(config: Any) -> int | None:
-    """The longest input in tokens, by whichever name the architecture gives it.
-
-    Where positions turn otherwise once a text is longer than what the model was first trained on, it ends there: what
-    is kept of the tokens before would no longer be what one pass over the whole text computes.
-    """
+    """The longest input in tokens; None where there is no limit."""
+    # Some rotary positions change for all tokens once a text passes the length of the first training. Keys in the cache
+    # would no longer equal those of one pass over the whole text, so the context ends there.
     lengths = [getattr(config, name, None) for name in CONTEXT_NAMES]
     longest = next((length for length in lengths if isinstance(length, int) and length > 0), None)
     original = _original_length(config)
@@ -70,7 +70,7 @@ def context_length_of(config: Any) -> int | None:
 
 
 def rope_types(parameters: Any) -> Iterator[str]:
-    """The kinds of rotary positions named, at whatever depth: one for all layers, or one for each kind of layer."""
+    """The kinds of rotary positions, at any depth: one for all layers, or one for each kind of layer."""
     if isinstance(parameters, dict):
         yield from (str(parameters[name]) for name in ("rope_type", "type") if name in parameters)
         for inner in parameters.values():
@@ -82,8 +82,8 @@ def _original_length(config: Any) -> int | None:
     parameters = getattr(config, "rope_parameters", None)
     if not ROPE_BY_LENGTH & set(rope_types(parameters)):
         return None
-    named = (getattr(config, "original_max_position_embeddings", None), *_originals(parameters))
-    return min((length for length in named if isinstance(length, int) and length > 0), default=None)
+    lengths = (getattr(config, "original_max_position_embeddings", None), *_originals(parameters))
+    return min((length for length in lengths if isinstance(length, int) and length > 0), default=None)
 
 
 def _originals(parameters: Any) -> Iterator[object]:
@@ -95,11 +95,11 @@ def _originals(parameters: Any) -> Iterator[object]:
 
 @contextlib.contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Keeps the library's bars off the terminal, which is not ours to write on."""
-    shown = logging.is_progress_bar_enabled()
+    """Turns the library's progress bars off: the caller owns the terminal."""
+    enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             logging.enable_progress_bar()

@@ -1,7 +1,13 @@
-"""The keys and values of one generation: its prompt's once, and a tree of nodes for what its rows have written.
+"""The keys and values of one generation: those of its prompt, and a tree of nodes for the tokens of its rows.
 
-A row is a path through the tree, known by the places of its nodes. Reordering rows moves those numbers, never keys or
-values. Owns the memory and who sees what; knows nothing of models, of other generations or of scores.
+A row is a path through the tree, and a mask over the slots of its nodes. Reordering rows moves masks, never keys or
+values (prefix sharing). The keys of a layer, and its values, lie in one array of P + C entries:
+
+    entry   0 ... P-1    P ... P + used_slots - 1     P + used_slots ... P + C - 1
+            the prompt   slots in use, and holes      slots that were never used
+
+A slot is an entry minus P. A hole is a slot whose rows are all gone; `free` lists the holes, then the unused slots, and
+`free_used` of them are in use again. Attention reads the entries below P + used_slots.
 """
 
 from __future__ import annotations
@@ -11,21 +17,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_SLACK_ROWS = 3  # a slab that grows gets space for this many more steps, or half as many slots again if that is more
-_SLOTS_STEP = 32  # a slab that grows gets a multiple of this many slots
+_SLACK_ROWS = 3  # an array that grows gets slots for this many more steps, or half of its slots if that is more
+_SLOTS_STEP = 32  # an array that grows has a multiple of this many slots
 
 
-class Mark(NamedTuple):
-    """A tree as it was, but for the keys and values in slots that no row saw."""
+class Checkpoint(NamedTuple):
+    """A tree at some time, without the keys and values in slots that were visible to no row."""
 
     length: int
     rows: int
-    seen: Tensor
-    kinship: Tensor
+    visible: Tensor
+    path_rank: Tensor
     free: Tensor
-    taken: int
-    reach: int
-    full: int
+    free_used: int
+    used_slots: int
+    occupied: int
 
 
 class PrefixTree:
@@ -36,10 +42,10 @@ class PrefixTree:
     rows    R
 
     keys, values  [P + C, H, width] for each layer, in the model's dtype; the prompt first
-    seen          bool [R, C]  the slots of each row's own nodes
-    kinship       int64 [R]    where each row stands when they are ordered by their paths
-    free          int64 [F]    slots that no row saw when they were last counted; `taken` of them are in use again
-    reach         only slots below it were ever used; `full` of them were in use when they were last counted
+    visible       bool [R, C]  the slots of the nodes on each row's path
+    path_rank     int64 [R]    the position of each row when rows are ordered by their paths
+    free          int64 [F]    slots that were visible to no row at the last count, `free_used` of them in use again
+    used_slots    the slots below it were used at least once; `occupied` of them were visible at the last count
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -48,109 +54,111 @@ class PrefixTree:
         self.prompt = 0
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
-        self._seen = torch.zeros(1, 0, dtype=torch.bool, device=device)
-        self._kinship = torch.zeros(1, dtype=torch.int64, device=device)
+        self._visible = torch.zeros(1, 0, dtype=torch.bool, device=device)
+        self._path_rank = torch.zeros(1, dtype=torch.int64, device=device)
         self._free = torch.zeros(0, dtype=torch.int64, device=device)
-        self._taken = 0
-        self._reach = 0
-        self._full = 0
+        self._free_used = 0
+        self._used_slots = 0
+        self._occupied = 0
 
     @property
     def layers(self) -> int:
-        """How many layers have left keys and values here."""
+        """The number of layers that have stored keys and values."""
         return len(self._keys)
 
     @property
     def nbytes(self) -> int:
-        """What its keys and values hold."""
+        """The bytes of its keys and values."""
         return sum(slab.nbytes for slabs in (self._keys, self._values) for slab in slabs.values())
 
     def begin(self, tokens: int) -> None:
-        """Announces the prompt, which the layers then leave by `store_prompt`."""
+        """Announces the prompt; each layer then calls `store_prompt`."""
         self.length = self.prompt = tokens
 
     def store_prompt(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """[H, P, width] each, which are copied."""
+        """Copies the keys and values of a layer, [H, P, width] each."""
         self._keys[layer] = keys.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         self._values[layer] = values.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
-    def mark(self) -> Mark:
-        """Where it is, to go back to by `restore`; it holds what the rows see now until it is dropped."""
-        return Mark(
-            self.length, self.rows, self._seen, self._kinship, self._free, self._taken, self._reach, self._full
+    def checkpoint(self) -> Checkpoint:
+        """The present state, for `rollback`. While it is referred to, its arrays stay in memory."""
+        return Checkpoint(
+            self.length, self.rows, self._visible, self._path_rank, self._free, self._free_used, self._used_slots,
+            self._occupied,
         )
 
-    def restore(self, mark: Mark) -> None:
-        """Back to where it was, whatever became of an `extend` and of its `store` since, in whatever layer it ended.
-
-        Then the same parents may be extended again: what they see was never written over. What other rows saw may be.
-        """
-        self.length, self.rows, self._seen, self._kinship = mark.length, mark.rows, mark.seen, mark.kinship
-        self._free, self._taken, self._reach, self._full = mark.free, mark.taken, mark.reach, mark.full
+    def rollback(self, to: Checkpoint) -> None:
+        """Undoes an `extend` and its `store`, in whatever layer they failed. The same parents may be extended again."""
+        # `extend` replaces the arrays and changes none, so the references are enough. Keys and values that the parents
+        # see were not overwritten; those of other rows may be.
+        self.length, self.rows, self._visible, self._path_rank = to.length, to.rows, to.visible, to.path_rank
+        self._free, self._free_used = to.free, to.free_used
+        self._used_slots, self._occupied = to.used_slots, to.occupied
 
     def extend(self, parents: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Replaces the rows by N new ones, `count` nodes longer than their parents, int64 [N].
 
         Returns the slots of the new nodes, int64 [N * count], and the slots that each of them sees, itself among them:
-        bool [N * count, reach]. Nodes of one row follow one another in both.
+        bool [N * count, used_slots]. Nodes of one row are adjacent in both.
         """
         rows = len(parents)
-        self._seen = self._seen.index_select(0, parents)  # [N, C]
-        self._kinship = self._kinship.index_select(0, parents).argsort(stable=True).argsort()
+        self._visible = self._visible.index_select(0, parents)  # [N, C]
+        # Children take the order of their parents, and those of one parent their own: a double argsort makes ranks.
+        self._path_rank = self._path_rank.index_select(0, parents).argsort(stable=True).argsort()
         slots = self._take(rows, rows * count)  # [N * count]
-        own = torch.ones(count, count, dtype=torch.bool, device=slots.device).tril()
-        sees = self._seen[:, None].repeat(1, count, 1)  # [N, count, C]
-        sees.scatter_(2, slots.view(rows, 1, count).expand(-1, count, -1), own.expand(rows, -1, -1))
-        self._seen = sees[:, -1]
+        # A new node sees its row's path, and of the row's new nodes itself and those before it (causal).
+        causal = torch.ones(count, count, dtype=torch.bool, device=slots.device).tril()
+        sees = self._visible[:, None].repeat(1, count, 1)  # [N, count, C]
+        sees.scatter_(2, slots.view(rows, 1, count).expand(-1, count, -1), causal.expand(rows, -1, -1))
+        self._visible = sees[:, -1]  # [N, C]: the row's path is what its last node sees
         self.rows = rows
         self.length += count
-        return slots, sees.view(rows * count, -1)[:, : self._reach]
+        return slots, sees.view(rows * count, -1)[:, : self._used_slots]
 
-    def by_kinship(self) -> Tensor:
-        """The rows, int64 [R], in the order of their paths: those that share most of what they see lie together."""
-        return self._kinship.argsort()
+    def path_order(self) -> Tensor:
+        """The rows, int64 [R], ordered by their paths, so that neighbours share most of their nodes."""
+        return self._path_rank.argsort()
 
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes the keys and values [H, N, width] of new nodes; all that a row may see: [P + reach, H, width]."""
-        places, end = self.prompt + slots, self.prompt + self._reach
-        self._keys[layer].index_copy_(0, places, keys.transpose(0, 1))
-        self._values[layer].index_copy_(0, places, values.transpose(0, 1))
+        """Writes the keys and values [H, N, width] of new nodes; returns [P + used_slots, H, width] each."""
+        entries, end = self.prompt + slots, self.prompt + self._used_slots
+        self._keys[layer].index_copy_(0, entries, keys.transpose(0, 1))
+        self._values[layer].index_copy_(0, entries, values.transpose(0, 1))
         return self._keys[layer][:end], self._values[layer][:end]
 
     def _take(self, rows: int, count: int) -> Tensor:
-        """Slots for `count` new nodes, int64 [count]; counts the holes, and grows, only where those known run out.
-
-        How many holes there are is the one thing that the host asks of the device, once in several steps.
-        """
-        if self._taken + count > len(self._free):
+        """Slots for `count` new nodes, int64 [count]."""
+        # Holes are counted only when the list runs out: their number must come from the device to the host, which
+        # waits for it, and this is once in several steps.
+        if self._free_used + count > len(self._free):
             self._count_free()
-            need = self._seen.shape[1] - len(self._free) + count
-            room = need + max(_SLACK_ROWS * rows, need // 2)
-            if 4 * self._seen.shape[1] < 3 * room:  # nearly enough is enough: the holes are only counted sooner
-                self._grow(-(-room // _SLOTS_STEP) * _SLOTS_STEP)
-        slots = self._free[self._taken : self._taken + count]
-        self._taken += count
-        self._reach = max(self._reach, self._full + self._taken)
+            need = self._visible.shape[1] - len(self._free) + count
+            capacity = need + max(_SLACK_ROWS * rows, need // 2)
+            if 4 * self._visible.shape[1] < 3 * capacity:  # with three quarters of it the next count only comes sooner
+                self._grow(-(-capacity // _SLOTS_STEP) * _SLOTS_STEP)
+        slots = self._free[self._free_used : self._free_used + count]
+        self._free_used += count
+        self._used_slots = max(self._used_slots, self._occupied + self._free_used)
         return slots
 
     def _count_free(self) -> None:
-        holes = (~self._seen[:, : self._reach].any(dim=0)).nonzero()[:, 0]
-        unused = torch.arange(self._reach, self._seen.shape[1], device=holes.device)
-        self._free = torch.cat([holes, unused])  # holes first: what is never reached is never read
-        self._taken = 0
-        self._full = self._reach - len(holes)
+        holes = (~self._visible[:, : self._used_slots].any(dim=0)).nonzero()[:, 0]
+        unused = torch.arange(self._used_slots, self._visible.shape[1], device=holes.device)
+        self._free = torch.cat([holes, unused])  # holes first: attention reads all slots below `used_slots`
+        self._free_used = 0
+        self._occupied = self._used_slots - len(holes)
 
     def _grow(self, capacity: int) -> None:
         for slabs in (self._keys, self._values):
-            for layer, slab in slabs.items():  # one at a time: no more than one is held twice
-                if len(slab) < self.prompt + capacity:  # else it grew before memory ran out over another
+            for layer, slab in slabs.items():  # one at a time, so that at most one array is in memory twice
+                if len(slab) < self.prompt + capacity:  # else it had grown before memory ran out for another one
                     larger = slab.new_empty(self.prompt + capacity, *slab.shape[1:])
                     larger[: len(slab)] = slab
                     slabs[layer] = larger
-        before = self._seen.shape[1]
-        unused = torch.arange(before, capacity, device=self._seen.device)
+        before = self._visible.shape[1]
+        unused = torch.arange(before, capacity, device=self._visible.device)
         self._free = torch.cat([self._free, unused])
-        self._seen = torch.nn.functional.pad(self._seen, (0, capacity - before))
+        self._visible = torch.nn.functional.pad(self._visible, (0, capacity - before))
 
 
 def slots_at_most(rows: int, nodes: int) -> int:

@@ -1,6 +1,6 @@
-"""What a language model is to a generation: sessions of rows that grow by tokens, and log-probs for what follows.
+"""The protocol between a generation and a language model: ids in, log-probs out.
 
-Ids in, log-probs out; says nothing of how a model keeps what its rows have read.
+A session holds the rows of one generation. The protocol leaves open how a model stores their keys and values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ScoredSequence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepInput(Generic[SessionT]):
-    """What one generation asks of a step: N rows for the rows its session had, each m tokens longer than its parent.
+    """One generation's part of a step: N rows in place of the session's, each m tokens longer than its parent.
 
     session  its rows are replaced by those of the feed
     parents  int64 [N]     the former row that each row extends
@@ -45,7 +45,7 @@ class StepInput(Generic[SessionT]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """The model's answer to one feed. N rows fed m tokens each; V ids.
+    """The model's output for one feed. N rows fed m tokens each; V ids.
 
     log_probs        float32 [N, V]    after the last token
     token_log_probs  float32 [N, m-1]  [i, j]: of tokens[i, j+1] after tokens[i, :j+1]
@@ -64,7 +64,7 @@ class Scores:
 
 
 class LanguageModel(Protocol[SessionT]):
-    """A causal model. One instance serves many generations; what belongs to one generation is its session.
+    """A causal model. One instance serves many generations, each with a session.
 
     Log-probs are float32 and at most 0; -inf is allowed, NaN is not. V ids, T tokens. Dropping a session frees it.
     """
@@ -87,20 +87,20 @@ class LanguageModel(Protocol[SessionT]):
 
     @property
     def tolerance(self) -> float:
-        """By how much two honest ways of computing one log-prob may differ, in nats."""
+        """By how much two correct ways of computing one log-prob may differ, in nats."""
 
     @property
-    def reads_together(self) -> bool:
-        """Whether a step reads all its feeds in one pass. Where it does not, nothing is lost by giving it one."""
+    def supports_batching(self) -> bool:
+        """Whether a step reads all its feeds in one pass, and leaves the sessions unchanged where it raises."""
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
         """Reads the prompt: a session of one row, and the log-probs [V] of the first token."""
 
     def step(self, feeds: Sequence[StepInput[SessionT]]) -> list[Scores]:
-        """Extends the rows of several generations at once, each with its own session; the answers in their order.
+        """Extends the rows of several generations, each with its session; the scores in the order of the feeds.
 
-        What one feed is answered does not depend on the others. Where it raises, and reads its feeds together, the
-        sessions are as they were, and the same feeds may be given again, in smaller numbers; else they are spoilt.
+        The scores of a feed do not depend on the others. Where a step of a model with `supports_batching` raises, the
+        sessions are unchanged, and the same feeds may be read again in smaller batches; else they are undefined.
         """
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
@@ -112,12 +112,12 @@ class LanguageModel(Protocol[SessionT]):
         """
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
-        """Scores a finished continuation from scratch, by another way than `prefill` and `step` took."""
+        """Scores a finished continuation from scratch, by other code than `prefill` and `step`."""
 
 
 def begin_text(model: LanguageModel[SessionT]) -> tuple[SessionT, Tensor]:
     """A session at the beginning of a text, and the log-probs float32 [V] of the first token."""
     try:
         return model.prefill(())
-    except PromptEmpty:  # the model names no token that begins a text; one that ends a text comes closest
+    except PromptEmpty:  # without a BOS id, EOS comes closest
         return model.prefill(model.eos_ids[:1])

@@ -1,6 +1,6 @@
-"""The shared way: one pass for all generations, each prompt's keys and values kept once, rows that move cost nothing.
+"""Prefix sharing: one pass for all generations, and a prompt's keys and values stored once for all its rows.
 
-Serves models whose layers are softmax attention over all that came before; `why_not_shared` tells which those are.
+It serves models whose layers are softmax attention over all earlier tokens; `compatibility` decides which those are.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.model.attention import Nodes, Pass, Prompt
+from decoding.model.batch_invariance import independent_multiple
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
 from decoding.model.protocol import Scores, StepInput
 
-_ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
-_MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 _ROWS_AT_A_TIME = 8  # of logits
-_AT_A_TIME = 32  # elements that the CPU's elementwise loops take at once; they may round the remainder differently
 
 
 class SharedReader:
@@ -41,7 +39,8 @@ class SharedReader:
         self._group = heads // int(getattr(config, "num_key_value_heads", None) or heads)  # heads that share keys
         self.rows_multiple = 1
         self.rows_independent = False
-        self._threads = 0
+        self._threads = 0  # for which `rows_multiple` was found
+        self._widest_layer = max(layer_widths(model))
 
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int]) -> tuple[PrefixTree, Tensor]:
@@ -53,35 +52,34 @@ class SharedReader:
     @torch.inference_mode()
     def step(self, feeds: Sequence[StepInput[PrefixTree]]) -> list[Scores]:
         """One pass for all; more only for what is left of feeds of many tokens a row."""
-        if self._threads != torch.get_num_threads():  # products are split by them
+        if self._threads != torch.get_num_threads():  # matrix products are split by threads
             self.find_multiple()
-        marks = [feed.session.mark() for feed in feeds]
+        # A step is atomic: where it raises, all trees are as before, and the engine may repeat it in smaller passes.
+        checkpoints = [feed.session.checkpoint() for feed in feeds]
         try:
-            return self._step(feeds)
+            chunked = [(feed.session, ChunkedFeed(feed.parents, feed.tokens, self._vocab_size)) for feed in feeds]
+            pending = chunked
+            while pending:
+                self._read(pending)
+                pending = [(tree, feed) for tree, feed in pending if not feed.done]
+            return [feed.scores() for _, feed in chunked]
         except BaseException:
-            for feed, mark in zip(feeds, marks, strict=True):
-                feed.session.restore(mark)
+            for feed, checkpoint in zip(feeds, checkpoints, strict=True):
+                feed.session.rollback(checkpoint)
             raise
-
-    def _step(self, feeds: Sequence[StepInput[PrefixTree]]) -> list[Scores]:
-        stretches = [ChunkedFeed(feed.parents, feed.tokens, self._vocab_size) for feed in feeds]
-        reading = list(zip([feed.session for feed in feeds], stretches, strict=True))
-        while reading:
-            self._read(reading)
-            reading = [(tree, stretch) for tree, stretch in reading if not stretch.done]
-        return [stretch.scores() for stretch in stretches]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int) -> int:
         """The prompt once, a slot for every token of every row, and all else that the largest pass makes."""
+        # Rows share nodes, so the tree mostly holds far fewer; the bound holds where no two rows share any.
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
         slots, fed = slots_at_most(rows, rows * max_tokens), piece_rows(rows, max_tokens)
-        held = (prompt_tokens + slots) * token + 2 * rows * slots  # who sees what: now, and before the step
-        growing = held // layers  # one layer is held twice while it grows
-        activations = activation_bytes(self._model, max(prompt_tokens, fed))
+        tree_bytes = (prompt_tokens + slots) * token + 2 * rows * slots  # the masks: now, and before the step
+        growing = tree_bytes // layers  # one layer is in memory twice while it grows
+        activations = activation_bytes(self._model, max(prompt_tokens, fed), self._widest_layer)
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2)  # the bias, and what it is made of
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
-        return held + growing + piece + max(activations + sees + 2 * piece, scratch_bytes)  # a pass, then the step
+        return tree_bytes + growing + piece + max(activations + sees + 2 * piece, scratch_bytes)  # a pass, a step
 
     @functools.cached_property
     def _layers_and_token_bytes(self) -> tuple[int, int]:
@@ -90,54 +88,30 @@ class SharedReader:
 
     @torch.inference_mode()
     def find_multiple(self) -> None:
-        """Sets `rows_multiple` and `rows_independent` by trial, with this model's own matrices and threads."""
-        self.rows_multiple, self.rows_independent, self._threads = 1, False, 0  # where it fails it is found later
+        """Sets `rows_multiple` and `rows_independent` by trial, for the present number of threads."""
+        self.rows_multiple, self.rows_independent, self._threads = 1, False, 0  # a trial that fails is repeated
         threads = torch.get_num_threads()
-        multiple = self._independent_multiple(threads)
+        multiple = independent_multiple(self._model, lambda ids: self._forward([], ids, fill=ids.shape[1]), threads)
         if multiple is not None:
             self.rows_multiple, self.rows_independent = multiple, True
         self._threads = threads
 
-    def _independent_multiple(self, threads: int) -> int | None:
-        """The least multiple at which no row's bits depend on the others, None where none was found."""
-        if any("expert" in name for name, _ in self._model.named_modules()):
-            return None  # how many rows an expert reads depends on where the others go
-        most = _ROWS_TRIED.get(self._model.device.type, 96)
-        ids = torch.arange(most, device=self._model.device)[None] * 7919 % self._vocab_size
-        whole = self._forward([], ids, fill=most)
-        for multiple in self._multiples(threads):
-            sizes = {multiple * times for times in (1, 2, 3, 5, 7)} | {most // 2 - most // 2 % multiple}
-            if all(self._same_bits(ids, whole, rows) for rows in sorted(sizes) if 0 < rows < most):
-                return multiple
-        return None
-
-    def _multiples(self, threads: int) -> list[int]:
-        """Those to be tried: where there are such, only those that leave nothing over in any thread's share.
-
-        What is left over differs by the number of rows, and its last bit by luck: no trial would find it for certain.
-        """
-        widths = layer_widths(self._model) if self._model.device.type == "cpu" else set()
-        for unit in (_AT_A_TIME * threads, _AT_A_TIME):
-            if even := [count for count in _MULTIPLES if all(count * width % unit == 0 for width in widths)]:
-                return even
-        return list(_MULTIPLES)
-
-    def _same_bits(self, ids: Tensor, whole: Tensor, rows: int) -> bool:
-        begin = ids.shape[1] - rows - 1  # other rows than the first, at other places
-        return all(
-            torch.equal(self._forward([], ids[:, at : at + rows], fill=rows), whole[at : at + rows])
-            for at in (0, begin)
-        )
-
-    def _read(self, reading: Sequence[tuple[PrefixTree, ChunkedFeed]]) -> None:
-        pieces = [(tree, *stretch.piece()) for tree, stretch in reading]
-        parts = [Nodes(tree, parents, tokens.shape[1], self._model.dtype) for tree, parents, tokens in pieces]
-        fill = self._fill(sum(part.rows for part in parts))
-        ids = [*(tokens.reshape(-1) for _, _, tokens in pieces), pieces[0][2].new_zeros(fill)]
-        log_probs = self._forward(parts, torch.cat(ids)[None], fill)
-        found = log_probs.split([*(part.rows for part in parts), fill])
-        for (_, stretch), (_, _, tokens), own in zip(reading, pieces, found[:-1], strict=True):
-            stretch.take(own.view(*tokens.shape, -1))
+    def _read(self, pending: Sequence[tuple[PrefixTree, ChunkedFeed]]) -> None:
+        """One pass over the next chunk of each feed."""
+        parts, chunks, rows = list[Nodes](), list[Tensor](), 0
+        for tree, feed in pending:
+            parents, tokens = feed.piece()
+            parts.append(Nodes(tree, parents, tokens.shape[1], self._model.dtype))
+            chunks.append(tokens)
+            rows += tokens.numel()
+        fill = self._fill(rows)
+        ids = torch.cat([*map(torch.flatten, chunks), chunks[0].new_zeros(fill)])
+        log_probs = self._forward(parts, ids[None], fill)  # [rows + fill, V]
+        begin = 0
+        for (_, feed), tokens in zip(pending, chunks, strict=True):
+            end = begin + tokens.numel()
+            feed.take(log_probs[begin:end].view(*tokens.shape, -1))
+            begin = end
 
     def _fill(self, rows: int) -> int:
         """The number of padding rows for a pass over `rows` rows.

@@ -174,7 +174,7 @@ def test_an_engine_with_a_dead_thread_stays_stuck(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
     class Model:
-        reads_together = True
+        supports_batching = True
 
         def bytes_for(self, *_: int) -> int:
             return 0

@@ -70,7 +70,7 @@ def test_random_models_log_probs_are_bitwise_independent_of_the_batch(name: str)
 @pytest.mark.parametrize("name", ODD)
 def test_log_probs_are_batch_invariant_for_any_layer_width(name: str) -> None:
     model = HuggingFaceModel(ODD[name]())
-    assert model.unshared_because == ""
+    assert model.prefix_sharing_disabled_reason == ""
     _check_neighbours(model)
 
 

@@ -57,9 +57,9 @@ class Written:
 def test_rows_attend_only_to_their_path_in_any_block_split(
     group: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_PAIRS_FEW", 0)
-    monkeypatch.setattr(attention, "_GAIN", 0.0)
-    monkeypatch.setattr(attention, "_KIN", 5)
+    monkeypatch.setattr(attention, "_PAIRS_MIN", 0)
+    monkeypatch.setattr(attention, "_GAIN_MIN", 0.0)
+    monkeypatch.setattr(attention, "_BLOCK_ROWS", 5)
     written = Written(group, seed)
     for _ in range(8):
         rows, count = int(written.random.integers(1, 40)), int(written.random.integers(1, 4))

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from decoding.errors import PromptEmpty
 from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.model import chunked_feed as stretch
-from decoding.model.attention import NotShareable, Pass, attend
+from decoding.model.attention import Pass, PrefixSharingUnsupported, attend
 from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, windowed
 
 
@@ -70,7 +70,7 @@ def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, 
 @pytest.mark.parametrize("name", SHARED)
 def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
-    assert model.unshared_because == ""
+    assert model.prefix_sharing_disabled_reason == ""
     _check_against_full_passes(model, SHARED[name]())
 
 
@@ -78,7 +78,7 @@ def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None
 def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     make, reason = PLAIN[name]
     model = HuggingFaceModel(make())
-    assert reason in model.unshared_because
+    assert reason in model.prefix_sharing_disabled_reason
     _check_against_full_passes(model, make())
 
 
@@ -95,7 +95,7 @@ def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> No
     path = shared / "models" / name
     plain = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
     model = HuggingFaceModel.load(str(path))
-    assert (model.unshared_because, model.rows_independent) == ("", True)
+    assert (model.prefix_sharing_disabled_reason, model.rows_independent) == ("", True)
     _check_against_full_passes(model, plain)
 
 
@@ -105,7 +105,7 @@ def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: to
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
     model = HuggingFaceModel(make().to(dtype))
     assert model.tolerance == 0.5
-    assert (model.unshared_because == "") == (name in SHARED)
+    assert (model.prefix_sharing_disabled_reason == "") == (name in SHARED)
     _check_against_full_passes(model, make().to(dtype).float(), tolerance=0.05)
 
 
@@ -114,7 +114,7 @@ def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
     for weight in plain.parameters():
         weight.data *= 4.0 if weight.ndim > 1 else 1.0
     plain.lm_head.weight.data *= 8.0  # of the embeddings too
-    assert HuggingFaceModel(plain).unshared_because == ""
+    assert HuggingFaceModel(plain).prefix_sharing_disabled_reason == ""
 
 
 class _OperatorCounter(TorchDispatchMode):
@@ -160,7 +160,7 @@ def test_one_model_may_have_two_adapters() -> None:
     plain = gpt2_of()
     for _ in range(2):
         model = HuggingFaceModel(plain)
-        assert model.unshared_because == ""
+        assert model.prefix_sharing_disabled_reason == ""
         _check_against_full_passes(model, gpt2_of())
 
 
@@ -168,7 +168,7 @@ def test_one_model_may_have_two_adapters() -> None:
 def test_unsupported_attention_arguments_are_refused(more: dict[str, Any]) -> None:
     rows = torch.ones(1, 2, 1, 4)
     shared_pass = Pass([], 1, torch.device("cpu"))
-    with pytest.raises(NotShareable, match=next(iter(more))):
+    with pytest.raises(PrefixSharingUnsupported, match=next(iter(more))):
         attend(torch.nn.Module(), rows, rows, rows, shared_pass.no_mask, shared_pass=shared_pass, **more)
 
 

@@ -53,7 +53,7 @@ def _grown_mib() -> float:
     """By how much it grows over all numbers of rows, once those are known that are computed."""
     sizes = {"hidden_size": 192, "intermediate_size": 256, "max_position_embeddings": 2 * ROWS_MAX}
     model = HuggingFaceModel(made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, **sizes})))
-    assert model.reads_together
+    assert model.supports_batching
     _read(model, sorted({rows_computed(number) for number in range(1, ROWS_MAX + 1)}))
     before = _in_use_mib()
     _read(model, range(2, ROWS_MAX, 2))

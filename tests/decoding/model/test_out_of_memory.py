@@ -66,7 +66,7 @@ def _same(found: Sequence[Scores], known: Sequence[Scores]) -> bool:
 
 def test_a_step_can_be_repeated_after_running_out_of_memory() -> None:
     model = HuggingFaceModel(llama())
-    assert model.reads_together, model.unshared_because
+    assert model.supports_batching, model.prefix_sharing_disabled_reason
     draw = random.Random(7)
     prompts = ([1, 2, 3], [5])
 
@@ -131,7 +131,7 @@ class FailingSteps:
 @pytest.mark.parametrize(("make", "together"), [(llama, True), (lambda: windowed(5), False)], ids=["shared", "plain"])
 def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrainedModel], together: bool) -> None:
     model = HuggingFaceModel(make())
-    assert model.reads_together == together
+    assert model.supports_batching == together
     automaton = from_table(
         torch.arange(V).remainder(3).numpy(), torch.tensor([[1, 0, 2], [2, 1, 0], [2, 2, 1]]).numpy(),
         torch.tensor([False, False, True]).numpy(), 0, (60,),

@@ -40,7 +40,7 @@ def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[Pref
                     assert sorted(seen) == rows[parent] + new[row][: place + 1]
                     assert sorted(read) == [10 * number for number in sorted(seen)]
         rows = [rows[parent] + own for parent, own in zip(parents, new, strict=True)]
-        ordered = [rows[row] for row in tree.by_kinship().tolist()]
+        ordered = [rows[row] for row in tree.path_order().tolist()]
         assert sorted(map(tuple, ordered)) == sorted(map(tuple, rows))
         for place in range(len(rows[0])):  # who shares its first tokens lies together
             runs = [key for key, _ in itertools.groupby(tuple(row[: place + 1]) for row in ordered)]
