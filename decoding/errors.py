@@ -1,4 +1,4 @@
-"""Every way a generation can fail, split by blame.
+"""All errors of a generation, split by who can fix them.
 
     DecodeError
     |-- GenerationInvalid       the caller's request
@@ -9,15 +9,15 @@
     |   |-- RequestTooLarge       a request could need more memory than all requests together are given
     |   `-- Cancelled             the caller no longer waits
     |-- MemoryShort             the model's device
-    |   |-- OutOfMemory           it ran out of memory over a request that had it to itself; says how much that may need
-    |   `-- MemoryTaken           it has none left for a request while others hold it; carries `retry_after_s`
+    |   |-- OutOfMemory           too little memory for a request that ran alone; carries the bytes it may need
+    |   `-- MemoryTaken           too little memory while other requests hold some; carries `retry_after_s`
     |-- ModelError              the operator's model
     |   |-- ModelUnavailable      the path or name holds no causal language model that can be loaded
     |   |-- ModelOutputInvalid    the model answers with NaN, or with no finite log-prob
     |   `-- VocabularyMismatch    the automaton was compiled for a vocabulary of another size
     `-- BrokenInvariant         us; none of it may ever become an answer
-        |-- SearchExhausted       every row died: the automaton's distances promise what no token does
-        `-- ReplayRejected        the finished tokens do not replay as the search says
+        |-- SearchExhausted       every row died: the automaton's distances are wrong
+        `-- ReplayRejected        the finished tokens do not replay with the states and sums of the search
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LengthImpossible(GenerationInvalid):
 
 
 class RequestTooLarge(GenerationInvalid):
-    """Prompt, rows and budget may come to hold more than the engine has for all requests together; in bytes."""
+    """A request may need more memory than the engine has for all requests together; in bytes."""
 
     facts = ErrorFacts(
         422, "request_too_large", "The request may need more memory than there is", ("needed_bytes", "memory_bytes"),
@@ -104,20 +104,17 @@ class RequestTooLarge(GenerationInvalid):
 
 
 class Cancelled(GenerationInvalid):
-    """The caller went away before the answer was found."""
+    """The caller no longer waits for the answer."""
 
     facts = CANCELLED
 
 
 class MemoryShort(DecodeError):
-    """The model's device has less memory than was thought."""
+    """The model's device has too little memory."""
 
 
 class OutOfMemory(MemoryShort):
-    """A request ran out of the device's memory though no other was running; `needed_bytes` is what it may come to hold.
-
-    Its caller can ask for less, and the operator can see to it that there is more, or that it is refused at once.
-    """
+    """A request ran out of the device's memory though no other was running; `needed_bytes` is the most it may hold."""
 
     facts = ErrorFacts(
         507, "out_of_memory", "The model's device has too little memory for this request", ("needed_bytes",)
@@ -133,7 +130,7 @@ class OutOfMemory(MemoryShort):
 
 
 class MemoryTaken(MemoryShort):
-    """The device has no memory left for what a request needs before it begins, or for its check: others hold it."""
+    """Other requests hold the memory that a request needs before it begins, or for its check."""
 
     facts = ErrorFacts(
         503, "memory_taken", "Other requests hold the memory of the model's device", ("retry_after_s",), retry_after_s=5
@@ -149,7 +146,7 @@ class ModelError(DecodeError):
 
 
 class ModelUnavailable(ModelError):
-    """The model's path or name is wrong, or what it names is not a causal language model."""
+    """The model's path or name does not lead to a causal language model."""
 
     facts = ErrorFacts(
         503, "model_unavailable", "The model cannot be used; the log says why", ("retry_after_s",), private=True,
@@ -162,7 +159,7 @@ class ModelOutputInvalid(ModelError):
 
 
 class VocabularyMismatch(ModelError):
-    """The automaton reads another number of token ids than the model writes."""
+    """The automaton has another number of token ids than the model."""
 
     def __init__(self, automaton_size: int, model_size: int) -> None:
         super().__init__(f"the automaton was compiled for {automaton_size} token ids, the model has {model_size}")
@@ -171,11 +168,11 @@ class VocabularyMismatch(ModelError):
 
 
 class BrokenInvariant(DecodeError):
-    """A bug of ours."""
+    """A bug in this package."""
 
 
 class SearchExhausted(BrokenInvariant):
-    """No row found a token although acceptance was within reach, by the automaton's distances."""
+    """No row could be extended although the automaton's distances promise acceptance within the budget."""
 
 
 class ReplayRejected(BrokenInvariant):

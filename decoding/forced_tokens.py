@@ -1,7 +1,7 @@
-"""Forced tokens: where every satisfying text goes on with the same bytes, the tokenizer's spelling of them is written.
+"""Forced tokens for jump-forward decoding: the tokenizer's spelling of bytes that every satisfying text goes on with.
 
-Many splits of a forced text satisfy too ("dog" as d, o, g), but the model has hardly seen them, and rows that differ in
-nothing else crowd a beam. A forced stretch is read in one forward pass (jump-forward).
+Many splits of a forced text satisfy too ("dog" as d, o, g), but they are rare in the model's training texts, and rows
+that differ only in the split fill a beam. A forced stretch is read in one forward pass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 
 NO_FORCED_TOKEN = -1  # no token is forced here
-_NOTHING, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
-_UNKNOWN = -2  # not computed yet
+_NO_BYTES, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
+_NOT_COMPUTED = -2
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
-_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # what follows a state, see `_walk`; 0 where that is not computed yet
+_CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # codes of `_step_byte`; 0 where a state's is not computed yet
 
 Retokenize = Callable[[bytes, bool], Sequence[int]]
 """The tokenizer's ids of a text: all of them where the text ends there (True), else those that no continuation of the
@@ -25,35 +25,42 @@ text can change. Empty where the bytes are no text, or the ids stand for other b
 
 
 class TokenBytes:
-    """What forced stretches need of a vocabulary. `tokens`: the bytes of each id, None or empty where it has none."""
+    """The bytes of a vocabulary, for forced stretches.
+
+    tokens    the bytes of each id, None or empty where it has none
+    eos_ids   the ids that end a text
+    spell     the tokenizer
+
+    >>> token_bytes = TokenBytes([b"a", b"bc", None], [2], lambda text, ends: [0, 1] if text == b"abc" else [])
+    >>> token_bytes.first_byte.tolist(), token_bytes.byte_id
+    ([97, 98, 257], {b'a': 0})
+    """
 
     def __init__(self, tokens: Sequence[bytes | None], eos_ids: Sequence[int], spell: Retokenize) -> None:
         self.spell, self.eos_ids = spell, frozenset(eos_ids)
-        first = np.array([token[0] if token else _NOTHING for token in tokens], dtype=np.int64)
+        first = np.array([token[0] if token else _NO_BYTES for token in tokens], dtype=np.int64)
         first[list(eos_ids)] = _END
         self.first_byte = first  # int64 [V]
         self.byte_id = {token: id for id, token in enumerate(tokens) if token and len(token) == 1}
 
 
 class ForcedTokens:
-    """The forced token of each state of an automaton, computed on first use. Not thread-safe.
+    """The forced token of each state of an automaton, computed on first use. Not thread-safe."""
 
-    It depends on the state alone, so no answer depends on earlier requests.
-    """
-
-    def __init__(self, automaton: TokenAutomaton, pieces: TokenBytes) -> None:
-        self._automaton, self._pieces = automaton, pieces
-        self._token = np.full(automaton.states, _UNKNOWN, dtype=np.int32)
+    def __init__(self, automaton: TokenAutomaton, token_bytes: TokenBytes) -> None:
+        self._automaton, self._token_bytes = automaton, token_bytes
+        # A forced token depends on the state alone, so no answer depends on earlier requests.
+        self._token = np.full(automaton.states, _NOT_COMPUTED, dtype=np.int32)
         self._after = np.zeros(automaton.states, dtype=np.int32)
-        self._next_byte = np.zeros(automaton.states, dtype=np.int16)  # zeros take memory only where they are written
+        self._next_byte = np.zeros(automaton.states, dtype=np.int16)  # zeros take memory only once they are written
         self._after_byte = np.zeros(automaton.states, dtype=np.int32)
         starts = np.zeros((automaton.classes, _END + 1), dtype=bool)
-        starts[automaton.token_class, pieces.first_byte] = True
+        starts[automaton.token_class, token_bytes.first_byte] = True
         self._starts = starts  # bool [C, 258]: with which bytes the tokens of a class begin
 
     @property
     def nbytes(self) -> int:
-        """The memory of the arrays by state, on the host."""
+        """The bytes of the arrays by state, on the host."""
         return sum(int(array.nbytes) for array in (self._token, self._after, self._next_byte, self._after_byte))
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
@@ -61,7 +68,7 @@ class ForcedTokens:
 
         budget_after  the tokens left after this one
         """
-        for state in set(states[self._token[states] == _UNKNOWN].tolist()):
+        for state in set(states[self._token[states] == _NOT_COMPUTED].tolist()):
             token = self._forced_token(state)
             self._token[state] = token
             self._after[state] = state if token == NO_FORCED_TOKEN else self._automaton.advance(state, token)
@@ -70,46 +77,47 @@ class ForcedTokens:
 
     def ends(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these ids end a text: bool [N]."""
-        return np.asarray(self._pieces.first_byte[tokens] == _END)
+        return np.asarray(self._token_bytes.first_byte[tokens] == _END)
 
     def after(self, states: NDArray[np.int64]) -> NDArray[np.int64]:
         """The states after the forced tokens of these, int64 [N]; only for states that have one."""
         return self._after[states].astype(np.int64)
 
     def _forced_token(self, state: int) -> int:
-        text, closed = self._stretch(state)
-        if not text and closed:  # the end is forced; of several EOS ids the step takes the best
-            return NO_FORCED_TOKEN if len(self._pieces.eos_ids) > 1 else next(iter(self._pieces.eos_ids))
-        ids = self._pieces.spell(text, closed) if text else ()
+        text, ends = self._forced_bytes(state)
+        if not text and ends:  # the end is forced; of several EOS ids the step takes the best
+            return NO_FORCED_TOKEN if len(self._token_bytes.eos_ids) > 1 else next(iter(self._token_bytes.eos_ids))
+        ids = self._token_bytes.spell(text, ends) if text else ()
         if not ids:
             return NO_FORCED_TOKEN
+        # A token to the dead state is never forced, whatever the tokenizer answers.
         after = self._automaton.advance(state, ids[0])
         return NO_FORCED_TOKEN if self._automaton.distance[after] == UNREACHABLE else int(ids[0])
 
-    def _stretch(self, state: int) -> tuple[bytes, bool]:
+    def _forced_bytes(self, state: int) -> tuple[bytes, bool]:
         """The bytes forced from a state on, and whether the text ends after them. Each byte is computed once."""
         text = bytearray()
         while len(text) < _STRETCH_BYTES_MAX:
-            code = int(self._next_byte[state]) or self._walk(state)
+            code = int(self._next_byte[state]) or self._step_byte(state)
             if code in (_CHOICE, _ENDS):
                 return bytes(text), code == _ENDS
             text.append(code - _FIRST_BYTE)
             state = int(self._after_byte[state])
         return bytes(text), False
 
-    def _walk(self, state: int) -> int:
-        """What follows a state: _FIRST_BYTE plus the only byte that can, or _ENDS where the text must end.
+    def _step_byte(self, state: int) -> int:
+        """The code of a state: _FIRST_BYTE plus the only byte that can follow, or _ENDS where the text must end.
 
         _CHOICE where several bytes can follow, none, or one that has no token or cannot be written alone.
         """
-        automaton, byte_id = self._automaton, self._pieces.byte_id
+        automaton, byte_id = self._automaton, self._token_bytes.byte_id
         successors = automaton.successors(state)
         live = automaton.distance[successors] != UNREACHABLE  # [C]
         begins = np.flatnonzero(self._starts[live].any(axis=0))
         code = _CHOICE
         if len(begins) == 1 and begins[0] == _END:
             code = _ENDS
-        elif len(begins) == 1 and begins[0] != _NOTHING and bytes([begins[0]]) in byte_id:
+        elif len(begins) == 1 and begins[0] != _NO_BYTES and bytes([begins[0]]) in byte_id:
             token_class = automaton.token_class[byte_id[bytes([begins[0]])]]
             code = int(begins[0]) + _FIRST_BYTE if live[token_class] else _CHOICE
             self._after_byte[state] = successors[token_class]

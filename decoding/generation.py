@@ -11,12 +11,12 @@ from torch import Tensor
 from decoding.model import Scores
 
 TextOf = Callable[[tuple[int, ...]], bytes]
-"""The bytes that some ids, without EOS, say as an answer: answers of equal bytes are one."""
+"""The bytes of an answer, from its ids without EOS: answers of equal bytes count once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A finished answer: its ids with one EOS at the end, and its sums. It always finishes, hence one reason.
+    """A finished answer: its ids with one EOS at the end, and its sums.
 
     proven_gap  no satisfying text has a value (log_prob / tokens ** length_penalty) that is higher by more than this;
                 0 where the answer is proven the best; None where the algorithm keeps no bound. Of texts with a forced
@@ -27,14 +27,14 @@ class Hypothesis:
     score: float
     log_prob: float
     proven_gap: float | None = None
-    finish_reason: Literal["eos"] = "eos"
+    finish_reason: Literal["eos"] = "eos"  # every answer fits in the budget, so there is no other reason
 
 
 @dataclass(frozen=True, slots=True)
 class BeamRow:
     """One row of a beam after a step.
 
-    tokens    all ids so far; a finished row ends in its one EOS, however long ago that was
+    tokens    all ids so far; a finished row ends in its first EOS
     parent    the row it extends, in the beam before
     state     automaton state after the tokens
     distance  fewest tokens from there to acceptance; 0 when finished
@@ -53,12 +53,13 @@ class BeamRow:
 
     @property
     def finished(self) -> bool:
+        """Whether the row ends in EOS."""
         return self.distance == 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopToken:
-    """A token that the model finds among the most probable ones after a row, whether or not the row may write it.
+    """One of the most probable tokens after a row, whether or not the constraint allows it.
 
     tokens    all ids of the row
     log_prob  of the token alone
@@ -82,6 +83,7 @@ class BeamStep:
     top_tokens: tuple[TopToken, ...] = ()
 
 
+# The engine's thread makes a snapshot for each step; its text is built in the thread of the caller that wants it.
 Snapshot = Callable[[], BeamStep]
 """A beam that becomes a `BeamStep` only when it is called, in the caller's thread."""
 
@@ -103,8 +105,8 @@ class GenerationSize:
 class Generation(Protocol):
     """One generation between two forward passes. Not thread-safe.
 
-    Its driver calls advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), then
-    answers().
+    Its driver calls advance(the prompt's scores), then, until `done`, feed() and advance(scores of that feed), and at
+    last answers().
     """
 
     @property

@@ -1,9 +1,9 @@
 """Decoding a matrix of log-probs over labels: exactly T labels that a constraint accepts, the best of all or by beams.
 
-For models whose steps do not depend on what was written before them: image streams, classifiers, event logs. Then the
-best accepted sequence is a longest path through (steps left) x (states of the automaton), and needs no search.
-Owns both algorithms; numpy only. The automaton is one over labels (a plain table): ids 0..L-1 are the labels, L the
-end, which nothing here writes. So distances are counted in labels: 0 where a sequence may end.
+For models whose steps do not depend on the labels before them: image streams, classifiers, event logs. Then the best
+accepted sequence is a longest path through (steps) x (states), found by the Viterbi algorithm without a search. The
+automaton is a plain table over labels: ids 0..L-1 are the labels, L is the end, which is never written. So distances
+are counted in labels: 0 where a sequence may end.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, Voc
 from decoding.options import require
 from decoding.tensors import LOG_PROB_FLOOR
 
-_CELLS_AT_ONCE = 2**18  # of a (states x classes) table that are looked at together
-_OFF = float("-inf")  # the worth of what cannot be accepted
+_CELLS_AT_ONCE = 2**18  # cells of a (states x classes) table that are computed together
+_DEAD = float("-inf")  # the value of a sequence that cannot be accepted
 
 CancelCheck = Callable[[], bool]
 
@@ -47,7 +47,7 @@ class BeamOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelPath:
-    """T labels by number that are accepted, their log-probs as counted, the sum, and the score (pushed, by beams)."""
+    """T accepted labels by number, their floored log-probs, the sum, and the score (pushed, for beams)."""
 
     labels: tuple[int, ...]
     log_probs: tuple[float, ...]
@@ -60,26 +60,34 @@ def best_labels(
 ) -> LabelPath:
     """The most probable accepted sequence of exactly T labels; of equals the one with the lower label first.
 
-    log_probs  float64 [T, L]; what lies below LOG_PROB_FLOOR, -inf too, counts as that: it is no reason to refuse
-    Holds T x S worths of 8 bytes. Raises LengthImpossible where the constraint accepts no sequence of T labels,
-    ModelOutputInvalid, VocabularyMismatch, Cancelled.
+    log_probs  float64 [T, L]; values below LOG_PROB_FLOOR, -inf too, count as the floor
+
+    Viterbi, backwards over the rows; takes T x S x 8 bytes. Raises LengthImpossible where the constraint accepts no
+    sequence of T labels, ModelOutputInvalid, VocabularyMismatch, Cancelled.
+
+    An automaton that accepts the labels 1, 0:
+
+    >>> best_labels(np.array([[-0.1, -2.0], [-0.5, -3.0]]), automaton)
+    LabelPath(labels=(1, 0), log_probs=(-2.0, -0.5), log_prob=-2.5, score=-2.5)
     """
     grid = _Grid.of(log_probs, automaton)
-    worth = np.empty((grid.rows + 1, grid.states))  # [t, s]: the best sum of rows t.. that is accepted from s
-    worth[grid.rows] = np.where(grid.distance == 0, 0.0, _OFF)
+    value = np.empty((grid.rows + 1, grid.states))  # [t, s]: the best sum of rows t.. that is accepted from s
+    value[grid.rows] = np.where(grid.distance == 0, 0.0, _DEAD)
     for row in range(grid.rows - 1, -1, -1):
-        _ask(cancelled)
+        _raise_if_cancelled(cancelled)
+        # Labels of a class lead to one state, so the best one of each class stands for all.
         for block, successor in grid.blocks():
-            worth[row, block] = (grid.class_best[row] + worth[row + 1][successor]).max(axis=1)
-    if worth[0, grid.start] == _OFF:
+            value[row, block] = (grid.class_best[row] + value[row + 1][successor]).max(axis=1)
+    if value[0, grid.start] == _DEAD:
         raise _impossible(grid, cancelled)
+    # Forwards along the best values: no back-pointers are stored, and ties go to the lower label.
     labels, state = [], grid.start
     for row in range(grid.rows):
-        after = grid.log_probs[row] + worth[row + 1][grid.successor[state, grid.label_class]]  # [L]
+        after = grid.log_probs[row] + value[row + 1][grid.successor[state, grid.label_class]]  # [L]
         labels.append(int(after.argmax()))  # the first of equals
         state = int(grid.successor[state, grid.label_class[labels[-1]]])
-    own = grid.own(labels)
-    return LabelPath(tuple(labels), own, sum(own), sum(own))
+    label_log_probs = grid.label_log_probs(labels)
+    return LabelPath(tuple(labels), label_log_probs, sum(label_log_probs), sum(label_log_probs))
 
 
 def beam_labels(
@@ -90,27 +98,30 @@ def beam_labels(
 ) -> LabelPath:
     """An accepted sequence of exactly T labels by Algorithm 1, the most probable of the last beam.
 
-    Rows that cannot be accepted in EXACTLY the steps left are dropped: "within" would not do, since no row may end
-    before the others. Ranks by score, the row's log-prob, the label's, lower label, lower row.
-    log_probs  as in `best_labels`. Holds T x S marks of one byte. Raises what `best_labels` raises.
+    log_probs  as in `best_labels`
+
+    Candidates are ranked by score, the row's log-prob, the label's, lower label, lower row. Takes T x S bytes. Raises
+    the errors of `best_labels`.
     """
     grid = _Grid.of(log_probs, automaton)
+    # All rows end at step T, so a row is dropped where it cannot be accepted in EXACTLY the steps left. A distance says
+    # only within how many steps it can.
     possible = _acceptable(grid, cancelled)
     if not possible[grid.rows, grid.start]:
         raise _impossible(grid, cancelled)
     beam = _Beam.first(grid.start)
     links = []
     for row in range(grid.rows):
-        _ask(cancelled)
+        _raise_if_cancelled(cancelled)
         beam = beam.extended(grid, row, possible[grid.rows - row - 1], options)
         links.append((beam.parent, beam.label))
-    place = int(np.lexsort((-beam.score, -beam.log_prob))[0])
-    log_prob, score, labels = float(beam.log_prob[place]), float(beam.score[place]), []
+    best = int(np.lexsort((-beam.score, -beam.log_prob))[0])
+    log_prob, score, labels = float(beam.log_prob[best]), float(beam.score[best]), []
     for parent, label in reversed(links):
-        labels.append(int(label[place]))
-        place = int(parent[place])
+        labels.append(int(label[best]))
+        best = int(parent[best])
     labels.reverse()
-    return LabelPath(tuple(labels), grid.own(labels), log_prob, score)
+    return LabelPath(tuple(labels), grid.label_log_probs(labels), log_prob, score)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,15 +151,17 @@ class _Grid:
             raise ValueError("an automaton over labels is a plain table")
         if np.isnan(log_probs).any() or (log_probs == np.inf).any():
             raise ModelOutputInvalid("the log-probs hold NaN or infinity")
-        known = np.maximum(log_probs, LOG_PROB_FLOOR)
+        floored = np.maximum(log_probs, LOG_PROB_FLOOR)
         classes, label_class = np.unique(automaton.token_class[:labels], return_inverse=True)
+        # Classes that no label has are left out, and the classes of labels are renumbered from 0.
         order = np.argsort(label_class, kind="stable")
         first = np.searchsorted(label_class[order], np.arange(len(classes)))
-        far = automaton.distance.astype(np.int64)
-        distance = np.where((far == UNREACHABLE) | (far == 0), UNREACHABLE, far - 1)  # the end is no label
+        # The automaton counts the end as a token. The state after the end is dead to labels.
+        tokens = automaton.distance.astype(np.int64)
+        distance = np.where((tokens == UNREACHABLE) | (tokens == 0), UNREACHABLE, tokens - 1)
         table = automaton.edge_target[automaton.edge_outer[:, classes]]
-        best = np.maximum.reduceat(known[:, order], first, axis=1)
-        return cls(known, best, label_class, table, distance, automaton.start)
+        best = np.maximum.reduceat(floored[:, order], first, axis=1)
+        return cls(floored, best, label_class, table, distance, automaton.start)
 
     @property
     def rows(self) -> int:
@@ -158,7 +171,7 @@ class _Grid:
     def states(self) -> int:
         return len(self.distance)
 
-    def own(self, labels: list[int]) -> tuple[float, ...]:
+    def label_log_probs(self, labels: list[int]) -> tuple[float, ...]:
         """The log-prob of each of T labels."""
         return tuple(self.log_probs[np.arange(self.rows), labels].tolist())
 
@@ -181,29 +194,30 @@ class _Beam:
 
     @classmethod
     def first(cls, start: int) -> _Beam:
-        whole = np.zeros(1, dtype=np.int64)
-        return cls(whole, whole, whole + start, np.zeros(1), np.zeros(1))
+        zero = np.zeros(1, dtype=np.int64)
+        return cls(zero, zero, zero + start, np.zeros(1), np.zeros(1))
 
     def extended(self, grid: _Grid, row: int, possible: NDArray[np.bool_], options: BeamOptions) -> _Beam:
         """Every row by every label of one row of the matrix, and the best k kept (Algorithm 1, lines 5-22)."""
-        own = grid.log_probs[row]  # [L]
+        log_probs = grid.log_probs[row]  # [L]
         successor = grid.successor[self.state][:, grid.label_class]  # [k, L]
-        to_go = grid.distance[self.state]  # [k]
-        urgency = np.minimum(1.0, to_go / (grid.rows - row)) ** options.gamma
+        distance = grid.distance[self.state]  # [k]
+        urgency = np.minimum(1.0, distance / (grid.rows - row)) ** options.gamma  # Equation 2, with T - t + 1
         alpha = (options.alpha_min + (1.0 - options.alpha_min) * urgency)[:, None]
-        gains = grid.distance[successor] < to_go[:, None]
-        step = np.where(gains, alpha * own.max() + (1.0 - alpha) * own, own)  # [k, L]
-        score = np.where(possible[successor], self.score[:, None] + step, _OFF).reshape(-1)
-        log_prob = (self.log_prob[:, None] + own).reshape(-1)
-        kept = np.flatnonzero(score > _OFF)
-        if len(kept) > options.beams:
-            least = np.partition(score[kept], -options.beams)[-options.beams]
-            kept = kept[score[kept] >= least]  # includes all ties with the last; the sort below decides among them
-        parent, label = np.divmod(kept, len(own))
-        order = np.lexsort((parent, label, -own[label], -log_prob[kept], -score[kept]))[: options.beams]
-        kept, parent, label = kept[order], parent[order], label[order]
+        progress = grid.distance[successor] < distance[:, None]  # [k, L]
+        step = np.where(progress, alpha * log_probs.max() + (1.0 - alpha) * log_probs, log_probs)  # [k, L]
+        score = np.where(possible[successor], self.score[:, None] + step, _DEAD).reshape(-1)
+        log_prob = (self.log_prob[:, None] + log_probs).reshape(-1)
+        candidates = np.flatnonzero(score > _DEAD)
+        if len(candidates) > options.beams:
+            least = np.partition(score[candidates], -options.beams)[-options.beams]
+            candidates = candidates[score[candidates] >= least]  # with all ties, which the sort below settles
+        parent, label = np.divmod(candidates, len(log_probs))
+        keys = (parent, label, -log_probs[label], -log_prob[candidates], -score[candidates])
+        order = np.lexsort(keys)[: options.beams]
+        candidates, parent, label = candidates[order], parent[order], label[order]
         state = successor[parent, label].astype(np.int64)
-        return _Beam(label, parent, state, score[kept], log_prob[kept])
+        return _Beam(label, parent, state, score[candidates], log_prob[candidates])
 
 
 def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]:
@@ -211,22 +225,21 @@ def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]
     possible = np.empty((grid.rows + 1, grid.states), dtype=bool)
     possible[0] = grid.distance == 0
     for left in range(grid.rows):
-        _ask(cancelled)
+        _raise_if_cancelled(cancelled)
         for block, successor in grid.blocks():
             possible[left + 1, block] = possible[left][successor].any(axis=1)
     return possible
 
 
 def _impossible(grid: _Grid, cancelled: CancelCheck | None) -> LengthImpossible:
-    """The error for T labels, with the nearest accepted lengths below and above T.
-
-    The longer length is found from the states that exactly T labels reach.
-    """
+    """The error for T labels, with the nearest accepted lengths below and above T."""
+    # Forward reachability by length: the last accepted one is the shorter length, and the least distance of the states
+    # that exactly T labels reach gives the longer one.
     shorter = 0 if grid.distance[grid.start] == 0 else None
     reached = np.zeros(grid.states, dtype=bool)
     reached[grid.start] = True
     for length in range(1, grid.rows + 1):
-        _ask(cancelled)
+        _raise_if_cancelled(cancelled)
         after = np.zeros_like(reached)
         after[grid.successor[reached]] = True
         reached = after & (grid.distance != UNREACHABLE)
@@ -236,6 +249,6 @@ def _impossible(grid: _Grid, cancelled: CancelCheck | None) -> LengthImpossible:
     return LengthImpossible(grid.rows, tuple(length for length in (shorter, longer) if length is not None))
 
 
-def _ask(cancelled: CancelCheck | None) -> None:
+def _raise_if_cancelled(cancelled: CancelCheck | None) -> None:
     if cancelled is not None and cancelled():
         raise Cancelled("the decoding was cancelled")

@@ -1,8 +1,7 @@
 """The guarantee inside the transformers library's own `generate`: greedy, sampling and beams.
 
-A logits processor that leaves a row only the tokens after which the text can still be finished in time. What a row may
-write depends on its ids alone, which is why the library may put rows in another order between two calls, or drop some:
-each row is found again by its ids. Sees every score, chooses none.
+The logits processor masks all tokens after which a text can no longer be finished in time. The mask of a row depends
+on its ids alone. So the library may reorder or drop rows between two calls: each row is found again by its ids.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from decoding.options import require
 from decoding.tensors import LOG_PROB_FLOOR, Tables
 
 _DEAD_STATE = 0
-_MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the places of a row in the row's hash
+_MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the positions of a row in the row's hash
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
-    """What the last call saw and left behind. R rows of N ids, C classes.
+class _LastCall:
+    """The rows of the last call and their states. R rows of N ids, C classes.
 
     ids        int64 [R, N]
     key        int64 [R]     a hash of the row's ids
@@ -45,13 +44,14 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         model.generate(**inputs, max_new_tokens=32, logits_processor=[ConstraintLogitsProcessor(automaton, 32)])
 
     automaton       compiled for the model's ids; its EOS ids are to be those that `generate` stops at
-    max_new_tokens  T, what `generate` is given, or less; EOS among them
+    max_new_tokens  T, that of `generate` or less; EOS among them
     prompt_length   ids before the first generated one, padding on the left included; None takes it from the first call
     extra_ids       how many ids the model scores beyond the automaton's, where its table is padded: never written
-    Raises BudgetTooSmall where no text that short satisfies, OptionsInvalid for what is out of range; when called,
+
+    Raises BudgetTooSmall where no text that short satisfies, OptionsInvalid for values out of range; when called,
     VocabularyMismatch, ModelOutputInvalid for NaN, and OptionsInvalid for rows that do not begin with the prompt.
-    One processor serves one `generate`. With beams ask for one answer: what the library returns beyond the rows that
-    finished (`num_return_sequences`) is unfinished. Nothing after it may lift -inf, as `remove_invalid_values` does.
+    One processor serves one `generate`. With beams use one answer (`num_return_sequences`): the library fills
+    up the others with unfinished rows. No later processor may lift -inf, as `remove_invalid_values` does.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         self._token_class = torch.as_tensor(automaton.token_class, dtype=torch.int64)
         self._tables: Tables | None = None
         self._prompt_key: Tensor | None = None
-        self._seen: _Seen | None = None
+        self._last_call: _LastCall | None = None
 
     @torch.no_grad()
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         written = self._written(input_ids)
         state = self._states(self._tables, input_ids, written)
         successor = self._tables.successors(state)  # [R, C]
-        self._seen = _Seen(input_ids, _keys(input_ids), state, successor)
+        self._last_call = _LastCall(input_ids, _keys(input_ids), state, successor)
         allowed = self._allowed(self._tables, successor, self._max_new_tokens - written - 1)
         mask = torch.nn.functional.pad(allowed[:, self._token_class], (0, self._extra_ids))  # [R, V]
         return scores.clamp(min=LOG_PROB_FLOOR).masked_fill(~mask, float("-inf"))
@@ -94,7 +94,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         written = input_ids.shape[1] - self._prompt_length
         key = _keys(input_ids[:, : self._prompt_length])
         if self._prompt_key is None or written == 0:
-            self._prompt_key = key
+            self._prompt_key = key  # [R]: all later rows must begin with one of the first call's prompts
         same = written >= 0 and bool(torch.isin(key, self._prompt_key).all())
         require(same, "input_ids", "a continuation of the first call's: make a processor for each generate")
         return written
@@ -104,32 +104,34 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         start = torch.full((len(input_ids),), self._automaton.start, device=input_ids.device)
         if written == 0:
             return start
-        seen = self._seen
-        if seen is not None and seen.ids.shape[1] + 1 == input_ids.shape[1]:
+        last = self._last_call
+        if last is not None and last.ids.shape[1] + 1 == input_ids.shape[1]:
+            # One token more than in the last call: each row continues the row whose ids are its own without the last.
+            # A hash finds it, and a comparison of the ids confirms it.
             before = input_ids[:, :-1]
-            parent = (seen.key[None] == _keys(before)[:, None]).byte().argmax(dim=1)  # [R]; 0 where there is none
-            if torch.equal(seen.ids[parent], before):
-                return self._after(tables, seen.state[parent], seen.successor[parent], input_ids[:, -1])
-        state = start  # the library took a step back, as it does where a second model guesses ahead
-        for place in range(input_ids.shape[1] - written, input_ids.shape[1]):
-            state = self._after(tables, state, tables.successors(state), input_ids[:, place])
+            parent = (last.key[None] == _keys(before)[:, None]).byte().argmax(dim=1)  # [R]; 0 where there is none
+            if torch.equal(last.ids[parent], before):
+                return self._after(tables, last.state[parent], last.successor[parent], input_ids[:, -1])
+        # The library took a step back, as it does in assisted decoding: the states are computed from the prompt on.
+        state = start
+        for position in range(input_ids.shape[1] - written, input_ids.shape[1]):
+            state = self._after(tables, state, tables.successors(state), input_ids[:, position])
         return state
 
     def _after(self, tables: Tables, state: Tensor, successor: Tensor, token: Tensor) -> Tensor:
-        """The states after one token more. After its end a row stays there: what follows is the library's padding."""
-        known = token < self._automaton.vocabulary_size
-        read = successor.gather(1, self._token_class[token.where(known, 0)][:, None])[:, 0]
-        return state.where(tables.distance[state] == 0, read.where(known, _DEAD_STATE))
+        """The states after one token more. A finished row stays in its state: the library pads it."""
+        in_vocabulary = token < self._automaton.vocabulary_size
+        after = successor.gather(1, self._token_class[token.where(in_vocabulary, 0)][:, None])[:, 0]
+        return state.where(tables.distance[state] == 0, after.where(in_vocabulary, _DEAD_STATE))
 
     def _allowed(self, tables: Tables, successor: Tensor, budget_after: int) -> Tensor:
-        """Which classes each row may write: bool [R, C].
-
-        Rows with nothing to write are over, or fill a place of a beam at score -inf: an end for them, and no NaN.
-        """
+        """Which classes each row may write: bool [R, C]."""
+        # A row without an allowed class is finished, or pads a beam at score -inf. It gets EOS: with all scores -inf
+        # the library's softmax would give NaN.
         allowed: Tensor = tables.distance[successor] <= budget_after
-        end = torch.zeros_like(allowed[0])
-        end[self._token_class[self._automaton.eos_ids[0]]] = True
-        return allowed | (~allowed.any(dim=1, keepdim=True) & end)
+        eos = torch.zeros_like(allowed[0])
+        eos[self._token_class[self._automaton.eos_ids[0]]] = True
+        return allowed | (~allowed.any(dim=1, keepdim=True) & eos)
 
 
 def _keys(ids: Tensor) -> Tensor:

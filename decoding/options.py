@@ -1,4 +1,4 @@
-"""The options of a search: the caller's, and the internal ones of the default search."""
+"""The options of a search, the internal ones of the default search, and the push-up of Algorithm 1."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ class SearchOptions:
     """A search with beams. Raises OptionsInvalid where a value is out of its range.
 
     max_tokens      T, the budget in tokens, EOS among them
-    beams           k, the rows kept by "abs"; "banked" keeps a multiple (`heuristics.Heuristics.rows_per_beam`)
+    beams           k, the rows that "abs" retains; "banked" retains a multiple (`Heuristics.rows_per_beam`)
     algorithm       "abs", the paper's Algorithm 1, or "banked", the default search
     alpha_min       the least push-up of "abs", 0 to 1 (paper, Eq. 2)
     gamma           sharpness of the ramp of "abs", above 0
     n               how many distinct answers, at most `beams`
     rank_by         the last choice of "abs": by the model's own "log_prob", or by the pushed "score" as in the paper
     length_penalty  p: the last choice of "banked" divides the log-prob by len(tokens) ** p, so that above 0 longer
-                    answers gain; 0.5 comes closest to what people write (benchmarks/search_quality)
+                    answers gain; 0.5 comes closest to texts that people write (benchmarks/search_quality)
+
+    >>> SearchOptions(max_tokens=24, beams=8).algorithm
+    'banked'
+    >>> SearchOptions(max_tokens=24, beams=0)
+    Traceback (most recent call last):
+    decoding.errors.OptionsInvalid: beams must be at least 1
     """
 
     max_tokens: int
@@ -47,13 +53,14 @@ class SearchOptions:
 
     @property
     def length_power(self) -> float:
-        """What the last choice raises an answer's length to: the paper's algorithm knows no such thing."""
+        """The exponent of an answer's length in the last choice."""
+        # The paper's algorithm compares sums, whatever the length.
         return 0.0 if self.algorithm == "abs" else self.length_penalty
 
 
 @dataclass(frozen=True, slots=True)
 class Heuristics:
-    """What `algorithm: "banked"` adds to pruning by budget. An internal option, not a field of any request.
+    """The parts of `algorithm: "banked"` beside pruning by budget. An internal option, not a field of any request.
 
     docs/decoding.md states the search that these belong to, and what each of them contributes.
 
@@ -61,8 +68,8 @@ class Heuristics:
                    token of the distance; "none": 0
     cost_weight    factor on the cost to go
     group_cost     nats by which a candidate falls back for each e-fold of its place among those of equal distance
-    rows_per_beam  rows kept after each step, for each beam
-    pool           candidates that are looked at for each row kept
+    rows_per_beam  rows retained after each step, for each beam
+    pool           candidates that compete for each row retained
     endings        whether the tokens by which the model ends its texts shorten the cost to go (`endings.Endings`)
     floor          whether candidates that cannot beat the answers found are dropped
     forced         whether forced stretches take the tokenizer's spelling, in one forward pass
@@ -78,13 +85,13 @@ class Heuristics:
     forced: bool = True
 
     def rows(self, beams: int) -> int:
-        """The rows kept after each step."""
+        """The rows retained after each step."""
         return max(1, round(self.rows_per_beam * beams))
 
 
 DEFAULT = Heuristics()
 NATS_PER_TOKEN = 6.0
-"""The cost of each token on the way to acceptance where no prior is known."""
+"""The cost of each token on the way to acceptance where there is no prior."""
 
 
 def require(holds: bool, field: str, expected: str) -> None:
@@ -97,9 +104,13 @@ def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -
     """alpha, the strength of the push towards acceptance, in [alpha_min, 1] (paper, Eq. 2).
 
     distance       fewest tokens from the row's state to acceptance, EOS among them
-    budget_before  T - t + 1, the tokens left at step t. Equation 2 prints T - t; the alphas of the paper's figure 3
-                   are those of T - t + 1, which also is never zero.
+    budget_before  T - t + 1, the tokens left at step t
+
+    >>> push_up(distance=2, budget_before=8, alpha_min=0.5, gamma=1.0)
+    0.625
     """
+    # Equation 2 prints T - t; the alphas of the paper's figure 3 are those of T - t + 1, which also is never zero. In
+    # Python floats: the search, the trace and the tests' slow twin agree to the last bit.
     urgency: float = min(1.0, distance / budget_before) ** gamma
     return alpha_min + (1.0 - alpha_min) * urgency
 

@@ -1,4 +1,4 @@
-"""A constraint as the searches of one model use it: prepared once, then shared by all its requests."""
+"""A constraint prepared for the searches of one model, shared by all requests for it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ from decoding.tensors import Tables
 class PreparedConstraint:
     """An automaton with its tables on the model's device. S automaton states.
 
-    cost_to_go  float64 [S]  nats from each state to acceptance under the model's unigram prior; None: unknown
+    cost_to_go  float64 [S]  nats from each state to acceptance under the model's unigram prior; None: no prior
     forced      the forced token of each state; None: none is forced
     endings     how the model ends its texts; None: by EOS alone
+
+    >>> constraint = PreparedConstraint.prepare(automaton, model.device)
+    >>> constraint.refuse_early(model, prompt_tokens=1, max_tokens=2)
+    Traceback (most recent call last):
+    compiler.errors.BudgetTooSmall: the constraint needs at least 3 tokens, max_tokens is 2
     """
 
     automaton: TokenAutomaton
@@ -40,8 +45,11 @@ class PreparedConstraint:
         """Copies the automaton's arrays to the device; takes milliseconds for 50,000 ids, more for a cost to go.
 
         prior    float64 [V], log-probs from `heuristic.unigram_prior`
-        endings  from `endings.find_endings`
+        pieces   the vocabulary's bytes and the tokenizer, for forced tokens
+        endings  from `heuristic.find_endings`
         """
+        # Ids of endings get token classes of their own, since their cost differs from that of other ids. The states are
+        # the same, so the forced tokens and the cost to go come from the automaton as it was compiled.
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
         tables = Tables.from_automaton(split, device)
         forced = ForcedTokens(automaton, pieces) if pieces is not None else None
@@ -58,9 +66,10 @@ class PreparedConstraint:
         automaton = self.automaton
         if model.vocab_size != automaton.vocabulary_size:
             raise VocabularyMismatch(automaton.vocabulary_size, model.vocab_size)
-        least = int(automaton.distance[automaton.start if start is None else start])
-        if least > max_tokens:
-            raise BudgetTooSmall(least if least != UNREACHABLE else None, max_tokens)
-        read = max(1, prompt_tokens) + max_tokens - 1  # the last token, EOS, is written but never read
-        if model.context_length is not None and read > model.context_length:
+        # The distance is exact: a budget below it fails surely, and any other succeeds.
+        min_tokens = int(automaton.distance[automaton.start if start is None else start])
+        if min_tokens > max_tokens:
+            raise BudgetTooSmall(min_tokens if min_tokens != UNREACHABLE else None, max_tokens)
+        tokens_read = max(1, prompt_tokens) + max_tokens - 1  # the last token, EOS, is written but never read
+        if model.context_length is not None and tokens_read > model.context_length:
             raise PromptTooLong(prompt_tokens, max_tokens, model.context_length)

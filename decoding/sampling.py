@@ -59,7 +59,7 @@ class _Rows:
     """The n rows after t tokens; never changed, only replaced.
 
     tokens    int64   [n, t]
-    length    int64   [n]     how many of them are the row's own: up to its EOS
+    length    int64   [n]     the number of tokens up to the row's EOS
     state     int64   [n]
     distance  int32   [n]     0 where finished
     score     float64 [n]     log-prob under the distribution that the tokens were drawn from
@@ -77,8 +77,11 @@ class _Rows:
 class Sampling:
     """One sampling between two forward passes; obeys `Generation`. Answers come in the order of their rows.
 
-    start  the state the answer starts in, where it is not the automaton's own: what the prompt has led to
-    Row i draws its t-th token with the uniform number i * T + t of the seed's stream, whatever the other rows do.
+    start  the automaton's state before the answer; None: the automaton's own
+
+    >>> sampling = Sampling(PreparedConstraint.prepare(automaton, model.device), SamplingOptions(max_tokens=3, seed=1))
+    >>> sampling.size.rows, sampling.done
+    (1, False)
     """
 
     def __init__(self, constraint: PreparedConstraint, options: SamplingOptions, *, start: int | None = None) -> None:
@@ -86,19 +89,22 @@ class Sampling:
         device = constraint.tables.distance.device
         scratch = scratch_bytes(options.n, len(self._tables.token_class), device)
         self.size = GenerationSize(options.n, options.max_tokens, scratch)
-        numbers = np.random.Generator(np.random.PCG64(options.seed))  # torch's own takes 32 bits of a seed on the CPU
+        # Row i draws its t-th token with the uniform number i * T + t of the seed's stream, so a row's tokens do not
+        # depend on the other rows. The numbers are numpy's: torch's generator takes 32 bits of a seed on the CPU.
+        numbers = np.random.Generator(np.random.PCG64(options.seed))
         self._uniform = torch.from_numpy(numbers.random((options.n, options.max_tokens))).to(device)
         self._token_class = torch.as_tensor(self._tables.token_class)  # endings split classes of the automaton
         state = torch.full((options.n,), constraint.automaton.start if start is None else start, device=device)
         zero = torch.zeros(options.n, dtype=torch.float64, device=device)
         nothing = torch.empty((options.n, 0), dtype=torch.int64, device=device)
         self._rows = _Rows(nothing, zero.long(), state, self._tables.distance[state], zero, zero)
-        self._live = torch.arange(options.n, device=device)  # rows to be extended
-        self._parents = self._live  # for each of them its row in the feed before
+        self._live = torch.arange(options.n, device=device)  # [R]: the rows that are not finished
+        self._parents = self._live  # [R]: their rows in the feed before
         self._written = 0
 
     @property
     def done(self) -> bool:
+        """True where all rows are finished."""
         return not len(self._live)
 
     def advance(self, scores: Scores) -> list[Snapshot]:
@@ -106,27 +112,29 @@ class Sampling:
         rows, live = self._rows, self._live
         log_probs = scores.log_probs.expand(len(live), -1)  # [R, V]; all rows begin with the prompt's one row
         budget_after = self._options.max_tokens - self._written - 1
-        few = rows_at_a_time(log_probs.shape[1], log_probs.device)
-        drawn = [
-            self._draw(of_some, some, budget_after)
-            for of_some, some in zip(log_probs.split(few), live.split(few), strict=True)
+        # A draw makes several arrays [rows, V], so it takes a few rows at a time; rows are independent.
+        block = rows_at_a_time(log_probs.shape[1], log_probs.device)
+        draws = [
+            self._draw(block_log_probs, block_rows, budget_after)
+            for block_log_probs, block_rows in zip(log_probs.split(block), live.split(block), strict=True)
         ]
-        token, share, own, reached = (torch.cat(part) for part in zip(*drawn, strict=True))  # [R] each
-        state = rows.state.index_copy(0, live, reached)
+        token, score, token_log_prob, next_state = (torch.cat(part) for part in zip(*draws, strict=True))  # [R] each
+        state = rows.state.index_copy(0, live, next_state)
         column = torch.zeros_like(rows.state).index_copy(0, live, token)
         self._rows = _Rows(
             torch.cat([rows.tokens, column[:, None]], dim=1),
             rows.length.index_add(0, live, torch.ones_like(live)),
             state,
             self._tables.distance[state],
-            rows.score.index_add(0, live, share),
-            rows.log_prob.index_add(0, live, own),
+            rows.score.index_add(0, live, score),
+            rows.log_prob.index_add(0, live, token_log_prob),
         )
-        going_on = self._rows.distance[live].nonzero()[:, 0]
-        self._parents = going_on if self._written else torch.zeros_like(going_on)  # all extend the prompt's one row
-        self._live = live[going_on]
+        unfinished = self._rows.distance[live].nonzero()[:, 0]
+        # The first feed extends the prompt's single row n times.
+        self._parents = unfinished if self._written else torch.zeros_like(unfinished)
+        self._live = live[unfinished]
         self._written += 1
-        return [partial(_told, self._rows, budget_after)]
+        return [partial(_event, self._rows, budget_after)]
 
     def _draw(self, log_probs: Tensor, live: Tensor, budget_after: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """For some live rows, int64 [R], and their log-probs [R, V]: the token drawn for each, its log-prob in the
@@ -136,15 +144,16 @@ class Sampling:
         allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
         _require_choices(log_probs, allowed, budget_after + 1)
         uniform = self._uniform[live, self._written]
-        token, share = draw(log_probs, allowed, uniform, self._options.temperature, self._options.top_p)
-        own = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
-        return token, share, own, successor.gather(1, self._token_class[token][:, None])[:, 0]
+        token, score = draw(log_probs, allowed, uniform, self._options.temperature, self._options.top_p)
+        token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
+        return token, score, token_log_prob, successor.gather(1, self._token_class[token][:, None])[:, 0]
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The live rows, as numbered in the feed before, and the last token of each: int64 [R], int64 [R, 1]."""
         return self._parents, self._rows.tokens[self._live, -1:]
 
     def answers(self) -> tuple[Hypothesis, ...]:
+        """The n answers in the order of their rows; two may be equal."""
         return tuple(
             Hypothesis(tokens, score, log_prob)
             for tokens, score, log_prob in zip(
@@ -154,8 +163,9 @@ class Sampling:
 
 
 def _require_choices(log_probs: Tensor, allowed: Tensor, budget_before: int) -> None:
-    sound, possible = torch.stack([log_probs.amax(dim=1).isfinite().all(), allowed.any(dim=1).all()]).tolist()
-    if not sound:  # NaN anywhere in a row is NaN in its maximum
+    # Both facts in one transfer from the device. NaN anywhere in a row is NaN in its maximum.
+    finite, possible = torch.stack([log_probs.amax(dim=1).isfinite().all(), allowed.any(dim=1).all()]).tolist()
+    if not finite:
         raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
     if not possible:
         raise SearchExhausted(f"a row could not be extended with {budget_before} tokens left")
@@ -166,14 +176,14 @@ def _texts(rows: _Rows) -> list[tuple[int, ...]]:
     return [tuple(ids[:length]) for ids, length in zip(rows.tokens.tolist(), rows.length.tolist(), strict=True)]
 
 
-def _told(rows: _Rows, budget_after: int) -> BeamStep:
-    """The rows as a listener sees them; each extends the row of its own number, for they never change places."""
+def _event(rows: _Rows, budget_after: int) -> BeamStep:
+    """The rows as a listener sees them. Rows are never reordered, so each extends the row of its own number."""
     columns = (column.tolist() for column in (rows.state, rows.distance, rows.score, rows.log_prob))
-    told = tuple(
+    beam_rows = tuple(
         BeamRow(tokens, number, state, distance, 0.0, score, log_prob)
         for number, (tokens, state, distance, score, log_prob) in enumerate(zip(_texts(rows), *columns, strict=True))
     )
-    return BeamStep(rows.tokens.shape[1], budget_after, told)
+    return BeamStep(rows.tokens.shape[1], budget_after, beam_rows)
 
 
 def draw(
@@ -184,13 +194,14 @@ def draw(
     log_probs  float32 [R, V]  the model's, no NaN
     allowed    bool    [R, V]  at least one in each row
     uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
-    Where the model gives probability 0 to every token allowed, they are alike.
+
+    Where the model gives probability 0 to all allowed tokens, they are equally probable.
     """
-    known = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill(~allowed, float("-inf"))  # [R, V]
-    best, first = known.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
+    masked = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill(~allowed, float("-inf"))  # [R, V]
+    best, first = masked.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
     if temperature == 0.0:
         return first[:, 0], torch.zeros_like(uniform)
-    gap = (known.double() - best.double()) / temperature  # [R, V], at most 0
+    gap = (masked.double() - best.double()) / temperature  # [R, V], at most 0
     weight = (gap.exp() * _UNIT).round().long()  # [R, V]
     if top_p < 1.0:
         weight = nucleus(weight, top_p)
@@ -198,22 +209,24 @@ def draw(
     total = cumulative[:, -1]  # [R]
     target = torch.minimum((uniform * total).long(), total - 1)  # [R]
     token = torch.searchsorted(cumulative, target[:, None], right=True)  # [R, 1]: the first above the target
-    share = gap.gather(1, token)[:, 0] - (total.double() / _UNIT).log()
-    return token[:, 0], share
+    score = gap.gather(1, token)[:, 0] - (total.double() / _UNIT).log()
+    return token[:, 0], score
 
 
 def nucleus(weight: Tensor, top_p: float) -> Tensor:
     """The weights int64 [R, V] without those outside the nucleus; of equal ones the lowest ids come first.
 
-    Found without sorting all of a row where the first few hold the nucleus, as they nearly always do.
+    >>> nucleus(torch.tensor([[5, 1, 3, 1]]), top_p=0.75).tolist()
+    [[5, 0, 3, 0]]
     """
+    # The nucleus nearly always lies in the first few hundred tokens; a whole row is sorted only where it does not.
     total = weight.sum(dim=1, keepdim=True)
     enough = torch.minimum((total.double() * top_p).ceil().long(), total)  # [R, 1]; the product may round above it
     ranked = weight.topk(min(_RANKED, weight.shape[1]), dim=1).values
     if not bool((ranked.sum(dim=1, keepdim=True) >= enough).all()):
         ranked = weight.sort(dim=1, descending=True).values
-    place = (ranked.cumsum(dim=1) >= enough).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
-    least = ranked.gather(1, place)  # [R, 1]: the lowest weight in the nucleus
+    rank = (ranked.cumsum(dim=1) >= enough).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
+    least = ranked.gather(1, rank)  # [R, 1]: the lowest weight in the nucleus
     above = weight.where(weight > least, 0)
     tied = weight == least
     missing = (enough - above.sum(dim=1, keepdim=True) + least - 1) // least  # [R, 1]: tied tokens that are kept

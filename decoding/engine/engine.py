@@ -60,6 +60,11 @@ class Engine:
     memory_bytes  of all generations together: keys and values, and the log-probs of their rows. A generation waits
                   until the most that it may come to hold is free, so that none runs out of memory half-way.
     watch         receives every step and every lack of memory
+
+    >>> with Engine(model, memory_bytes=2**20) as engine:
+    ...     (answer,) = engine.generate(new_search, [0])
+    >>> answer.tokens
+    (1, 0, 2)
     """
 
     def __init__(self, model: LanguageModel[Any], memory_bytes: int, watch: Watch | None = None) -> None:

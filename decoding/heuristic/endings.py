@@ -1,7 +1,7 @@
-"""How a model ends its texts where EOS alone is rare: the tokens after which its texts end soon.
+"""The tokens by which a model ends its texts, where EOS alone is rare.
 
-The cost to go charges every state that lacks only EOS the same. But a model may end its texts by tokens of its own: a
-full stop, then a mark that it always writes, then EOS. A search finds such an ending only if it knows what it saves.
+The cost to go is the same for every state that lacks only EOS. But a model may end its texts by tokens of its own: a
+full stop, then a mark that it always writes, then EOS. A search finds such an ending only if its cost is lower.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch import Tensor
 from decoding.model import LanguageModel, StepInput, begin_text
 
 _RARE = log(1 / 84)  # EOS under the prior: fewer than a quarter of the texts end within 24 tokens
-_CONTEXTS, _CONTEXT_TOKENS, _SEED = 3, 10, 20_251  # beginnings of the model's own texts, after which tokens are tried
-_TRIED_MAX, _LOG_PROBS_MAX = 2048, 1 << 22  # tokens tried, and log-probs read at once
-_LONGEST, _SURE = 8, 3.0  # the most tokens that follow, and the nats that they may cost together
-_KEPT = 8  # endings, the cheapest
+_CONTEXTS, _CONTEXT_TOKENS, _SEED = 3, 10, 20_251  # sampled beginnings of texts, after which tokens are tried
+_TRIED_MAX, _LOG_PROBS_MAX = 2048, 1 << 22  # tokens tried, and log-probs in one pass
+_LENGTH_MAX, _NATS_MAX = 8, 3.0  # the most tokens that follow, and the nats that they may cost together
+_ENDINGS_MAX = 8  # the cheapest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Endings:
     """The tokens of a model's endings, n of them, and the nats to the end of the text after each. V ids, on the host.
 
     ids    int64   [n]       ascending, without EOS
-    nats   float64 [n+1, n]  after ids[j], EOS included: in row 0 whatever stands before it, in row i + 1 after ids[i]
+    nats   float64 [n+1, n]  after ids[j], EOS included: in row 0 after any other token, in row i + 1 after ids[i]
     index  int64   [V]       the row of `nats` for each id as the token before
     """
 
@@ -41,30 +41,30 @@ class Endings:
 
 @torch.inference_mode()
 def find_endings(model: LanguageModel[Any], prior: Tensor) -> Endings | None:
-    """The model's endings; None where its texts end by EOS often enough, or where it cannot read as far.
+    """The model's endings; None where its texts mostly end by EOS, or its context is too short.
 
     prior  float64 [V], from `unigram_prior`
-
-    After the beginning of a text each common token is read, then whatever the model finds most probable, as long as
-    that is nearly certain.
     """
+    # After the beginning of a text each common token is read, then the most probable next token, as long as it is
+    # nearly certain. The nats from a token to EOS along the way are the cost of the ending.
     ends = list(model.eos_ids)
-    short = model.context_length is not None and model.context_length < _CONTEXT_TOKENS + _LONGEST + 2
-    if short or float(prior[ends].logsumexp(0)) > _RARE:
+    too_short = model.context_length is not None and model.context_length < _CONTEXT_TOKENS + _LENGTH_MAX + 2
+    if too_short or float(prior[ends].logsumexp(0)) > _RARE:
         return None
     common = [token for token in prior.argsort(descending=True, stable=True).tolist() if token not in ends]
     tried = common[: max(1, min(_TRIED_MAX, _LOG_PROBS_MAX // len(prior)))]
-    found: dict[tuple[int, ...], list[float]] = {}
+    nats_by_ending: dict[tuple[int, ...], list[float]] = {}
     for number in range(_CONTEXTS):
         for ending, nats in _endings_after(model, number, tried):
-            found[ending] = min(nats, found.get(ending, [inf]))
-    cheapest = sorted(found, key=lambda ending: (found[ending], ending))[:_KEPT]
+            nats_by_ending[ending] = min(nats, nats_by_ending.get(ending, [inf]))
+    cheapest = sorted(nats_by_ending, key=lambda ending: (nats_by_ending[ending], ending))[:_ENDINGS_MAX]
     ids = np.unique(np.concatenate(cheapest))
     index, nats_of = np.zeros(len(prior), dtype=np.int64), np.full((len(ids) + 1, len(ids)), np.inf)
     index[ids] = np.arange(1, len(ids) + 1)
     for ending in cheapest:
-        for before, token, left in zip((0, *index[list(ending)]), ending, found[ending], strict=False):
+        for before, token, left in zip((0, *index[list(ending)]), ending, nats_by_ending[ending], strict=False):
             nats_of[before, index[token] - 1] = min(left, nats_of[before, index[token] - 1])
+    # A pair that did not occur costs as much as its second token after any other token.
     return Endings(ids, np.minimum(nats_of, nats_of[0]), index)
 
 
@@ -76,12 +76,14 @@ def _endings_after(
     session, first = begin_text(model)
     log_probs, rows = first[None], torch.zeros(1, dtype=torch.int64)
     for _ in range(_CONTEXT_TOKENS):
+        # The context must not end, so EOS has probability 0 in it.
         probs = log_probs[0].double().cpu().exp().index_fill(0, torch.tensor(ends), 0.0)
         token = torch.multinomial(probs, 1, generator=random)
         (scores,) = model.step([StepInput(session, rows.to(model.device), token[:, None].to(model.device))])
         log_probs = scores.log_probs
     tokens, spent = torch.tensor(tried)[:, None], torch.zeros(len(tried), 1, dtype=torch.float64)  # [N, m], nats
     rows = torch.zeros(len(tried), dtype=torch.int64)
+    # Row i holds a token tried and its most probable continuation; it goes on while that stays nearly certain.
     while len(rows):
         (scores,) = model.step([StepInput(session, rows.to(model.device), tokens[:, -1:].to(model.device))])
         log_probs = scores.log_probs.double().cpu()
@@ -89,5 +91,5 @@ def _endings_after(
         yield from zip(map(tuple, tokens.tolist()), left.tolist(), strict=True)
         best = log_probs.index_fill(1, torch.tensor(ends), -inf).max(dim=1, keepdim=True)
         tokens, spent = torch.hstack([tokens, best.indices]), torch.hstack([spent, spent[:, -1:] - best.values])
-        rows = ((spent[:, -1] < _SURE) & (tokens.shape[1] <= _LONGEST + 1)).nonzero()[:, 0]
+        rows = ((spent[:, -1] < _NATS_MAX) & (tokens.shape[1] <= _LENGTH_MAX + 1)).nonzero()[:, 0]
         tokens, spent = tokens[rows], spent[rows]

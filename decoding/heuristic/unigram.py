@@ -8,7 +8,7 @@ estimate, not a bound: a token is often more probable in its context than under 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ PRIOR_FLOOR = -20.0
 
 _TEXTS, _TOKENS = 64, 24  # the sample: the number of texts, and the most tokens of each
 _SEED = 20_250
-_CELLS = 1 << 16  # cells worked on at once: they fit in the processor's cache
+_CELLS = 1 << 16  # cells of a block: they fit in the processor's cache
 _EDGE_CELLS_MAX = 1 << 23  # of the automaton's tables; larger ones get no cost to go
 _WORK_MAX = 1 << 26  # cells examined before the remaining states are extrapolated; about a second
 
@@ -31,13 +31,27 @@ Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 
+class EdgeList(NamedTuple):
+    """The distinct edges of an automaton by their sources, N of them, ordered by source.
+
+    source  int64   [N]  labeller state
+    edge    int64   [N]  number of the edge, in `TokenAutomaton.edge_target` and `edge_function`
+    cost    float64 [N]  the least nats of all tokens that take the edge
+    """
+
+    source: Wholes
+    edge: Wholes
+    cost: Reals
+
+
 @torch.inference_mode()
 def unigram_prior(model: LanguageModel[Any]) -> Tensor:
     """The log-prob of each id regardless of context: float64 [V] on the host, none below PRIOR_FLOOR.
 
-    The mean of the model's distributions over texts that it samples after an empty prompt, with a fixed seed. It takes
-    as long as a request of _TEXTS rows and _TOKENS tokens.
+    It takes as long as a request of _TEXTS rows and _TOKENS tokens.
     """
+    # The mean of the model's distributions over texts that it samples after an empty prompt, with a fixed seed. It
+    # has less variance than counts of the sampled tokens.
     random, (session, first) = torch.Generator().manual_seed(_SEED), begin_text(model)
     steps = _TOKENS if model.context_length is None else min(_TOKENS, model.context_length - 1)
     total, count = first.double().exp().cpu(), 1
@@ -63,36 +77,40 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
 
     prior  float64 [V], from `unigram_prior`
 
-    Shortest paths by Bellman and Ford, where a token costs minus its prior: of a token class only the most probable
-    token counts. None where the automaton is too large. Where paths are so long that the work passes a bound, the
-    remaining states take the highest cost per token of the others, times their distance.
+    None where the automaton is too large.
     """
+    # Shortest paths by value iteration (Bellman and Ford), where a token costs minus its prior: of a token class only
+    # the most probable token counts.
     if automaton.edge_outer.size + automaton.edge_inner.size > _EDGE_CELLS_MAX:
         return None
     class_cost = np.full(automaton.classes, np.inf)
     np.minimum.at(class_cost, automaton.token_class, -prior.numpy())
     between, outer = automaton.edge_outer.shape
-    parts = [
+    blocks = [
         *_distinct_edges(automaton.edge_outer, class_cost[:outer], 0),
         *_distinct_edges(automaton.edge_inner, class_cost[outer:], between - 1),
     ]
-    source, edge, edge_cost = (np.concatenate(column) for column in zip(*parts, strict=True))
+    edges = EdgeList(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
     cost = np.where(automaton.distance.reshape(-1, automaton.letter_states) == 0, 0.0, np.inf)  # [L, Q]
-    _relax(automaton, source, edge, edge_cost, cost)
+    _value_iteration(automaton, edges, cost)
     cost = cost.reshape(-1)
-    unknown = np.isinf(cost) & (automaton.distance != UNREACHABLE)
-    if unknown.any():
-        known = np.isfinite(cost) & (automaton.distance > 0)
-        rate = float((cost[known] / automaton.distance[known]).max(initial=0.0))
-        cost[unknown] = rate * automaton.distance[unknown]
+    # Where paths are so long that the work passes its bound, the remaining states take the highest cost per token of
+    # the others, times their distance.
+    remaining = np.isinf(cost) & (automaton.distance != UNREACHABLE)
+    if remaining.any():
+        computed = np.isfinite(cost) & (automaton.distance > 0)
+        rate = float((cost[computed] / automaton.distance[computed]).max(initial=0.0))
+        cost[remaining] = rate * automaton.distance[remaining]
     return torch.from_numpy(np.where(automaton.distance == UNREACHABLE, 0.0, cost))
 
 
-def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) -> Iterator[tuple[Wholes, Wholes, Reals]]:
-    """The distinct edges of blocks of labeller states: their sources, numbers, and least costs.
+def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) -> Iterator[EdgeList]:
+    """The distinct edges of blocks of labeller states.
 
     table  int [n, c]  the edge that each token class takes from the states from `first_state` on, 0 for none
     """
+    # Many classes of a state take the same edge, and only the cheapest counts: sorted by (row, edge), the edges of a
+    # group are adjacent, and one reduction finds the least cost of each group.
     block = max(1, _CELLS // max(1, table.shape[1]))
     for begin in range(0, max(1, len(table)), block):
         rows, columns = table[begin : begin + block].nonzero()
@@ -102,25 +120,24 @@ def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) ->
         first = np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (np.diff(edge, prepend=-1) != 0))
         cost = class_cost[columns[order]]
         least = np.minimum.reduceat(cost, first) if len(first) else cost
-        yield rows[first].astype(np.int64) + (begin + first_state), edge[first], least
+        yield EdgeList(rows[first].astype(np.int64) + (begin + first_state), edge[first], least)
 
 
-def _relax(automaton: TokenAutomaton, source: Wholes, edge: Wholes, edge_cost: Reals, cost: Reals) -> None:
-    """Lowers the cost of each state (l, q), float64 [L, Q], to the least over all paths; inf where there is none.
-
-    source, edge, edge_cost  [N], ordered by source
-    """
-    first = np.flatnonzero(np.diff(source, prepend=-1))
-    ends = np.append(first, len(source))
-    block = max(1, _CELLS * len(first) // max(1, len(source) * automaton.letter_states))  # sources at a time
+def _value_iteration(automaton: TokenAutomaton, edges: EdgeList, cost: Reals) -> None:
+    """Lowers the cost of each state (l, q), float64 [L, Q], to the least over all paths; inf where there is none."""
+    first = np.flatnonzero(np.diff(edges.source, prepend=-1))  # the first edge of each source
+    ends = np.append(first, len(edges.source))
+    block = max(1, _CELLS * len(first) // max(1, len(edges.source) * automaton.letter_states))  # sources at a time
+    # A sweep replaces each cost by the least of (edge + cost of its target), in place, until no cost changes. Blocks
+    # later in a sweep use the costs of earlier ones, so there are fewer sweeps than the longest path has tokens.
     changed, work = True, 0
     while changed and work <= _WORK_MAX:
-        changed, work = False, work + len(source) * automaton.letter_states
+        changed, work = False, work + len(edges.source) * automaton.letter_states
         for begin in range(0, len(first), block):
             starts, end = first[begin : begin + block], ends[min(begin + block, len(first))]
-            some, rows = slice(starts[0], end), source[starts]
-            after = automaton.function[automaton.edge_function[edge[some]]]  # [n, Q]
-            ahead = cost[automaton.edge_target[edge[some]][:, None], after] + edge_cost[some, None]  # [n, Q]
+            part, rows = slice(starts[0], end), edges.source[starts]
+            after = automaton.function[automaton.edge_function[edges.edge[part]]]  # [n, Q]: letter state after the edge
+            ahead = cost[automaton.edge_target[edges.edge[part]][:, None], after] + edges.cost[part, None]  # [n, Q]
             best = np.minimum(cost[rows], np.minimum.reduceat(ahead, starts - starts[0], axis=0))
             changed |= bool((best < cost[rows]).any())
             cost[rows] = best

@@ -29,8 +29,14 @@ def generate(
     cancelled  is called before every step
     text_of    with it answers are distinct as texts, without it as ids
 
-    Raises what `PreparedConstraint.refuse_early` raises before the first forward pass; later Cancelled,
+    Raises the errors of `PreparedConstraint.refuse_early` before the first forward pass; later Cancelled,
     ModelOutputInvalid, and SearchExhausted where the automaton's distances are wrong.
+
+    An automaton that accepts the ids 1, 0 and then EOS, which is 2:
+
+    >>> (answer,) = generate(model, [0], automaton, SearchOptions(max_tokens=3, beams=2))
+    >>> answer.tokens
+    (1, 0, 2)
     """
     # Without a prior the cost to go is a constant for each token of the distance.
     if isinstance(automaton, TokenAutomaton):
