@@ -74,12 +74,14 @@ class Engine:
         self._budget = MemoryBudget(memory_bytes, ROWS_MAX if model.supports_batching else 1)
         self._scheduler = Scheduler(self._budget)
         self._check_lock = threading.Lock()
-        self._checker = ThreadPoolExecutor(1, "check")  # every thread that multiplies matrices keeps memory for itself
+        # A thread of its own for all checks: every thread that multiplies matrices keeps scratch memory for itself.
+        self._checker = ThreadPoolExecutor(1, "check")
         self._watch = watch
         self._progress_s = time.monotonic()  # when it last did something, or was given something to do
         self._died = False
         # Of the present step: whether a pass was split, and the rows of the largest pass that found memory.
         self._split, self._rows_ok = False, 0
+        # A daemon, so that a process can end although a pass never returns.
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._thread.start()
 
@@ -127,6 +129,7 @@ class Engine:
         if needed > self._memory_bytes:
             raise RequestTooLarge(needed, self._memory_bytes)
         request.bytes_max = needed
+        # Without this an engine that was idle for an hour would seem stalled from its first request on.
         if not len(self._scheduler):
             self._progress_s = time.monotonic()
         self._scheduler.add(request)
@@ -153,6 +156,7 @@ class Engine:
             try:
                 while True:
                     alone = self._scheduler.begin_check()
+                    # The retry is outside the clause, whose error still refers to the memory of the failed pass.
                     try:
                         return self._submit_check(prompt_ids, tokens).result()
                     except Exception as error:
@@ -160,6 +164,7 @@ class Engine:
                             raise
                     release_memory(self._model.device)
                     self._report("rejected" if alone else "check_deferred")
+                    # Alone it had all the memory there is, so waiting for a generation to end cannot help.
                     if alone:
                         raise OutOfMemory(self._model.bytes_for(len(prompt_ids) + len(tokens), 1, 1))
                     self._scheduler.defer_check(cancelled)
@@ -177,6 +182,7 @@ class Engine:
         reason: BaseException = Cancelled("the engine was closed")
         try:
             with torch.inference_mode():
+                # Cancelled requests leave first, so that their memory can admit others in the same turn.
                 while self._scheduler.wait_for_work():
                     self._drop_cancelled()
                     for request in self._scheduler.admit():
@@ -187,6 +193,7 @@ class Engine:
             reason, self._died = error, True
             raise
         finally:
+            # First close, so that no request can be added after the outcomes are sent.
             self._scheduler.close()
             for request in self._scheduler.requests:
                 request.messages.put(reason)
@@ -207,6 +214,7 @@ class Engine:
         except Exception as error:
             self._fail(request, error)
         else:
+            # The first step needs only the prompt's scores, so the time to it is the time to the first token.
             if self._watch:
                 self._watch.began(time.monotonic() - request.created_s)
             self._finish_if_done(request)
@@ -222,8 +230,10 @@ class Engine:
                 self._fail(request, error)
         if not requests:
             return
+        # Rows of the model's batch, before chunks: a forced stretch counts once for each row.
         rows = sum(len(request.feed.parents) for request in requests if request.feed)
         self._split, self._rows_ok = False, 0
+        # A limit lowered by an earlier failure may split the step from the start.
         for group in self._budget.passes(requests, attrgetter("rows")):
             self._forward(group)
         if self._split:
@@ -244,6 +254,7 @@ class Engine:
                     self._fail(request, error)
                 return
             scores = None  # not in this clause: its error still holds all arrays of the failed pass
+        # Halves of halves end with single generations, which are preempted where they find no memory either.
         if scores is None:
             self._split = True
             self._report("batch_split")
@@ -252,6 +263,7 @@ class Engine:
             self._forward(requests[:middle])
             self._forward(requests[middle:])
             return
+        # Each request ends or fails by itself: an error in one generation leaves the others of the pass alone.
         self._rows_ok = max(self._rows_ok, sum(request.rows for request in requests))
         for request, request_scores in zip(requests, scores, strict=True):
             try:

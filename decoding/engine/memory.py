@@ -44,6 +44,7 @@ class MemoryBudget:
 
     def on_request_oom(self, remaining_bytes: int) -> None:
         """A generation found no memory; the limit falls to the most that the remaining ones may come to hold."""
+        # The remaining generations fit, since they go on running.
         self.memory_bytes, self._ok_steps = min(self.memory_bytes, remaining_bytes), 0
 
     def on_pass_oom(self, rows_ok: int) -> None:
@@ -62,6 +63,7 @@ class MemoryBudget:
         """The feeds of a step in as few passes as possible, in their order; each pass has at least one."""
         group: list[T] = []
         rows = 0
+        # Greedy and in order: a feed that is larger than the limit gets a pass by itself.
         for feed in feeds:
             if group and rows + rows_of(feed) > self.rows:
                 yield group
@@ -78,6 +80,7 @@ def _raised(limit: int) -> int:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether something failed for lack of memory, on whatever device."""
+    # Libraries of matrix products raise a plain RuntimeError, which only its message tells apart.
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _FAILURES)

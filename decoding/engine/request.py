@@ -29,11 +29,12 @@ class EngineRequest:
     messages     to the caller's thread: a snapshot for each step, then the outcome
     """
 
+    # With `eq=False` the lists of the scheduler compare requests by identity.
     begin: Callable[[], Generation]
     prompt_ids: Sequence[int]
     cancelled: Callable[[], bool] | None
     has_listener: bool
-    bytes_max: int = 0
+    bytes_max: int = 0  # set before it is queued, from the size of the generation
     preemptions: int = 0
     feed: StepInput[Any] | None = None
     messages: SimpleQueue[Snapshot | EngineOutcome] = field(default_factory=SimpleQueue)
@@ -41,8 +42,8 @@ class EngineRequest:
     created_s: float = field(default_factory=time.monotonic)
     _generation: Generation | None = None
     _session: Any = None
-    _steps: int = 0
-    _steps_sent: int = 0
+    _steps: int = 0  # since the last start
+    _steps_sent: int = 0  # over all starts
 
     def __post_init__(self) -> None:
         self._generation = self.begin()  # in the caller's thread, so that errors in its arguments are raised there
@@ -71,6 +72,7 @@ class EngineRequest:
 
     def prepare(self) -> None:
         """Sets `feed`, its input to the next step."""
+        # `feed()` of a generation changes it, so it is called once a step, also where the pass is then split.
         self.feed = StepInput(self._session, *self.generation.feed())
 
     @property

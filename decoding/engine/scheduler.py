@@ -23,6 +23,7 @@ class Scheduler:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
+        # One lock for all state; it is notified whenever a waiting thread might go on.
         self._changed = threading.Condition()
         self._waiting: deque[EngineRequest] = deque()
         self._running: list[EngineRequest] = []
@@ -87,8 +88,10 @@ class Scheduler:
             others = [other.bytes_max for other in self._running if other is not request]
             if not others and not self._checking:
                 return False
+            # The device holds the others, so their bytes are the new limit; a check says nothing about it.
             if others:
                 self._budget.on_request_oom(sum(others))
+            # Sorted by time of creation, it regains its place before later requests.
             request.preemptions += 1
             self._running.remove(request)
             self._waiting = deque(sorted((request, *self._waiting), key=lambda waiting: waiting.created_s))
@@ -98,6 +101,7 @@ class Scheduler:
     def remove(self, request: EngineRequest) -> None:
         """Forgets a request that has ended."""
         with self._changed:
+            # A cancelled request may end while it still waits.
             if request in self._running:
                 self._running.remove(request)
             else:
@@ -110,6 +114,7 @@ class Scheduler:
         Returns True where it has found no memory before and no generation runs beside it now.
         """
         with self._changed:
+            # While a check waits no generation begins, so with none running it has the device to itself.
             self._checking = True
             return self._check_waits and not self._running
 
@@ -117,6 +122,7 @@ class Scheduler:
         """A check ran out of memory: waits until a generation ends, and admits none before. Raises Cancelled."""
         with self._changed:
             self._checking, self._check_waits = False, True
+            # No generation begins meanwhile (`_may_begin` is False), so a smaller number means that one has ended.
             running = len(self._running)
             while running and len(self._running) >= running:
                 if not self._open or (cancelled is not None and cancelled()):

@@ -125,7 +125,7 @@ def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) ->
 
 def _value_iteration(automaton: TokenAutomaton, edges: EdgeList, cost: Reals) -> None:
     """Lowers the cost of each state (l, q), float64 [L, Q], to the least over all paths; inf where there is none."""
-    first = np.flatnonzero(np.diff(edges.source, prepend=-1))  # the first edge of each source
+    first = np.flatnonzero(np.diff(edges.source, prepend=-1))
     ends = np.append(first, len(edges.source))
     block = max(1, _CELLS * len(first) // max(1, len(edges.source) * automaton.letter_states))  # sources at a time
     # A sweep replaces each cost by the least of (edge + cost of its target), in place, until no cost changes. Blocks
@@ -136,7 +136,7 @@ def _value_iteration(automaton: TokenAutomaton, edges: EdgeList, cost: Reals) ->
         for begin in range(0, len(first), block):
             starts, end = first[begin : begin + block], ends[min(begin + block, len(first))]
             part, rows = slice(starts[0], end), edges.source[starts]
-            after = automaton.function[automaton.edge_function[edges.edge[part]]]  # [n, Q]: letter state after the edge
+            after = automaton.function[automaton.edge_function[edges.edge[part]]]  # [n, Q]
             ahead = cost[automaton.edge_target[edges.edge[part]][:, None], after] + edges.cost[part, None]  # [n, Q]
             best = np.minimum(cost[rows], np.minimum.reduceat(ahead, starts - starts[0], axis=0))
             changed |= bool((best < cost[rows]).any())

@@ -25,19 +25,19 @@ _STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a r
 
 
 def enable_prefix_sharing(
-    model: PreTrainedModel, plain: PlainReader, tolerance: float
+    model: PreTrainedModel, plain_reader: PlainReader, tolerance: float
 ) -> tuple[SharedReader | None, str]:
     """A reader of this model with prefix sharing, or None and the reason against it."""
     # Our attention without a `Pass` is the library's own, so the plain reader goes on with it. It is exchanged twice:
     # the first one raises where a mask hides a token, the second makes the library's masks unchecked.
     before = model.config._attn_implementation
     try:
-        _require_plain_softmax(model)
+        _require_exchangeable_attention(model)
         model.set_attn_implementation(SHARED_PREFIX_CHECKED)
-        _require_plain_memory(model, plain)
+        _require_keys_and_values_only(model, plain_reader)
         model.set_attn_implementation(SHARED_PREFIX)
         reader = SharedReader(model)
-        _require_equal(model, plain, reader, tolerance)
+        _require_equal(model, plain_reader, reader, tolerance)
         reader.find_multiple()
     except Exception as error:  # of any foreign architecture, which the plain reader then serves
         if model.config._attn_implementation != before:
@@ -46,7 +46,7 @@ def enable_prefix_sharing(
     return reader, ""
 
 
-def _require_plain_softmax(model: PreTrainedModel) -> None:
+def _require_exchangeable_attention(model: PreTrainedModel) -> None:
     # Declarations of the model itself, which cost no forward pass.
     config = model.config.get_text_config()
     if not model._supports_attention_backend or model.config._attn_implementation not in ("sdpa", SHARED_PREFIX):
@@ -57,18 +57,18 @@ def _require_plain_softmax(model: PreTrainedModel) -> None:
         raise PrefixSharingUnsupported(f"its positions are stretched by the longest row ({', '.join(kinds)})")
 
 
-def _require_plain_memory(model: PreTrainedModel, plain: PlainReader) -> None:
+def _require_keys_and_values_only(model: PreTrainedModel, plain_reader: PlainReader) -> None:
     """Each layer keeps keys and values of all tokens, and nothing else; masks are causal, whatever the distance."""
-    session, _ = plain.prefill(_ids(model, _PROMPT_TOKENS))
+    session, _ = plain_reader.prefill(_ids(model, _PROMPT_TOKENS))
     layers = session.cache.layers if type(session.cache) is DynamicCache else [None]
     if any(type(layer) is not DynamicLayer for layer in layers):
         raise PrefixSharingUnsupported("it keeps more than keys and values, or not all of them")
 
 
-def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedReader, tolerance: float) -> None:
+def _require_equal(model: PreTrainedModel, plain_reader: PlainReader, reader: SharedReader, tolerance: float) -> None:
     prompt = _ids(model, _PROMPT_TOKENS)
     tree, first = reader.prefill(prompt)
-    session, expected = plain.prefill(prompt)
+    session, expected = plain_reader.prefill(prompt)
     if tree.layers != len(session.cache.layers):
         raise PrefixSharingUnsupported("some of its layers share keys and values, or keep none")
     halved = model.dtype not in (torch.float32, torch.float64)
@@ -81,7 +81,7 @@ def _require_equal(model: PreTrainedModel, plain: PlainReader, reader: SharedRea
         ids = _ids(model, len(parents) * count, 17 * number)
         tokens = torch.tensor(ids, device=model.device).view(-1, count)
         shared = reader.step([StepInput(tree, rows, tokens)])[0]
-        expected_scores = plain.step([StepInput(session, rows, tokens)])[0]
+        expected_scores = plain_reader.step([StepInput(session, rows, tokens)])[0]
         for name in ("log_probs", "token_log_probs", "max_log_probs"):
             _require_close(getattr(shared, name), getattr(expected_scores, name), tolerance, halved)
 

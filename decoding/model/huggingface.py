@@ -40,9 +40,9 @@ class HuggingFaceModel:
         self._bos_id = int(bos) if bos is not None else None
         self._context_length = context_length_of(text)
         pack_layers(self._model)  # before the readers, which measure and compare what they will compute
-        self._plain = PlainReader(model)
-        shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain, self.tolerance)
-        self._reader: Any = shared or self._plain
+        self._plain_reader = PlainReader(model)
+        shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain_reader, self.tolerance)
+        self._reader: Any = shared or self._plain_reader
 
     @property
     def rows_independent(self) -> bool:
@@ -52,7 +52,7 @@ class HuggingFaceModel:
     @property
     def supports_batching(self) -> bool:
         """Whether a step reads all its feeds in one pass: with prefix sharing."""
-        return self._reader is not self._plain
+        return self._reader is not self._plain_reader
 
     @classmethod
     def load(cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto") -> HuggingFaceModel:
@@ -62,7 +62,7 @@ class HuggingFaceModel:
         whose rows can be reordered.
         """
         adapter = cls(load_model(path_or_name, device, dtype))
-        adapter._plain.try_out(adapter.eos_ids[0])
+        adapter._plain_reader.try_out(adapter.eos_ids[0])
         return adapter
 
     @property
@@ -100,16 +100,16 @@ class HuggingFaceModel:
     @torch.inference_mode()
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
         """Scores one row with the plain cache, many tokens in a pass."""
-        session, first = self._plain.prefill(self._with_bos(prompt_ids))
+        session, first = self._plain_reader.prefill(self._with_bos(prompt_ids))
         rows, cache = [first[None]], session.cache
         log_probs, max_log_probs = [], []
-        at_once = min(_RESCORE_TOKENS, self._plain.tokens_at_once)
+        at_once = min(_RESCORE_TOKENS, self._plain_reader.tokens_at_once)
         for begin in range(0, len(tokens), at_once):
             piece = list(tokens[begin : begin + at_once])
             feed = piece if begin + len(piece) < len(tokens) else piece[:-1]  # nothing follows the last token
             if feed:
                 ids = torch.tensor([feed], device=self.device)
-                following, cache = self._plain.forward(ids, cache, keep=len(feed))
+                following, cache = self._plain_reader.forward(ids, cache, keep=len(feed))
                 rows.append(following[0])
             # Row i holds the log-probs before piece[i]; where a piece follows, one more row is left for it.
             all_rows = torch.cat(rows)
