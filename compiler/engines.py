@@ -2,7 +2,7 @@
 
 One interface for all of them, chosen once per deployment by name. The foreign ones are imported when they are chosen,
 never before: MONA by way of LTLf2DFA (extra `compile`, and the program `mona`), FAdo (GPL-3, `make reference`). MONA's
-process is under the meter; LTLf2DFA and FAdo know no meter, which is asked between their steps, so that a process
+process is under the guard; LTLf2DFA and FAdo know no guard, which is asked between their steps, so that a process
 that can be killed is what bounds them.
 """
 
@@ -35,9 +35,9 @@ class Engines:
     node: NodeEngine
 
 
-def node_to_dfa(node: Node, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
+def node_to_dfa(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """Our own engine for patterns; raises LimitExceeded as `node_nfa` and `determinize` do."""
-    return determinize(node_nfa(node, meter), meter)
+    return determinize(node_nfa(node, guard), guard)
 
 
 NATIVE = Engines(formula_to_dfa, node_to_dfa)

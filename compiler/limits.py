@@ -1,4 +1,4 @@
-"""The budgets of one compilation, and the meter that enforces them. Knows no stage by name."""
+"""The budgets of one compilation, and the guard that enforces them. Knows no stage by name."""
 
 from __future__ import annotations
 

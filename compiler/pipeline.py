@@ -49,12 +49,12 @@ def compile_text(
     Raises SpecSyntaxError or SpecUnsupported where it cannot be read, SpecUnsatisfiable where no text satisfies it,
     LimitExceeded where it outgrows a limit.
     """
-    meter = ResourceGuard(limits, cancelled)
-    with naming_conflicts(spec, engines, meter):
-        read = _read(spec, meter)
+    guard = ResourceGuard(limits, cancelled)
+    with naming_conflicts(spec, engines, guard):
+        read = _read(spec, guard)
         if isinstance(read, LabelsSpec):
-            return _compile_labels(read, engines, meter)[0]
-        text = _compile_text(read, engines, meter)
+            return _compile_labels(read, engines, guard)[0]
+        text = _compile_text(read, engines, guard)
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return text
@@ -72,29 +72,29 @@ def compile_spec(
     cancelled  asked again and again; CompileCancelled once it says so
     Raises what compile_text raises, and SpecUnspellable where texts satisfy it but no tokens spell one.
     """
-    meter = ResourceGuard(limits, cancelled)
-    with naming_conflicts(spec, engines, meter):
-        read = _read(spec, meter)
+    guard = ResourceGuard(limits, cancelled)
+    with naming_conflicts(spec, engines, guard):
+        read = _read(spec, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
-            text, tokens = _compile_labels(read, engines, meter)
+            text, tokens = _compile_labels(read, engines, guard)
             return Compiled(read, text, tokens, _label_distances(text, tokens), vocabulary.fingerprint)
-        text = _compile_text(read, engines, meter)
-        tokens = lift(text.labeller, text.letters, vocabulary, meter)
+        text = _compile_text(read, engines, guard)
+        tokens = lift(text.labeller, text.letters, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
-            raise _impossible(text, vocabulary, meter)
+            raise _impossible(text, vocabulary, guard)
         return Compiled(read, text, tokens, _state_distances(text, tokens), vocabulary.fingerprint)
 
 
-def _read(spec: Spec, meter: ResourceGuard) -> Spec:
+def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
-    check_limits(spec, meter.limits)
-    return trimmed(spec, meter)
+    check_limits(spec, guard.limits)
+    return trimmed(spec, guard)
 
 
-def _compile_labels(spec: LabelsSpec, engines: Engines, meter: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:
+def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:
     if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
         raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
-    text, tokens = label_automata(part_of(spec.part, engines, meter), spec.labels, meter)
+    text, tokens = label_automata(part_of(spec.part, engines, guard), spec.labels, guard)
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
     return text, tokens
@@ -106,10 +106,10 @@ def _label_distances(text: TextAutomaton, tokens: TokenAutomaton) -> tuple[int |
     return tuple(None if distance == UNREACHABLE else int(distance) for distance in found)
 
 
-def _compile_text(spec: Spec, engines: Engines, meter: ResourceGuard) -> TextAutomaton:
-    combined = combine(part_of(spec, engines, meter), meter)
+def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAutomaton:
+    combined = combine(part_of(spec, engines, guard), guard)
     joint, letters = combined.joint, combined.letters
-    labeller = to_labeller(joint.transducer, joint.start, meter)
+    labeller = to_labeller(joint.transducer, joint.start, guard)
     letter_names = _letter_names(joint.letters, combined)
     if combined.required is None or joint.letters.units or combined.spelled:
         symbols = _spelled_names(joint.transducer.minterms, letters) if combined.spelled else None
@@ -123,7 +123,7 @@ def _compile_text(spec: Spec, engines: Engines, meter: ResourceGuard) -> TextAut
             dfa_state=np.zeros(0, dtype=np.int32),
             text_start=joint.text_start,
             strips_space=combined.strips_space,
-            limits=meter.limits,
+            limits=guard.limits,
         )
     whole, minterms = combined.required.dfa, combined.required.minterms
     return TextAutomaton(
@@ -136,7 +136,7 @@ def _compile_text(spec: Spec, engines: Engines, meter: ResourceGuard) -> TextAut
         dfa_state=joint.shown,
         text_start=joint.text_start,
         strips_space=combined.strips_space,
-        limits=meter.limits,
+        limits=guard.limits,
     )
 
 
@@ -206,11 +206,11 @@ def _constrained(text: TextAutomaton) -> bool:
     return bool((ends == NO_END).any()) or not text.traced or None in text.letter_names
 
 
-def _impossible(text: TextAutomaton, vocabulary: Vocabulary, meter: ResourceGuard) -> SpecError:
+def _impossible(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
     """Why no tokens satisfy the constraint: no text does, or the vocabulary cannot spell those that do."""
     if text.byte_automaton.min_tokens == UNREACHABLE:
         return SpecUnsatisfiable("no text satisfies the constraint")
-    characters = missing_characters(text.byte_automaton, vocabulary, meter)
+    characters = missing_characters(text.byte_automaton, vocabulary, guard)
     if not characters:
         return SpecUnspellable("texts satisfy the constraint, but the model's tokens cannot spell one")
     listed = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in characters)

@@ -46,12 +46,12 @@ def char_complement(part: CharDfa) -> CharDfa:
     return CharDfa(complement(part.dfa), part.minterms)
 
 
-def char_union(parts: Sequence[CharDfa], meter: ResourceGuard) -> CharDfa:
+def char_union(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa:
     """The texts in any part, minimal. Raises as `char_intersection` does."""
-    return char_complement(char_intersection([char_complement(part) for part in parts], meter))
+    return char_complement(char_intersection([char_complement(part) for part in parts], guard))
 
 
-def char_intersection(parts: Sequence[CharDfa], meter: ResourceGuard) -> CharDfa:
+def char_intersection(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa:
     """The texts in every part, minimal; all texts where there is no part.
 
     Only pairs that are reachable, and alive in each part, are built.
@@ -64,7 +64,7 @@ def char_intersection(parts: Sequence[CharDfa], meter: ResourceGuard) -> CharDfa
         Dfa(part.dfa.symbol_class[mine], part.dfa.next_state, part.dfa.accepting, part.dfa.start)
         for part, mine in zip(parts, own, strict=True)
     ]
-    return coarsened(CharDfa(products.intersection(dfas, meter), shared))
+    return coarsened(CharDfa(products.intersection(dfas, guard), shared))
 
 
 def coarsened(part: CharDfa) -> CharDfa:

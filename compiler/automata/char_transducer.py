@@ -30,14 +30,14 @@ class CharTransducer:
     minterms: Minterms
 
 
-def minimize_transducer(transducer: CharTransducer, meter: ResourceGuard) -> tuple[CharTransducer, np.ndarray]:
+def minimize_transducer(transducer: CharTransducer, guard: ResourceGuard) -> tuple[CharTransducer, np.ndarray]:
     """The states that emit the same on every continuation merged, and the new number of each state: int64 [S].
 
     The dead state stays state 0, and the first of those merged stands for all.
     """
     _, emitting = unique_rows(np.column_stack([transducer.flush, transducer.emission]))
     # the dead state comes first, so its block is block 0
-    first, block = unique_rows(refine(transducer.next_state, emitting, meter).reshape(-1, 1))
+    first, block = unique_rows(refine(transducer.next_state, emitting, guard).reshape(-1, 1))
     smaller = CharTransducer(
         block[transducer.next_state[first]].astype(np.int32),
         transducer.emission[first],
@@ -48,7 +48,7 @@ def minimize_transducer(transducer: CharTransducer, meter: ResourceGuard) -> tup
     return smaller, block
 
 
-def to_labeller(transducer: CharTransducer, start: int, meter: ResourceGuard) -> ByteTransducer:
+def to_labeller(transducer: CharTransducer, start: int, guard: ResourceGuard) -> ByteTransducer:
     """The byte labeller that does to the UTF-8 of a text what the transducer does to its characters.
 
     States between characters keep their numbers; those inside one follow. Each arrival (state, emission) is an
@@ -58,7 +58,7 @@ def to_labeller(transducer: CharTransducer, start: int, meter: ResourceGuard) ->
     silent = np.where(transducer.next_state == DEAD, 0, transducer.emission)
     pairs = np.concatenate([[DEAD], (transducer.next_state.astype(np.int64) * strings + silent).reshape(-1)])
     arrivals, code = np.unique(pairs, return_inverse=True)  # the dead arrival sorts first: its code is DEAD
-    expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, meter)
+    expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, guard)
     target_of, emission_of = (part.astype(np.int32) for part in np.divmod(arrivals, strings))
     completed = np.maximum(expanded.table, 0)
     target, emission = target_of[completed], emission_of[completed]

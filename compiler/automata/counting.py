@@ -21,7 +21,7 @@ _CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside i
 _SINK = 0  # the row of what can no longer be accepted, in the tables below
 
 
-def count_dfa(counted: Sequence[bool], minimum: int, maximum: int | None, meter: ResourceGuard) -> Dfa:
+def count_dfa(counted: Sequence[bool], minimum: int, maximum: int | None, guard: ResourceGuard) -> Dfa:
     """The minimal DFA of the words in which `minimum` to `maximum` symbols are counted ones; None is no bound above.
 
     It is written down in its canonical form: to minimise a chain of thousands of states takes a round for each.
@@ -35,7 +35,7 @@ def count_dfa(counted: Sequence[bool], minimum: int, maximum: int | None, meter:
     if not symbols.any() or (maximum is not None and maximum < minimum):
         accepts_all = minimum == 0  # without a counted symbol; bounds that exclude each other have a minimum
         return Dfa(np.zeros_like(symbols), np.zeros((1, 1), dtype=np.int32), np.array([accepts_all]), 0)
-    meter.check("dfa_states_max", top + 1)
+    guard.check("dfa_states_max", top + 1)
     here = np.arange(top + 1)
     accepting = here >= minimum if maximum is None else (here >= minimum) & (here <= maximum)
     columns = np.column_stack([here, np.minimum(here + 1, top)])
@@ -61,7 +61,7 @@ def keyword_counts_dfa(
     bounds: Sequence[Bounds],
     ordered: bool,
     letters: Sequence[frozenset[str]],
-    meter: ResourceGuard,
+    guard: ResourceGuard,
 ) -> Dfa:
     """The minimal DFA of the words in which each name occurs as often as its bounds say. Symbol i is letters[i].
 
@@ -80,14 +80,14 @@ def keyword_counts_dfa(
     holds = np.array([[name in letter for letter in letters] for name in names], dtype=bool)
     holds = holds.reshape(len(names), len(letters))  # [J, A]
     if not ordered:
-        return _counts(holds, bounds, meter)
+        return _counts(holds, bounds, guard)
     duties = [number for number, (minimum, _) in enumerate(bounds) if minimum > 0]
-    chain = _in_order([names[number] for number in duties], holds[duties], [bounds[one][0] for one in duties], meter)
+    chain = _in_order([names[number] for number in duties], holds[duties], [bounds[one][0] for one in duties], guard)
     capped = [number for number, (_, maximum) in enumerate(bounds) if maximum is not None]
     if not capped:
         return chain
-    most = _counts(holds[capped], [(0, bounds[number][1]) for number in capped], meter)
-    return intersection([chain, most], meter)
+    most = _counts(holds[capped], [(0, bounds[number][1]) for number in capped], guard)
+    return intersection([chain, most], guard)
 
 
 def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,11 +98,11 @@ def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return holds[:, first], symbol_class.astype(np.int32)
 
 
-def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], meter: ResourceGuard) -> Dfa:
+def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], guard: ResourceGuard) -> Dfa:
     """The words in which names with minima above 0 are met in order; row 0 is the sink, the last row is all met."""
     columns, symbol_class = _columns(holds)
-    meter.check("dfa_states_max", sum(minima) + 2)
-    meter.check("table_bytes_max", (sum(minima) + 2) * columns.shape[1] * _CELL_BYTES)
+    guard.check("dfa_states_max", sum(minima) + 2)
+    guard.check("table_bytes_max", (sum(minima) + 2) * columns.shape[1] * _CELL_BYTES)
     rows = [np.full(columns.shape[1], _SINK)]
     for stage, minimum in enumerate(minima):
         others = [row for row in range(stage + 1, len(names)) if names[row] != names[stage]]
@@ -112,18 +112,18 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], me
             following = np.where(columns[stage], state + 1, state)
             completes = columns[stage] if missing == 1 else np.zeros_like(later)
             rows.append(np.where(later & ~completes, _SINK, following))
-        meter.check_time()
+        guard.check_time()
     rows.append(np.full(columns.shape[1], len(rows)))
     accepting = np.arange(len(rows)) == len(rows) - 1
-    return minimize(Dfa(symbol_class, np.array(rows, dtype=np.int32), accepting, 1), meter)
+    return minimize(Dfa(symbol_class, np.array(rows, dtype=np.int32), accepting, 1), guard)
 
 
-def _counts(holds: np.ndarray, bounds: Sequence[Bounds], meter: ResourceGuard) -> Dfa:
+def _counts(holds: np.ndarray, bounds: Sequence[Bounds], guard: ResourceGuard) -> Dfa:
     """The words in which each name occurs as often as its bounds say, in any order."""
     columns, symbol_class = _columns(holds)
-    counters = _Counters(columns, bounds, meter)
+    counters = _Counters(columns, bounds, guard)
     table, accepting = counters.build()
-    return minimize(Dfa(symbol_class, table, accepting, 1), meter)
+    return minimize(Dfa(symbol_class, table, accepting, 1), guard)
 
 
 class _Counters:
@@ -132,9 +132,9 @@ class _Counters:
     A count without a bound above stops at its minimum, one with a bound at the bound.
     """
 
-    def __init__(self, columns: np.ndarray, bounds: Sequence[Bounds], meter: ResourceGuard) -> None:
+    def __init__(self, columns: np.ndarray, bounds: Sequence[Bounds], guard: ResourceGuard) -> None:
         self._columns = columns
-        self._meter = meter
+        self._guard = guard
         self._minima = [minimum for minimum, _ in bounds]
         self._tops = [minimum if maximum is None else maximum for minimum, maximum in bounds]
         self._bounded = [maximum is not None for _, maximum in bounds]
@@ -150,7 +150,7 @@ class _Counters:
         frontier = [self._sink, 0]
         tables, accepting = [], []
         while frontier:
-            self._meter.check("table_bytes_max", len(index) * self._columns.shape[1] * _CELL_BYTES)
+            self._guard.check("table_bytes_max", len(index) * self._columns.shape[1] * _CELL_BYTES)
             targets, accepts = self._expand(np.array(frontier, dtype=self._kind))
             frontier = []
             distinct, which = np.unique(targets, return_inverse=True)
@@ -158,8 +158,8 @@ class _Counters:
                 if code not in index:
                     index[code] = len(index)
                     frontier.append(code)
-            self._meter.check("dfa_states_max", len(index))
-            self._meter.check_time()
+            self._guard.check("dfa_states_max", len(index))
+            self._guard.check_time()
             numbers = np.array([index[code] for code in distinct.tolist()], dtype=np.int32)
             tables.append(numbers[which.reshape(targets.shape)])
             accepting.append(accepts)
@@ -193,7 +193,7 @@ def sentences_dfa(
     is_closer: Sequence[bool],
     minimum: int,
     maximum: int | None,
-    meter: ResourceGuard,
+    guard: ResourceGuard,
 ) -> Dfa:
     """The minimal DFA of the words with `minimum` to `maximum` sentences; None is no bound above.
 
@@ -211,7 +211,7 @@ def sentences_dfa(
         raise ValueError("a symbol is an end mark, a word or a closer, and only one of these")
     symbol_class = _symbols(kinds[0] * _END + kinds[1] * _WORD + kinds[2] * _CLOSER)
     top = max(minimum, 1) if maximum is None else maximum + 1  # no sentence is never like some
-    meter.check("dfa_states_max", (top + 1) * 3)
+    guard.check("dfa_states_max", (top + 1) * 3)
     count = np.arange(top + 1)[:, None]
     following = np.minimum(count + 1, top)
     states = count * 3 + np.arange(3)  # [N, 3]
@@ -225,4 +225,4 @@ def sentences_dfa(
     accepting = enough & np.array([True, False, False])
     accepting[0, _DIRTY] = minimum == 0  # before any end there is nothing to stand after
     dfa = Dfa(symbol_class, table.reshape(-1, 4), accepting.reshape(-1), _CLEAN)
-    return minimize(dfa, meter)
+    return minimize(dfa, guard)

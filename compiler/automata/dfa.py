@@ -105,7 +105,7 @@ def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
     return np.concatenate(order)
 
 
-def minimize(dfa: Dfa, meter: ResourceGuard | None = None) -> Dfa:
+def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
     """The minimal complete DFA of the same language, in canonical form. Raises LimitExceeded over `compile_s_max`.
 
     Equal columns are merged and numbered by their first symbol, states are numbered breadth-first,
@@ -117,7 +117,7 @@ def minimize(dfa: Dfa, meter: ResourceGuard | None = None) -> Dfa:
     index[keep] = np.arange(len(keep))
     table = index[whole[keep]]
     # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
-    first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), meter).reshape(-1, 1))
+    first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), guard).reshape(-1, 1))
     table = block[table[first]]
     column, merged = unique_rows(table.T)
     return Dfa(merged[symbol_class].astype(np.int32), table[:, column].astype(np.int32), dfa.accepting[keep][first], 0)
@@ -136,7 +136,7 @@ def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = 
     """
     if left.symbols != right.symbols:
         raise ValueError("a product needs two automata over the same symbols")
-    meter = ResourceGuard(limits) if limits else None
+    guard = ResourceGuard(limits) if limits else None
     pairs = np.column_stack([left.symbol_class, right.symbol_class])
     first, symbol_class = unique_rows(pairs)
     left_next, right_next = left.next_state[:, pairs[first, 0]], right.next_state[:, pairs[first, 1]]
@@ -153,9 +153,9 @@ def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = 
                 index[code] = len(index)
                 frontier.append(code)
         rows.append(targets)
-        if meter:
-            meter.check("dfa_states_max", len(index))
-            meter.check_time()
+        if guard:
+            guard.check("dfa_states_max", len(index))
+            guard.check_time()
     codes = np.array(order, dtype=np.int64)
     sorted_codes = np.sort(codes)
     position = np.argsort(codes)

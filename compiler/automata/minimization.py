@@ -60,20 +60,20 @@ def steps_to(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def steps_along(
-    source: np.ndarray, target: np.ndarray, targets: np.ndarray, meter: ResourceGuard | None = None
+    source: np.ndarray, target: np.ndarray, targets: np.ndarray, guard: ResourceGuard | None = None
 ) -> np.ndarray:
     """The same along the edges source[i] -> target[i], in any order. Raises LimitExceeded over `compile_s_max`."""
-    return _steps(_Predecessors(source, target, len(targets)), targets, meter)
+    return _steps(_Predecessors(source, target, len(targets)), targets, guard)
 
 
-def _steps(predecessors: _Predecessors, targets: np.ndarray, meter: ResourceGuard | None) -> np.ndarray:
+def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
     nowhere = len(targets)
     steps = np.where(targets, 0, nowhere)
     frontier, distance = np.flatnonzero(targets), 0
     while frontier.size:
         distance += 1
-        if meter:
-            meter.check_time()
+        if guard:
+            guard.check_time()
         if len(frontier) <= _NARROW:
             near = {source for state in frontier.tolist() for source in predecessors.into(state)}
             found = np.array(sorted(near), dtype=np.int64)
@@ -84,14 +84,14 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, meter: ResourceGuar
     return steps
 
 
-def refine(table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None = None) -> np.ndarray:
+def refine(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None = None) -> np.ndarray:
     """The coarsest stable partition below `block` (int [S], numbers from 0): int64 [S], equal for equal states.
 
     States that lead to no cycle but their own loops are settled first, from the ends backwards, once each: most
     automata are that and no more. What is left is refined together with one state for each block that is settled.
     Raises LimitExceeded over `compile_s_max`.
     """
-    settled = _Settled(table, block, meter)
+    settled = _Settled(table, block, guard)
     number = settled.blocks()
     rest = np.flatnonzero(number == _UNSETTLED)
     if not rest.size:
@@ -102,10 +102,10 @@ def refine(table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None = N
     # equal states are equally far from any one block: a long chain is cut at once
     fewest = np.argmin(np.bincount(block))
     apart = unique_rows(np.column_stack([block, steps_to(table, block == fewest)]))[1]
-    return np.asarray(_refined(table, apart, meter)[number])
+    return np.asarray(_refined(table, apart, guard)[number])
 
 
-def _refined(table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None) -> np.ndarray:
+def _refined(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
     """`refine` for any table.
 
     A round reads again only the states that lead to one whose number has changed, and when a block splits, its largest
@@ -116,8 +116,8 @@ def _refined(table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None) 
     partition = _Partition(table, block)
     touched = np.arange(len(table))
     while touched.size:
-        if meter:
-            meter.check_time()
+        if guard:
+            guard.check_time()
         split = partition.split_few if len(touched) <= _FEW else partition.split
         touched = predecessors.of(split(touched))
     return np.unique(partition.block, return_inverse=True)[1].reshape(-1)
@@ -130,8 +130,8 @@ class _Settled:
     `_UNSETTLED` what leads to itself, and may yet be equal to a block that it leads to and that loops more.
     """
 
-    def __init__(self, table: np.ndarray, block: np.ndarray, meter: ResourceGuard | None) -> None:
-        self._meter = meter
+    def __init__(self, table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None) -> None:
+        self._guard = guard
         states = np.arange(len(table))
         # the number of a state's block, behind them the blocks to begin with: what a row of `_places` reads
         self._number = np.concatenate([np.full(len(table), _UNSETTLED), -2 - block]).astype(np.int32)
@@ -148,8 +148,8 @@ class _Settled:
         waits_for = np.bincount(np.array(sources, dtype=np.int64), minlength=len(self._places)).tolist()
         ready = [state for state, count in enumerate(waits_for) if not count]
         while ready:
-            if self._meter:
-                self._meter.check_time()
+            if self._guard:
+                self._guard.check_time()
             if len(ready) > _NARROW:
                 self._settle_many(ready)
             else:

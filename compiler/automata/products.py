@@ -32,7 +32,7 @@ class Explored:
 
 
 def explore(
-    tables: Sequence[np.ndarray], live: Sequence[np.ndarray], starts: Sequence[Sequence[int]], meter: ResourceGuard
+    tables: Sequence[np.ndarray], live: Sequence[np.ndarray], starts: Sequence[Sequence[int]], guard: ResourceGuard
 ) -> Explored:
     """The product of transition tables over the same K columns, from each of `starts` (one state for each part).
 
@@ -40,13 +40,13 @@ def explore(
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
     """
     if fits([len(table) for table in tables]):
-        return _Product(tables, live, meter).build(starts)
+        return _Product(tables, live, guard).build(starts)
     half = len(tables) // 2
-    left = explore(tables[:half], live[:half], [start[:half] for start in starts], meter)
-    right = explore(tables[half:], live[half:], [start[half:] for start in starts], meter)
+    left = explore(tables[:half], live[:half], [start[:half] for start in starts], guard)
+    right = explore(tables[half:], live[half:], [start[half:] for start in starts], guard)
     alive = [np.arange(len(part.next_state)) != SINK for part in (left, right)]
     pairs = list(zip(left.starts, right.starts, strict=True))
-    both = _Product([left.next_state, right.next_state], alive, meter).build(pairs)
+    both = _Product([left.next_state, right.next_state], alive, guard).build(pairs)
     first, second = both.component.T
     return Explored(both.next_state, np.hstack([left.component[first], right.component[second]]), both.starts)
 
@@ -59,7 +59,7 @@ def fits(states: Sequence[int]) -> bool:
     return float(np.prod([float(count) for count in states])) < _CODES_MAX
 
 
-def intersection(parts: Sequence[Dfa], meter: ResourceGuard) -> Dfa:
+def intersection(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
     """The minimal DFA of the words that every part accepts; all parts read the same symbols.
 
     Raises ValueError where there is no part or the alphabets differ, LimitExceeded as `explore` does.
@@ -70,27 +70,27 @@ def intersection(parts: Sequence[Dfa], meter: ResourceGuard) -> Dfa:
         return parts[0]
     if not fits([part.states for part in parts]):  # each half minimal before the two meet
         half = len(parts) // 2
-        return intersection([intersection(parts[:half], meter), intersection(parts[half:], meter)], meter)
+        return intersection([intersection(parts[:half], guard), intersection(parts[half:], guard)], guard)
     first, symbol_class = unique_rows(np.column_stack([part.symbol_class for part in parts]))
     tables = [part.next_state[:, part.symbol_class[first]] for part in parts]
-    found = explore(tables, [live_states(part) for part in parts], [[part.start for part in parts]], meter)
+    found = explore(tables, [live_states(part) for part in parts], [[part.start for part in parts]], guard)
     accepting = np.ones(len(found.component), dtype=bool)
     for number, part in enumerate(parts):
         accepting &= part.accepting[found.component[:, number]]
     accepting[SINK] = False
-    return minimize(Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0]), meter)
+    return minimize(Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0]), guard)
 
 
-def union(parts: Sequence[Dfa], meter: ResourceGuard) -> Dfa:
+def union(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
     """The minimal DFA of the words that some part accepts. Raises as `intersection` does."""
-    return complement(intersection([complement(part) for part in parts], meter))
+    return complement(intersection([complement(part) for part in parts], guard))
 
 
 class _Product:
     """States are codes in mixed radix; the code past the last one is the sink."""
 
-    def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], meter: ResourceGuard) -> None:
-        self._tables, self._live, self._meter = tables, live, meter
+    def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], guard: ResourceGuard) -> None:
+        self._tables, self._live, self._guard = tables, live, guard
         self._columns = tables[0].shape[1]
         radix = [1]
         for table in tables:
@@ -115,9 +115,9 @@ class _Product:
                 numbers = np.array([number[code] for code in codes], dtype=np.int32)
                 tables.append(numbers[inverse.reshape(-1, self._columns)])
                 fresh += new
-                self._meter.check("dfa_states_max", len(number))
-                self._meter.check("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
-                self._meter.check_time()
+                self._guard.check("dfa_states_max", len(number))
+                self._guard.check("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
+                self._guard.check_time()
             frontier = np.array(fresh, dtype=np.int64)
         every = np.array(list(number), dtype=np.int64)
         component = np.column_stack(

@@ -64,7 +64,7 @@ class _Layout:
     four: np.ndarray
 
 
-def expand(table: np.ndarray, parts: Minterms, dead: int, meter: ResourceGuard) -> ByteTable:
+def expand(table: np.ndarray, parts: Minterms, dead: int, guard: ResourceGuard) -> ByteTable:
     """The byte table that does on the encoding of a character what `table` does on its minterm.
 
     table  int [S, M]  entries >= 0, opaque: a next state, the number of an edge
@@ -75,13 +75,13 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, meter: ResourceGuard) 
     layout, column = _layout(parts)
     first, row_of = unique_rows(wide[:, column])
     values = wide[first][:, column]  # [D, m]: the rows that differ outside ASCII
-    leaf, leaf_rows = _intern(values, layout.leaves, dead, 0, meter)
-    middle, middle_rows = _intern(leaf, layout.middle, dead, len(leaf_rows), meter)
-    outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), meter)
+    leaf, leaf_rows = _intern(values, layout.leaves, dead, 0, guard)
+    middle, middle_rows = _intern(leaf, layout.middle, dead, len(leaf_rows), guard)
+    outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), guard)
     leads = np.concatenate([leaf[:, layout.two], middle[:, layout.three], outer[:, layout.four]], axis=1)
     ascii_part = wide[:, 1 + parts.of(np.arange(_ASCII_END))]
     inner = np.concatenate([leaf_rows, middle_rows, outer_rows])
-    return _assemble(ascii_part, leads[row_of], inner, dead, meter)
+    return _assemble(ascii_part, leads[row_of], inner, dead, guard)
 
 
 def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
@@ -94,7 +94,7 @@ def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
 
 
 def _intern(
-    values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, meter: ResourceGuard
+    values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, guard: ResourceGuard
 ) -> tuple[np.ndarray, np.ndarray]:
     """The inner states that read one continuation byte of each block, for each row of values, equal ones shared.
 
@@ -103,14 +103,14 @@ def _intern(
     Returns int32 [D, B], the entry -(1 + offset + i) for inner state i of this level or `dead`, and the rows [I, 64].
     """
     count = len(blocks)
-    meter.check("table_bytes_max", len(values) * count * _PAIR_BYTES)
+    guard.check("table_bytes_max", len(values) * count * _PAIR_BYTES)
     weight = np.zeros((values.shape[1], count), dtype=np.uint64)
     np.add.at(weight, (blocks, np.arange(count)[:, None]), _BYTE_WEIGHTS)
     scattered = mix(values)
     hashes = (scattered @ weight).reshape(-1)  # of the row under each pair, without writing the row out
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    meter.check_time()
-    meter.check("table_bytes_max", len(first) * _BLOCK * values.itemsize)
+    guard.check_time()
+    guard.check("table_bytes_max", len(first) * _BLOCK * values.itemsize)
     rows = _rows(values, blocks, first)
     if not _confirmed(values, blocks, first, which, rows):  # two rows share a hash: compare rows
         rows = _rows(values, blocks, np.arange(len(which)))
@@ -135,7 +135,7 @@ def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which:
 
 
 def _assemble(
-    ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, meter: ResourceGuard
+    ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, guard: ResourceGuard
 ) -> ByteTable:
     """One table from boundary rows [S, 128] and [S, 51] (leads C2..F4) and inner rows [I, 64], equal columns merged.
 
@@ -153,7 +153,7 @@ def _assemble(
     byte_class[_LEADS] = outside_class[1 + _ASCII_END :]
     byte_class[_CONTINUATIONS] = np.where(inside_class[1:] == 0, 0, columns - 1 + inside_class[1:])
     rows, width = states + len(inner), columns - 1 + len(inside_first)
-    meter.check("table_bytes_max", rows * width * leads.itemsize)
+    guard.check("table_bytes_max", rows * width * leads.itemsize)
     table = np.full((rows, width), dead, dtype=np.int32)
     table[:states, :columns] = outside[:, first]
     table[states:, columns:] = inside[:, inside_first[1:]]

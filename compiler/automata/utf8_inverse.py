@@ -40,29 +40,29 @@ def _utf8_dfa() -> Dfa:
     return Dfa(np.arange(_BYTES, dtype=np.int32), table, np.arange(9) == between, between)
 
 
-def by_characters(dfa: Dfa, meter: ResourceGuard) -> CharDfa:
+def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
     """The valid UTF-8 texts whose bytes `dfa` (over 256 symbols) accepts, as a minimal DFA over classes of characters.
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` (of the distinct functions) or `compile_s_max`.
     """
-    valid = intersection([dfa, _utf8_dfa()], meter)
+    valid = intersection([dfa, _utf8_dfa()], guard)
     over_bytes = valid.next_state[:, valid.symbol_class]  # [S, 256]
     live = live_states(valid)
     # a live state lies between characters where the text may end or a character may begin
     begins = live[over_bytes]
     begins[:, _CONTINUATION] = False
     kept = np.flatnonzero(~live | valid.accepting | begins.any(axis=1))
-    functions, cell = _functions(over_bytes, kept, meter)
+    functions, cell = _functions(over_bytes, kept, guard)
     parts, used = _minterms(cell)
     index = np.zeros(valid.states, dtype=np.int32)
     index[kept] = np.arange(len(kept))
     table = index[functions[used]].T
     start = int(index[valid.start])
-    smallest = minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, valid.accepting[kept], start), meter)
+    smallest = minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, valid.accepting[kept], start), guard)
     return CharDfa(smallest, parts)
 
 
-def _functions(over_bytes: np.ndarray, kept: np.ndarray, meter: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
+def _functions(over_bytes: np.ndarray, kept: np.ndarray, guard: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
     """The distinct functions int32 [F, B] of characters on the states `kept`, and each code point's: int64 [0x110000].
 
     The numbers of surrogates mean nothing.
@@ -72,7 +72,7 @@ def _functions(over_bytes: np.ndarray, kept: np.ndarray, meter: ResourceGuard) -
     for leads, more, first in ((_LEADS_2, 1, 0), (_LEADS_3, 2, _FIRST_3), (_LEADS_4, 3, _FIRST_4)):
         rows, number = _interned(after[:, leads].T)
         for _ in range(more):
-            rows, following = _read_continuation(rows, over_bytes, meter)
+            rows, following = _read_continuation(rows, over_bytes, guard)
             number = following[number]
         flat = number.reshape(-1)[first:]
         pieces.append(rows)
@@ -88,7 +88,7 @@ def _interned(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], which
 
 
-def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, meter: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
+def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, guard: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
     """The distinct functions after one more byte 80..BF int32 [F, B], and which of them each leads to: int64 [X, 64].
 
     rows  int32 [X, B], distinct functions
@@ -103,8 +103,8 @@ def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, meter: Resource
         pieces.append(some)
         numbers.append(which.reshape(-1, len(columns)) + total)
         total += len(some)
-        meter.check("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
-        meter.check_time()
+        guard.check("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
+        guard.check_time()
     distinct, merged = _interned(np.concatenate(pieces))
     return distinct, merged[np.concatenate(numbers)][:, column_of]
 

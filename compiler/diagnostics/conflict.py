@@ -79,11 +79,11 @@ class Conjunct:
     spec: Spec
 
 
-def conjuncts(spec: Spec, meter: ResourceGuard) -> tuple[Conjunct, ...]:
+def conjuncts(spec: Spec, guard: ResourceGuard) -> tuple[Conjunct, ...]:
     """What a constraint is the conjunction of, in its order; ordered keywords are in one piece, for each tells of the
     others. Raises LimitExceeded."""
     found = []
-    for source in _sources(spec, meter):
+    for source in _sources(spec, guard):
         every = source.build(range(len(source.pieces)))
         if isinstance(every, KeywordsSpec) and every.ordered and len(source.pieces) > 1:
             found.append(Conjunct(source.pieces[0][0].rpartition(".")[0], title(every), every))
@@ -96,19 +96,19 @@ def conjuncts(spec: Spec, meter: ResourceGuard) -> tuple[Conjunct, ...]:
 
 
 @contextmanager
-def naming_conflicts(spec: Spec, engines: Engines, meter: ResourceGuard) -> Iterator[None]:
+def naming_conflicts(spec: Spec, engines: Engines, guard: ResourceGuard) -> Iterator[None]:
     """Have the refusal of a constraint that no text satisfies say which of its conjuncts contradict each other."""
     try:
         yield
     except SpecUnsatisfiable:
-        raise _refusal(spec, engines, meter) from None
+        raise _refusal(spec, engines, guard) from None
 
 
-def _refusal(spec: Spec, engines: Engines, meter: ResourceGuard) -> SpecUnsatisfiable:
+def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisfiable:
     """Raises CompileCancelled."""
     what = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
     try:
-        conflict = smallest_conflict(spec, engines, meter)
+        conflict = smallest_conflict(spec, engines, guard)
     except LimitExceeded:  # the time of the compilation is used up: that there is no text is known all the same
         conflict = ()
     return SpecUnsatisfiable(f"{what} satisfies the constraint{_told(conflict)}", conflict=conflict)
@@ -123,16 +123,16 @@ def _told(conflict: Sequence[str]) -> str:
     return f": {', '.join(shown[:-1])} and {shown[-1]} contradict each other"
 
 
-def smallest_conflict(spec: Spec, engines: Engines, meter: ResourceGuard) -> tuple[str, ...]:
+def smallest_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[str, ...]:
     """Conjuncts of an unsatisfiable constraint that no text satisfies together: `'all.0' (keywords dog)`.
 
     None of them can be left out. A smaller set elsewhere among the conjuncts is looked for only where these are few.
     After two seconds, or over a limit, the answer is what is known by then to contradict itself.
     Raises CompileCancelled, and LimitExceeded where the formulas cannot even be read again in time.
     """
-    sources = _sources(spec, meter)
+    sources = _sources(spec, guard)
     every = [(number, piece) for number, source in enumerate(sources) for piece in range(len(source.pieces))]
-    found = _Search(spec, sources, engines, meter).smallest(every) if len(every) > 1 else every
+    found = _Search(spec, sources, engines, guard).smallest(every) if len(every) > 1 else every
     shown = (sources[number].pieces[piece] for number, piece in found)
     return tuple(f"'{path}' ({words})" for path, words in shown)
 
@@ -140,11 +140,11 @@ def smallest_conflict(spec: Spec, engines: Engines, meter: ResourceGuard) -> tup
 class _Search:
     """Looks for a small set of conjuncts without a text."""
 
-    def __init__(self, spec: Spec, sources: Sequence[_Source], engines: Engines, meter: ResourceGuard) -> None:
+    def __init__(self, spec: Spec, sources: Sequence[_Source], engines: Engines, guard: ResourceGuard) -> None:
         self._labels = spec.labels if isinstance(spec, LabelsSpec) else None
-        self._sources, self._engines, self._whole = sources, engines, meter
-        limits = dataclasses.replace(meter.limits, compile_s_max=min(SEARCH_S_MAX, meter.limits.compile_s_max))
-        self._meter = ResourceGuard(limits, self._called_off)
+        self._sources, self._engines, self._whole = sources, engines, guard
+        limits = dataclasses.replace(guard.limits, compile_s_max=min(SEARCH_S_MAX, guard.limits.compile_s_max))
+        self._guard = ResourceGuard(limits, self._called_off)
 
     def smallest(self, every: Sequence[_Conjunct]) -> list[_Conjunct]:
         """A subset of conjuncts that have no text together."""
@@ -207,14 +207,14 @@ class _Search:
         return parts[0] if len(parts) == 1 else AllSpec(parts)
 
     def _has_text(self, spec: Spec) -> bool:
-        tree = part_of(spec, self._engines, self._meter)
+        tree = part_of(spec, self._engines, self._guard)
         if self._labels is not None:
-            return label_automata(tree, self._labels, self._meter)[1].min_tokens != UNREACHABLE
-        combined = combine(tree, self._meter)
+            return label_automata(tree, self._labels, self._guard)[1].min_tokens != UNREACHABLE
+        combined = combine(tree, self._guard)
         if combined.letters.symbols and is_empty(combined.letters):
             return False
-        labeller = to_labeller(combined.joint.transducer, combined.joint.start, self._meter)
-        return lift(labeller, combined.letters, byte_vocabulary(), self._meter).min_tokens != UNREACHABLE
+        labeller = to_labeller(combined.joint.transducer, combined.joint.start, self._guard)
+        return lift(labeller, combined.letters, byte_vocabulary(), self._guard).min_tokens != UNREACHABLE
 
     def _called_off(self) -> bool:
         self._whole.check_time()
@@ -229,23 +229,23 @@ class _GivenUp(Exception):
         self.kept = kept
 
 
-def _sources(spec: Spec, meter: ResourceGuard) -> list[_Source]:
-    return list(_split(spec.part if isinstance(spec, LabelsSpec) else spec, "", meter))
+def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:
+    return list(_split(spec.part if isinstance(spec, LabelsSpec) else spec, "", guard))
 
 
-def _split(spec: Spec, path: str, meter: ResourceGuard) -> Iterator[_Source]:
+def _split(spec: Spec, path: str, guard: ResourceGuard) -> Iterator[_Source]:
     """The conjunctions that a constraint is the conjunction of."""
     match spec:
         case AllSpec():
             for number, part in enumerate(spec.parts):
-                yield from _split(part, _below(path, f"all.{number}"), meter)
+                yield from _split(part, _below(path, f"all.{number}"), guard)
         case NotSpec(AnySpec(parts)):
             for number, part in enumerate(parts):
-                yield from _split(NotSpec(part), _below(path, f"not.any.{number}"), meter)
+                yield from _split(NotSpec(part), _below(path, f"not.any.{number}"), guard)
         case NotSpec(NotSpec(part)):
-            yield from _split(part, _below(path, "not.not"), meter)
+            yield from _split(part, _below(path, "not.not"), guard)
         case LtlfSpec():
-            yield _formula_source(spec, path, meter)
+            yield _formula_source(spec, path, guard)
         case KeywordsSpec():
             yield _keywords_source(spec, path)
         case LengthSpec():
@@ -263,12 +263,12 @@ def _whole(spec: Spec, path: str) -> _Source:
     return _Source(((path or form, title(spec)),), lambda _: spec)
 
 
-def _formula_source(spec: LtlfSpec, path: str, meter: ResourceGuard) -> _Source:
+def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
     """The conjuncts of a formula, as constraints over the same word trace.
 
     Each keeps the declarations of the whole formula, and F(eos) where the whole formula names eos.
     """
-    formula = parse_formula(spec.formula, meter)
+    formula = parse_formula(spec.formula, guard)
     names = propositions_of(formula)
     declared = dict(spec.propositions)
     if NOMATCH in names:

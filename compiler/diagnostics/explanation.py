@@ -68,15 +68,15 @@ class Explanation:
     samples: tuple[str, ...]
 
 
-def explain(compiled: Compiled, seed: int = 0, meter: ResourceGuard | None = None) -> Explanation:
+def explain(compiled: Compiled, seed: int = 0, guard: ResourceGuard | None = None) -> Explanation:
     """The explanation of a compiled constraint; the same for the same seed.
 
-    meter  the limits of the walks; by default those that the constraint was compiled under
+    guard  the limits of the walks; by default those that the constraint was compiled under
     Raises LimitExceeded over `compile_s_max`, CompileCancelled, and RuntimeError where a text that the automaton over
     bytes accepts fails its check, which is a bug of ours.
     """
     text = compiled.text
-    examples, missing = _examples(compiled, seed, meter or ResourceGuard(text.limits))
+    examples, missing = _examples(compiled, seed, guard or ResourceGuard(text.limits))
     held = text.letter_names if text.dfa is text.letters else (None,) * text.dfa.symbols
     letters = tuple(
         _letter(text.kind, name, holds)
@@ -194,11 +194,11 @@ def _sizes(compiled: Compiled) -> list[str]:
     ]
 
 
-def _examples(compiled: Compiled, seed: int, meter: ResourceGuard) -> tuple[list[str], list[str]]:
+def _examples(compiled: Compiled, seed: int, guard: ResourceGuard) -> tuple[list[str], list[str]]:
     """A shortest accepted text and random ones; or none, and a sentence that says why."""
     text = compiled.text
     try:
-        walks = _walks(compiled, meter)
+        walks = _walks(compiled, guard)
     except LimitExceeded as error:
         return [], [f"No examples are shown: to find them takes more than the limit {error.limit}."]
     if walks.least_steps > STEPS_MAX:
@@ -211,13 +211,13 @@ def _examples(compiled: Compiled, seed: int, meter: ResourceGuard) -> tuple[list
     return shown, []
 
 
-def _walks(compiled: Compiled, meter: ResourceGuard) -> TextSampler:
+def _walks(compiled: Compiled, guard: ResourceGuard) -> TextSampler:
     text = compiled.text
     if text.kind == "labels":
-        return TextSampler(compiled.tokens, compiled.tokens.start, spelled=False, meter=meter)
+        return TextSampler(compiled.tokens, compiled.tokens.start, spelled=False, guard=guard)
     over_bytes = text.byte_automaton
     return TextSampler(
-        over_bytes, text.text_start * over_bytes.letter_states + text.letters.start, spelled=True, meter=meter
+        over_bytes, text.text_start * over_bytes.letter_states + text.letters.start, spelled=True, guard=guard
     )
 
 

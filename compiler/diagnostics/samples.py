@@ -79,8 +79,8 @@ class TextSampler:
     spelled  whether the symbols are bytes, which are not all equally good to read
     """
 
-    def __init__(self, automaton: TokenAutomaton, start: int, spelled: bool, meter: ResourceGuard) -> None:
-        self._automaton, self._start, self._spelled, self._meter = automaton, start, spelled, meter
+    def __init__(self, automaton: TokenAutomaton, start: int, spelled: bool, guard: ResourceGuard) -> None:
+        self._automaton, self._start, self._spelled, self._guard = automaton, start, spelled, guard
         self._symbols = automaton.eos_ids[0]
         self._weight = _weights() if spelled else np.ones(self._symbols)
         liked = np.argsort(-self._weight, kind="stable")
@@ -122,7 +122,7 @@ class TextSampler:
     def _random(self, draw: random.Random, longest: int) -> tuple[int, ...]:
         state, word, heading = self._start, list[int](), False
         while self._to_go(state) > 1 or (len(word) < longest and draw.random() < _ANOTHER):
-            self._meter.check_time()
+            self._guard.check_time()
             left = longest - len(word)
             heading = heading and self._spelled and _is_letter(word[-1]) and self._goes_on(state)
             if self._inside_character(state):
@@ -202,7 +202,7 @@ class TextSampler:
         """
         pending = [_Place(self._start, 0, None, 0)]
         while pending:
-            self._meter.check_time()
+            self._guard.check_time()
             place = pending.pop()
             if self._to_go(place.state) == 1:
                 yield place.word()
@@ -219,7 +219,7 @@ class TextSampler:
         if row is None:
             if len(self._rows) == _KEPT_ROWS_MAX:
                 self._rows.clear()
-            self._meter.check_time()
+            self._guard.check_time()
             after = self._automaton.successors(state)[self._automaton.token_class[: self._symbols]]
             row = self._rows[state] = _Row(after, self._automaton.distance[after])
         return row

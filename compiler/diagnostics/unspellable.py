@@ -15,7 +15,7 @@ _STATES_MAX = 20_000  # the search stops beyond this many states; the refusal th
 _SMALL_LETTERS_FIRST = sorted(range(256), key=lambda byte: (chr(byte).isupper(), byte))  # where either case would do
 
 
-def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, meter: ResourceGuard) -> tuple[str, ...]:
+def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> tuple[str, ...]:
     """The characters that no tokens spell, in the satisfying text that has the fewest bytes no token holds.
 
     over_bytes  the constraint over single bytes; ids 0..255 are the bytes
@@ -25,7 +25,7 @@ def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, meter
     for token in vocabulary.tokens:
         if token:
             held[np.frombuffer(token, dtype=np.uint8)] = True
-    text = _cheapest(over_bytes, ~held, meter).decode(errors="ignore")
+    text = _cheapest(over_bytes, ~held, guard).decode(errors="ignore")
     pieces = _Pieces(vocabulary)
     lacking = dict.fromkeys(character for character in text if not pieces.spell(character.encode()))
     return tuple(lacking)[:_NAMED_MAX]
@@ -53,7 +53,7 @@ class _Pieces:
         return length in reached or any(character[cut:] in self._starts for cut in reached if cut < length)
 
 
-def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, meter: ResourceGuard) -> bytes:
+def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGuard) -> bytes:
     """A satisfying text with the fewest costly bytes: breadth first, costly bytes a round later."""
     choices: dict[tuple[int, bool], int] = {}  # of the bytes that act alike, one that costs and one that does not
     for byte in _SMALL_LETTERS_FIRST:
@@ -62,7 +62,7 @@ def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, meter: ResourceGua
     seen = {over_bytes.start}
     now, later = deque([over_bytes.start]), list[tuple[int, int, int]]()
     while (now or later) and len(seen) <= _STATES_MAX:
-        meter.check_time()
+        guard.check_time()
         if not now:
             for target, state, byte in later:
                 if target not in seen:

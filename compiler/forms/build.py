@@ -49,7 +49,7 @@ from compiler.spec import (
 from compiler.text import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf, flattened
 
 
-def part_of(spec: Spec, engines: Engines, meter: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
+def part_of(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
     """The tree of a constraint.
 
     path  where it stands in the whole: leaves that are built later name their faults from there on
@@ -62,13 +62,13 @@ def part_of(spec: Spec, engines: Engines, meter: ResourceGuard, path: tuple[str,
             parts = []
             for number, part in enumerate(spec.parts):
                 with within(f"{name}.{number}"):
-                    parts.append(part_of(part, engines, meter, (*path, f"{name}.{number}")))
+                    parts.append(part_of(part, engines, guard, (*path, f"{name}.{number}")))
             return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with within("not"):
-                return Negation(part_of(spec.part, engines, meter, (*path, "not")))
+                return Negation(part_of(spec.part, engines, guard, (*path, "not")))
         case LtlfSpec():
-            formula = parse_formula(spec.formula, meter)
+            formula = parse_formula(spec.formula, guard)
             build = partial(_formula_dfa, formula, engines)
             return _word_leaf(
                 meanings(propositions_of(formula), dict(spec.propositions)), propositions_of(formula), build
@@ -78,39 +78,39 @@ def part_of(spec: Spec, engines: Engines, meter: ResourceGuard, path: tuple[str,
         case LengthSpec():
             return _length(spec)
         case DfaSpec():
-            return _given(spec, meter, path)
+            return _given(spec, guard, path)
         case LabelsSpec():
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
-            return CharLeaf(_texts(spec, engines, meter), spec.leading_space == "strip")
+            return CharLeaf(_texts(spec, engines, guard), spec.leading_space == "strip")
 
 
-def _texts(spec: WholeTextSpec, engines: Engines, meter: ResourceGuard) -> CharDfa:
+def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharDfa:
     """The texts of a form that speaks of the whole text."""
     node: Node
     match spec:
         case RegexSpec():
             with blame_field("regex"):
-                node = parse_pattern(spec.pattern, meter)
-                return CharDfa(*engines.node(node, meter))
+                node = parse_pattern(spec.pattern, guard)
+                return CharDfa(*engines.node(node, guard))
         case InfillSpec():
             with blame_field("infill"):
-                node = infill_node(spec.template, meter)
-                return CharDfa(*engines.node(node, meter))
+                node = infill_node(spec.template, guard)
+                return CharDfa(*engines.node(node, guard))
         case ChoiceSpec():
-            return CharDfa(*engines.node(choice_node(spec.choices, meter), meter))
+            return CharDfa(*engines.node(choice_node(spec.choices, guard), guard))
         case JsonSchemaSpec():
-            embed = partial(_embedded, engines, meter)
+            embed = partial(_embedded, engines, guard)
             with within("json_schema"):
-                return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, meter)
+                return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard)
 
 
-def _embedded(engines: Engines, meter: ResourceGuard, constraint: object, field: str) -> CharDfa:
+def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
     """The texts that a string of a schema may hold under its own `constraint`."""
     with within(field):
         spec = spec_from_json(constraint)
-        check_limits(spec, meter.limits)
-        return flattened(part_of(trimmed(spec, meter), engines, meter), meter)
+        check_limits(spec, guard.limits)
+        return flattened(part_of(trimmed(spec, guard), engines, guard), guard)
 
 
 def _word_leaf(
@@ -123,16 +123,16 @@ def _word_leaf(
     for name, proposition in meant.items():
         names.setdefault(meaning_name(proposition), []).append(name)
 
-    def by_meaning(letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
+    def by_meaning(letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
         own = [frozenset(name for held in letter for name in names.get(held, [held])) for letter in letters]
-        return build(own, meter)
+        return build(own, guard)
 
     propositions = {meaning_name(proposition): proposition for proposition in meant.values()}
     return WordLeaf(propositions, EOS in mentioned, NOMATCH in mentioned, by_meaning)
 
 
-def _formula_dfa(formula: Formula, engines: Engines, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
-    return engines.formula(formula, letters, meter)
+def _formula_dfa(formula: Formula, engines: Engines, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+    return engines.formula(formula, letters, guard)
 
 
 def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
@@ -151,9 +151,9 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
 
 
 def _counts_dfa(
-    names: Sequence[str], spec: KeywordsSpec, letters: Sequence[frozenset[str]], meter: ResourceGuard
+    names: Sequence[str], spec: KeywordsSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard
 ) -> Dfa:
-    return keyword_counts_dfa(names, spec.counts, spec.ordered, letters, meter)
+    return keyword_counts_dfa(names, spec.counts, spec.ordered, letters, guard)
 
 
 def _inflected(proposition: Proposition) -> Proposition:
@@ -201,26 +201,26 @@ def _holding(proposition: Proposition, letters: Sequence[frozenset[str]]) -> lis
     return [name in letter for letter in letters]
 
 
-def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
-    return count_dfa(_holding(STEP, letters), spec.min_words or 0, spec.max_words, meter)
+def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+    return count_dfa(_holding(STEP, letters), spec.min_words or 0, spec.max_words, guard)
 
 
-def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
+def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     assert spec.sentences is not None
     ends, words, closers = (_holding(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
-    return sentences_dfa(ends, words, closers, *spec.sentences, meter)
+    return sentences_dfa(ends, words, closers, *spec.sentences, guard)
 
 
-def _given(spec: DfaSpec, meter: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:
+def _given(spec: DfaSpec, guard: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:
     """A caller's own automaton."""
     if spec.given.over_bytes:
         if spec.propositions:
             raise SpecSyntaxError("an automaton over bytes has no propositions", field="propositions")
-        return CharLeaf(user_char_dfa(spec.given, meter), spec.leading_space == "strip")
-    named = propositions_named(spec.given, meter)
+        return CharLeaf(user_char_dfa(spec.given, guard), spec.leading_space == "strip")
+    named = propositions_named(spec.given, guard)
 
-    def build(letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
+    def build(letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
         with within(".".join(path)) if path else nullcontext():
-            return user_letter_dfa(spec.given, letters, meter)
+            return user_letter_dfa(spec.given, letters, guard)
 
     return _word_leaf(meanings(named, dict(spec.propositions), "dfa"), named, build)

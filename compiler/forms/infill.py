@@ -69,7 +69,7 @@ _GAPS = {"infill_word": _word, "infill_ngram": _ngram, "infill_sentence": _sente
 _KNOWN = ", ".join([*(f"<|{name}|>" for name in _GAPS), "<|infill:REGEX|>"])
 
 
-def infill_node(template: str, meter: ResourceGuard) -> Node:
+def infill_node(template: str, guard: ResourceGuard) -> Node:
     r"""The pattern of a template: its text as it stands, each gap replaced by what may fill it.
 
     `<|infill:REGEX|>` ends at the first `|>` outside the groups and classes of its regex; `\|>` and `(?:a|>b)` do not
@@ -79,22 +79,22 @@ def infill_node(template: str, meter: ResourceGuard) -> Node:
     and a faulty regex; SpecUnsupported for what `parse_pattern` refuses and for anchors in a gap; LimitExceeded over
     `template_chars_max`.
     """
-    meter.check("template_chars_max", len(template))
-    return concat([node for _, node in _pieces(template, meter)])
+    guard.check("template_chars_max", len(template))
+    return concat([node for _, node in _pieces(template, guard)])
 
 
-def _pieces(template: str, meter: ResourceGuard) -> Iterator[tuple[int, Node]]:
+def _pieces(template: str, guard: ResourceGuard) -> Iterator[tuple[int, Node]]:
     """The pieces of a template in order: the offset of each and its pattern."""
     written = 0  # up to here it has been turned into nodes
     position = template.find(_OPEN)
     while position >= 0:
-        meter.check_time()
+        guard.check_time()
         own = template.startswith(_OPEN + _OWN, position)
         named = _NAMED.match(template, position)
         if own or named:
             yield written, literal_node(template[written:position], ignore_case=False)
             if own:
-                written, node = _own_gap(template, position, meter)
+                written, node = _own_gap(template, position, guard)
             else:
                 assert named is not None
                 written, node = named.end(), _named_gap(named)
@@ -116,7 +116,7 @@ def _named_gap(found: re.Match[str]) -> Node:
     )
 
 
-def _own_gap(template: str, position: int, meter: ResourceGuard) -> tuple[int, Node]:
+def _own_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int, Node]:
     """Where the gap that opens at `position` ends, and its pattern."""
     begin = position + len(_OPEN + _OWN)
     end = _end_of_regex(template, begin)
@@ -129,7 +129,7 @@ def _own_gap(template: str, position: int, meter: ResourceGuard) -> tuple[int, N
             field="infill",
         )
     try:
-        node = parse_pattern(template[begin:end], meter)
+        node = parse_pattern(template[begin:end], guard)
     except SpecSyntaxError as error:
         where = begin + (error.position or 0)
         raise SpecSyntaxError(
@@ -167,9 +167,9 @@ def _end_of_regex(template: str, begin: int) -> int | None:
     return None
 
 
-def choice_node(choices: Sequence[str], meter: ResourceGuard) -> Node:
+def choice_node(choices: Sequence[str], guard: ResourceGuard) -> Node:
     """Any one of the texts, given in any order and more than once or not. Common beginnings are shared.
 
     No choices match nothing at all. Raises LimitExceeded over `nfa_positions_max` while it grows.
     """
-    return words_node(([literal(ord(char)) for char in text] for text in choices), meter)
+    return words_node(([literal(ord(char)) for char in text] for text in choices), guard)

@@ -38,7 +38,7 @@ def _holds(formula: Formula, letters: Sequence[frozenset[str]]) -> np.ndarray:
     return values[-1]
 
 
-def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
+def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     """The minimal DFA, in canonical form, of the words over `letters` that an automaton over propositions accepts.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty word is accepted where the start
@@ -48,17 +48,17 @@ def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], meter: Re
     """
     if given.over_bytes:
         raise ValueError("an automaton over bytes reads no letters")
-    guards = guards_of(given, meter)
+    guards = guards_of(given, guard)
     number_of = {name: number for number, name in enumerate(given.states)}
     dead = len(number_of)
-    meter.check("dfa_states_max", dead + 1)
-    meter.check("table_bytes_max", (dead + 1) * len(letters) * _CELL_BYTES)
+    guard.check("dfa_states_max", dead + 1)
+    guard.check("table_bytes_max", (dead + 1) * len(letters) * _CELL_BYTES)
     holds = {source: _holds(formula, letters) for source, formula in guards.items()}
     table = np.full((dead + 1, len(letters)), dead, dtype=np.int32)
     applies = np.full(table.shape, _NO_TRANSITION, dtype=np.int32)
     for number, transition in enumerate(given.transitions):
         assert transition.when is not None  # over_bytes is False
-        meter.check_time()
+        guard.check_time()
         state, here = number_of[transition.source], holds[transition.when]
         both = np.flatnonzero(here & (applies[state] != _NO_TRANSITION))
         if both.size:
@@ -66,7 +66,7 @@ def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], meter: Re
         table[state, here] = number_of[transition.target]
         applies[state, here] = number
     accepting = np.array([*(name in set(given.accepting) for name in number_of), False])
-    return minimize(Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, 0), meter)
+    return minimize(Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, 0), guard)
 
 
 def _shown(letter: frozenset[str]) -> str:
@@ -83,7 +83,7 @@ def _clash(first: int, second: int, where: str) -> SpecSyntaxError:
     )
 
 
-def user_char_dfa(given: UserDfa, meter: ResourceGuard) -> CharDfa:
+def user_char_dfa(given: UserDfa, guard: ResourceGuard) -> CharDfa:
     """The texts, in valid UTF-8, whose bytes an automaton over bytes accepts; minimal.
 
     Raises ValueError for an automaton over propositions, SpecSyntaxError where two transitions of a state apply to one
@@ -91,25 +91,25 @@ def user_char_dfa(given: UserDfa, meter: ResourceGuard) -> CharDfa:
     """
     if given.transitions and not given.over_bytes:
         raise ValueError("an automaton over propositions reads no bytes")
-    edges = _Edges(given.states, meter)
+    edges = _Edges(given.states, guard)
     for number, transition in enumerate(given.transitions):
         edges.add(number, transition)
     table = edges.table()
     accepting = np.zeros(len(table), dtype=bool)
     accepting[[edges.number_of[name] for name in given.accepting]] = True
-    return by_characters(Dfa(np.arange(_BYTES, dtype=np.int32), table, accepting, 0), meter)
+    return by_characters(Dfa(np.arange(_BYTES, dtype=np.int32), table, accepting, 0), guard)
 
 
 class _Edges:
     """The transitions as edges on single bytes; a character of several bytes passes through states of its own."""
 
-    def __init__(self, states: Sequence[str], meter: ResourceGuard) -> None:
+    def __init__(self, states: Sequence[str], guard: ResourceGuard) -> None:
         self.number_of = {name: number for number, name in enumerate(states)}
-        self._meter = meter
+        self._guard = guard
         self._states = len(states)
         self._inner_from = len(states)
         self._edges: dict[tuple[int, int], tuple[int, int]] = {}  # (state, byte) -> (state, number of the transition)
-        meter.check("dfa_states_max", len(states))
+        guard.check("dfa_states_max", len(states))
 
     def add(self, number: int, transition: Transition) -> None:
         source, target = self.number_of[transition.source], self.number_of[transition.target]
@@ -121,12 +121,12 @@ class _Edges:
 
     def _insert(self, number: int, state: int, path: bytes, target: int) -> None:
         """Read the bytes of `path` from `state` to `target`; SpecSyntaxError where another transition may too."""
-        self._meter.check_time()
+        self._guard.check_time()
         for byte in path[:-1]:
             if (state, byte) not in self._edges:
                 self._edges[state, byte] = (self._states, number)
                 self._states += 1
-                self._meter.check("dfa_states_max", self._states)
+                self._guard.check("dfa_states_max", self._states)
             following, owner = self._edges[state, byte]
             if following < self._inner_from:
                 raise _clash(owner, number, f"on the byte {byte:#04x}")
@@ -137,7 +137,7 @@ class _Edges:
 
     def table(self) -> np.ndarray:
         """int32 [S + 1, 256]: the given states, those inside characters, and the dead one."""
-        self._meter.check("table_bytes_max", (self._states + 1) * _BYTES * np.dtype(np.int32).itemsize)
+        self._guard.check("table_bytes_max", (self._states + 1) * _BYTES * np.dtype(np.int32).itemsize)
         table = np.full((self._states + 1, _BYTES), self._states, dtype=np.int32)
         for (state, byte), (target, _) in self._edges.items():
             table[state, byte] = target

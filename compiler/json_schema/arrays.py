@@ -76,7 +76,7 @@ class _Arrays:
                 )
             self._stable &= stable
             tests.append(block)
-        return classified(item, tests, self._texts.meter)
+        return classified(item, tests, self._texts.guard)
 
     def _counted(self, counts: _Counts, label: int) -> _Counts | None:
         """The counts after an item with a label; None where it is one too many."""
@@ -95,8 +95,8 @@ class _Arrays:
         return index >= self._minimum and enough
 
     def block(self) -> tuple[Fragment | None, bool]:
-        meter, layout, level = self._texts.meter, self._texts.layout, self._spot.level
-        machine = Assembler(self._texts.width, meter)
+        guard, layout, level = self._texts.guard, self._texts.layout, self._spot.level
+        machine = Assembler(self._texts.width, guard)
         done, opened = machine.end(), machine.state()
         machine.write(START, "[", opened)
         start = (0, (0,) * (len(self._once) + len(self._contains)))

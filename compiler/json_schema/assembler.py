@@ -42,8 +42,8 @@ class ObjectLayout:
 class Assembler:
     """An automaton under construction; its start is START. Raises LimitExceeded over `dfa_states_max`."""
 
-    def __init__(self, width: int, meter: ResourceGuard) -> None:
-        self._width, self._meter = width, meter
+    def __init__(self, width: int, guard: ResourceGuard) -> None:
+        self._width, self._guard = width, guard
         self._size = START + 1
         self._placed: list[tuple[int, np.ndarray]] = []
         self._edges: list[tuple[int, int, int]] = []
@@ -63,9 +63,9 @@ class Assembler:
 
     def _grow(self, count: int) -> None:
         self._size += count
-        self._meter.check_time()
-        self._meter.check("dfa_states_max", self._size)
-        self._meter.check("table_bytes_max", self._size * self._width * _ENTRY_BYTES)
+        self._guard.check_time()
+        self._guard.check("dfa_states_max", self._size)
+        self._guard.check("table_bytes_max", self._size * self._width * _ENTRY_BYTES)
 
     def write(self, source: int, text: str, target: int) -> None:
         """Read an ASCII text between two states; where there is nothing to read, `source` goes on as `target` does."""
@@ -146,9 +146,9 @@ def escaped(table: np.ndarray) -> np.ndarray:
     return np.concatenate([plain, *added])
 
 
-def string_block(content: Fragment, meter: ResourceGuard) -> Fragment:
+def string_block(content: Fragment, guard: ResourceGuard) -> Fragment:
     """The JSON strings whose content is a text of `content`."""
-    machine = Assembler(len(content.columns), meter)
+    machine = Assembler(len(content.columns), guard)
     offset = machine.place(escaped(content.wide))
     machine.write(START, '"', offset + START)
     machine.close(np.flatnonzero(content.label) + offset, machine.end())

@@ -25,7 +25,7 @@ __all__ = ["schema_dfa", "supported_keywords", "write_instance"]
 Whitespace = Literal["compact", "pretty"]
 
 
-def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, meter: ResourceGuard) -> CharDfa:
+def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, guard: ResourceGuard) -> CharDfa:
     """The minimal DFA of the JSON texts of a schema, given as parsed JSON.
 
     max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
@@ -34,27 +34,27 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
     """
     try:
-        nodes = SchemaReader(document, meter).nodes
-        spaces = Spaces(nodes, meter)
-        alphabet = StringAlphabet(nodes, embed, meter)
+        nodes = SchemaReader(document, guard).nodes
+        spaces = Spaces(nodes, guard)
+        alphabet = StringAlphabet(nodes, embed, guard)
         pretty = whitespace == "pretty"
         outside = Position(spaces.space(()), 0, 0, pretty)
-        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), outside, meter)
+        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), outside, guard)
         block, _ = compiler.text((0,), Position(spaces.space((0,)), max_depth, 0, pretty))
     except RecursionError:
-        cap = meter.limits.nesting_depth_max
+        cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
     if block is None:
         return char_complement(everything())
-    return coarsened(CharDfa(dfa_of(block, meter), alphabet.minterms))
+    return coarsened(CharDfa(dfa_of(block, guard), alphabet.minterms))
 
 
-def write_instance(document: object, instance: object, whitespace: Whitespace, meter: ResourceGuard) -> str:
+def write_instance(document: object, instance: object, whitespace: Whitespace, guard: ResourceGuard) -> str:
     """The text of a value as a schema's automaton reads it: properties in the schema's order, then the others.
 
     Raises what reading the schema raises.
     """
-    spaces = Spaces(SchemaReader(document, meter).nodes, meter)
+    spaces = Spaces(SchemaReader(document, guard).nodes, guard)
     ordered = _ordered(instance, spaces.space((0,)))
     if whitespace == "pretty":
         return json.dumps(ordered, ensure_ascii=False, indent=2)

@@ -48,9 +48,9 @@ class SchemaCompiler:
         alphabet: StringAlphabet,
         layout: ObjectLayout,
         outside: Position,
-        meter: ResourceGuard,
+        guard: ResourceGuard,
     ) -> None:
-        self.nodes, self.alphabet, self.layout, self.meter = nodes, alphabet, layout, meter
+        self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
         self.width = alphabet.width
         self._outside = outside
         self._known: dict[tuple[tuple[int, ...], Position], Value] = {}
@@ -58,7 +58,7 @@ class SchemaCompiler:
         self._active: set[tuple[tuple[int, ...], Position]] = set()
         self._strings: dict[int, tuple[Fragment, Fragment | None]] = {}
         self._bytes = 0  # of all texts that are kept
-        self._scalars = Scalars(nodes, alphabet, meter)
+        self._scalars = Scalars(nodes, alphabet, guard)
         self._conditions_apart = self._conditions_together = False  # of the conditions in hand, how they are decided
 
     def text(self, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
@@ -132,7 +132,7 @@ class SchemaCompiler:
 
     def _decided(self, together: _All, spot: Position) -> Value:
         """The values that fit nodes and clauses: one clause is decided, the others below."""
-        self.meter.check_time()
+        self.guard.check_time()
         if not together.clauses:
             return self._plain(together.plain, spot)
         clause, rest = together.clauses[0], together.clauses[1:]
@@ -144,13 +144,13 @@ class SchemaCompiler:
             return self._condition(together, clause, rest, spot)
         constants = self._constants(clause)
         if constants is not None:
-            return both(self._decided(replace(together, clauses=rest), spot), constants, self.meter)
+            return both(self._decided(replace(together, clauses=rest), spot), constants, self.guard)
         ways = prod(len(one.nodes) for one in together.clauses if isinstance(one, Either))
         apart = bool(rest) and ways > _WAYS_MAX
         behind = () if apart else rest  # the plain facts stay: beside them an option is far smaller than alone
         options = [self._decided(self._also(together, behind, (node,)), spot) for node in clause.nodes]
         chosen = self._chosen(options, clause, spot)
-        return both(self._decided(replace(together, clauses=rest), spot), chosen, self.meter) if apart else chosen
+        return both(self._decided(replace(together, clauses=rest), spot), chosen, self.guard) if apart else chosen
 
     def _constants(self, clause: Either) -> Value | None:
         """What a choice among scalars allows, all at once; None for any other choice."""
@@ -190,11 +190,11 @@ class SchemaCompiler:
         fails = self._decided(self._also(together, behind, otherwise), spot)
         if apart:
             others = self._decided(replace(together, clauses=tuple(rest)), spot)
-            holds, fails = both(others, holds, self.meter), both(others, fails, self.meter)
-        return either(holds, self._less(fails, self.value((clause.if_,), spot), spot, clause.if_), self.meter)
+            holds, fails = both(others, holds, self.guard), both(others, fails, self.guard)
+        return either(holds, self._less(fails, self.value((clause.if_,), spot), spot, clause.if_), self.guard)
 
     def _less(self, left: Value, right: Value, spot: Position, node: int) -> Value:
-        return without(left, right, lambda name: self._everything(name, spot), self.nodes[node].field, self.meter)
+        return without(left, right, lambda name: self._everything(name, spot), self.nodes[node].field, self.guard)
 
     def _chosen(self, options: Sequence[Value], clause: Either, spot: Position) -> Value:
         """Any of the options, or exactly one; in halves, so that no large automaton is read again for each."""
@@ -203,12 +203,12 @@ class SchemaCompiler:
         if not clause.exactly_one:
             half = len(options) // 2
             left, right = (self._chosen(some, clause, spot) for some in (options[:half], options[half:]))
-            return either(left, right, self.meter)
+            return either(left, right, self.guard)
         some, several = self._halves(options)
         if not several:
             return some
         return self._less(
-            some, reduce(lambda left, right: either(left, right, self.meter), several), spot, clause.nodes[0]
+            some, reduce(lambda left, right: either(left, right, self.guard), several), spot, clause.nodes[0]
         )
 
     def _halves(self, options: Sequence[Value]) -> tuple[Value, list[Value]]:
@@ -218,7 +218,7 @@ class SchemaCompiler:
         half = len(options) // 2
         left, twice_left = self._halves(options[:half])
         right, twice_right = self._halves(options[half:])
-        return either(left, right, self.meter), [*twice_left, *twice_right, both(left, right, self.meter)]
+        return either(left, right, self.guard), [*twice_left, *twice_right, both(left, right, self.guard)]
 
     def _plain(self, numbers: Sequence[int], spot: Position) -> Value:
         """The values that fit nodes without clauses."""
@@ -243,7 +243,7 @@ class SchemaCompiler:
         found = Value(frozenset(literals), lanes, stable)
         for node in nodes:
             if node.values is not None:
-                found = both(found, self._scalars.listed(node.values), self.meter)
+                found = both(found, self._scalars.listed(node.values), self.guard)
         return found
 
     def _containers(self, numbers: Sequence[int], spot: Position) -> tuple[TypeLanguage, TypeLanguage, bool]:
@@ -279,12 +279,12 @@ class SchemaCompiler:
         if content is None:
             return None
         if id(content) not in self._strings:  # the content is kept too, so that its id stays its own
-            self._strings[id(content)] = (content, string_block(content, self.meter))
+            self._strings[id(content)] = (content, string_block(content, self.guard))
         return self._strings[id(content)][1]
 
     def _written(self, value: Value, spot: Position) -> Fragment | None:
         """The texts of a value. Each kind begins with characters of its own."""
-        machine = Assembler(self.width, self.meter)
+        machine = Assembler(self.width, self.guard)
         end, anything = machine.end(), bool(value.literals)
         for text in sorted(value.literals):
             machine.write(START, text, end)
@@ -298,7 +298,7 @@ class SchemaCompiler:
             return None
         found = machine.finish()
         self._bytes += found.table.nbytes
-        self.meter.check("table_bytes_max", self._bytes)
+        self.guard.check("table_bytes_max", self._bytes)
         return found
 
 

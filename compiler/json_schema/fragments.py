@@ -60,9 +60,9 @@ def narrowed(table: np.ndarray, label: np.ndarray) -> Fragment:
     return Fragment(which.astype(np.int32), table[:, first], label)
 
 
-def dfa_of(block: Fragment, meter: ResourceGuard) -> Dfa:
+def dfa_of(block: Fragment, guard: ResourceGuard) -> Dfa:
     """The minimal complete DFA of a block, over the same symbols."""
-    return minimize(Dfa(block.columns, block.table, block.label != 0, START), meter)
+    return minimize(Dfa(block.columns, block.table, block.label != 0, START), guard)
 
 
 def block_of(dfa: Dfa) -> Fragment | None:
@@ -86,12 +86,12 @@ def trimmed(block: Fragment) -> Fragment | None:
     return block_of(Dfa(block.columns, block.table, block.label != 0, START))
 
 
-def minimal(block: Fragment, meter: ResourceGuard) -> Fragment | None:
+def minimal(block: Fragment, guard: ResourceGuard) -> Fragment | None:
     """The same language with the fewest states; labels become 1."""
-    return block_of(dfa_of(block, meter))
+    return block_of(dfa_of(block, guard))
 
 
-def trie(words: Sequence[Sequence[int]], width: int, meter: ResourceGuard) -> Fragment | None:
+def trie(words: Sequence[Sequence[int]], width: int, guard: ResourceGuard) -> Fragment | None:
     """Exactly these words; None without any. Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`."""
     rows: list[dict[int, int]] = [{}, {}]
     ends = set()
@@ -103,12 +103,12 @@ def trie(words: Sequence[Sequence[int]], width: int, meter: ResourceGuard) -> Fr
                 rows.append({})
             at = rows[at][symbol]
         ends.add(at)
-        meter.check_time()
-        meter.check("dfa_states_max", len(rows))
+        guard.check_time()
+        guard.check("dfa_states_max", len(rows))
     used = sorted({symbol for row in rows for symbol in row})
     columns = np.zeros(width, dtype=np.int32)  # column 0 is of the symbols that no word has
     columns[used] = 1 + np.arange(len(used))
-    meter.check("table_bytes_max", len(rows) * (1 + len(used)) * _ENTRY_BYTES)
+    guard.check("table_bytes_max", len(rows) * (1 + len(used)) * _ENTRY_BYTES)
     table = np.zeros((len(rows), 1 + len(used)), dtype=np.int32)
     for state, row in enumerate(rows):
         table[state, columns[list(row)]] = list(row.values())
@@ -118,18 +118,18 @@ def trie(words: Sequence[Sequence[int]], width: int, meter: ResourceGuard) -> Fr
 
 
 def combined(
-    left: Fragment | None, right: Fragment | None, how: Literal["and", "or", "less"], meter: ResourceGuard
+    left: Fragment | None, right: Fragment | None, how: Literal["and", "or", "less"], guard: ResourceGuard
 ) -> Fragment | None:
     """The texts in both, in either, or in `left` alone; minimal. Raises LimitExceeded over `dfa_states_max`."""
     if left is None or right is None:
         return None if how == "and" else left or (right if how == "or" else None)
     if left is right:
         return None if how == "less" else left
-    whole = joined([left, right], meter, _NEEDED[how])
+    whole = joined([left, right], guard, _NEEDED[how])
     ends = whole.states[:, 0], whole.states[:, 1]
     first, second = left.label[ends[0]] != 0, right.label[ends[1]] != 0
     accepting = {"and": first & second, "or": first | second, "less": first & ~second}[how]
-    return block_of(minimize(Dfa(whole.symbol_class, whole.table, accepting, START), meter))
+    return block_of(minimize(Dfa(whole.symbol_class, whole.table, accepting, START), guard))
 
 
 _NEEDED = {"and": (True, True), "or": (False, False), "less": (True, False)}
@@ -148,7 +148,7 @@ class Joined:
     states: np.ndarray
 
 
-def joined(blocks: Sequence[Fragment], meter: ResourceGuard, needed: Sequence[bool]) -> Joined:
+def joined(blocks: Sequence[Fragment], guard: ResourceGuard, needed: Sequence[bool]) -> Joined:
     """The reachable tuples of states; where a needed block is dead all are, and so where every one is.
 
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
@@ -177,20 +177,20 @@ def joined(blocks: Sequence[Fragment], meter: ResourceGuard, needed: Sequence[bo
             number[position] = index[state]
         rows.append(number[inverse].reshape(targets.shape[:2]))
         frontier = np.array(found, dtype=np.int64).reshape(-1, len(blocks))
-        meter.check_time()
-        meter.check("dfa_states_max", len(index))
-        meter.check("table_bytes_max", len(index) * len(first) * _ENTRY_BYTES)
+        guard.check_time()
+        guard.check("dfa_states_max", len(index))
+        guard.check("table_bytes_max", len(index) * len(first) * _ENTRY_BYTES)
     return Joined(symbol_class.astype(np.int32), np.concatenate(rows).astype(np.int32), np.array(order, dtype=np.int64))
 
 
-def classified(base: Fragment | None, tests: Sequence[Fragment | None], meter: ResourceGuard) -> Fragment | None:
+def classified(base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard) -> Fragment | None:
     """The texts of `base`, labelled 1 + the bit set of the tests that accept them too; all of `base` is needed."""
     if base is None:
         return None
     real = [test for test in tests if test is not None]
     if not real:
         return Fragment(base.columns, base.table, (base.label != 0).astype(np.int32))
-    whole = joined([base, *real], meter, (True, *(False for _ in real)))
+    whole = joined([base, *real], guard, (True, *(False for _ in real)))
     bits = np.zeros(len(whole.states), dtype=np.int32)
     column = 1
     for bit, test in enumerate(tests):

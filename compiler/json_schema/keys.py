@@ -22,8 +22,8 @@ class Keys:
     Raises LimitExceeded over `dfa_states_max`.
     """
 
-    def __init__(self, names: Sequence[Sequence[int]], free: Fragment | None, width: int, meter: ResourceGuard) -> None:
-        self._free, self._width, self._meter, self._count = free, width, meter, len(names)
+    def __init__(self, names: Sequence[Sequence[int]], free: Fragment | None, width: int, guard: ResourceGuard) -> None:
+        self._free, self._width, self._guard, self._count = free, width, guard, len(names)
         self._wide = np.zeros((START, width), dtype=np.int32) if free is None else free.wide
         self._children: list[dict[int, int]] = [{}]
         self._name_at: dict[int, int] = {}
@@ -63,8 +63,8 @@ class Keys:
         if key not in self._index:
             self._index[key] = self._size + len(self._order)
             self._order.append(key)
-            self._meter.check_time()
-            self._meter.check("dfa_states_max", self._size + len(self._order))
+            self._guard.check_time()
+            self._guard.check("dfa_states_max", self._size + len(self._order))
         return self._index[key]
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:

@@ -85,7 +85,7 @@ class _Objects:
         """The keys without a name, labelled by the patterns they match; None where there may be none."""
         patterns = list(dict.fromkeys(pattern for facts in self._facts for pattern, _, _ in facts.patterns))
         tests = [self._texts.alphabet.content("pattern", pattern) for pattern in patterns]
-        keys = classified(self._key_content, tests, self._texts.meter)
+        keys = classified(self._key_content, tests, self._texts.guard)
         if keys is None:
             return None
         spot, allowed = self._spot.property(None), keys.label.copy()
@@ -110,7 +110,7 @@ class _Objects:
         if any(must and value is None for must, value in zip(self._required, self._values, strict=True)):
             return None
         layout, level = self._texts.layout, self._spot.level
-        machine = Assembler(self._texts.width, self._texts.meter)
+        machine = Assembler(self._texts.width, self._texts.guard)
         done, opened = machine.end(), machine.state()
         machine.write(START, "{", opened)
         if not any(self._required) and self._minimum == 0:
@@ -159,7 +159,7 @@ class _Objects:
     def keys(self) -> Keys:
         """A fresh table of the keys, without entries."""
         words = [self._texts.alphabet.word(name) for name in self._names]
-        return Keys(words, self._free, self._texts.width, self._texts.meter)
+        return Keys(words, self._free, self._texts.width, self._texts.guard)
 
 
 class _Walk:

@@ -74,13 +74,13 @@ class PropertyScope:
 class Spaces:
     """The spaces of a document's nodes."""
 
-    def __init__(self, nodes: Sequence[Schema], meter: ResourceGuard) -> None:
-        self.nodes, self._meter = nodes, meter
+    def __init__(self, nodes: Sequence[Schema], guard: ResourceGuard) -> None:
+        self.nodes, self._guard = nodes, guard
         self._known: dict[tuple[tuple[int, ...], tuple[str, ...]], PropertyScope] = {}
 
     def space(self, numbers: Iterable[int]) -> PropertyScope:
         """The space that these nodes, and all that speak of the same value, make."""
-        self._meter.check_time()
+        self._guard.check_time()
         members: dict[int, None] = {}
         names: dict[str, None] = {}
         seen: set[int] = set()
@@ -104,7 +104,7 @@ class Spaces:
         """True when a value here may hold another of the same space."""
         seen, waiting = {space}, [space]
         while waiting:
-            self._meter.check_time()
+            self._guard.check_time()
             for inside in waiting.pop().inside():
                 if inside is space:
                     return True

@@ -46,8 +46,8 @@ class SchemaReader:
     `nesting_depth_max` or `compile_s_max`.
     """
 
-    def __init__(self, document: object, meter: ResourceGuard) -> None:
-        self._references = References(document, meter)
+    def __init__(self, document: object, guard: ResourceGuard) -> None:
+        self._references = References(document, guard)
         self._count = 0
         self._numbers: dict[int | tuple[str, bool], int] = {}
         self._waiting: list[tuple[int, Place]] = []
@@ -55,7 +55,7 @@ class SchemaReader:
         self.node(self._references.root)
         while self._waiting:
             number, place = self._waiting.pop()
-            meter.check_time()
+            guard.check_time()
             self._nodes[number] = self._read(place)
         self._nodes.update(unevaluated(self._nodes, self.add))
         self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))

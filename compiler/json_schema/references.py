@@ -29,15 +29,15 @@ class References:
     Raises LimitExceeded over `nesting_depth_max`.
     """
 
-    def __init__(self, document: object, meter: ResourceGuard) -> None:
+    def __init__(self, document: object, guard: ResourceGuard) -> None:
         self._named: dict[tuple[str, str], Place] = {}
         self._bases: dict[int, str] = {}
         self.root = self._register(Place(document, "", ""))
         waiting = [(self.root, 0)]
         while waiting:
             place, depth = waiting.pop()
-            meter.check_time()
-            meter.check("nesting_depth_max", depth)
+            guard.check_time()
+            guard.check("nesting_depth_max", depth)
             for inside in children(place):
                 waiting.append((self._register(inside), depth + 1))
         self._named.setdefault(("", ""), self.root)

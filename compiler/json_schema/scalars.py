@@ -29,8 +29,8 @@ from compiler.limits import ResourceGuard
 class Scalars:
     """Compiles what the nodes of one document say of numbers and strings. Raises LimitExceeded."""
 
-    def __init__(self, nodes: Sequence[Schema], alphabet: StringAlphabet, meter: ResourceGuard) -> None:
-        self._alphabet, self._meter, self._width = alphabet, meter, alphabet.width
+    def __init__(self, nodes: Sequence[Schema], alphabet: StringAlphabet, guard: ResourceGuard) -> None:
+        self._alphabet, self._guard, self._width = alphabet, guard, alphabet.width
         self._spelling, self._open_spelling = _spellings(nodes)
         listed = [value for node in nodes for value in node.values or ()]
         self._unusual = unusual(_numbers(listed), self._spelling)
@@ -63,7 +63,7 @@ class Scalars:
         if (facts, spelling) not in self._known:
             listed = () if spelling.exponents else self._unusual.items()
             more = self._alphabet.texts(text for text, value in listed if fits(value, facts))
-            self._known[facts, spelling] = combined(self._usual(facts, spelling), more, "or", self._meter)
+            self._known[facts, spelling] = combined(self._usual(facts, spelling), more, "or", self._guard)
         return self._known[facts, spelling]
 
     def _usual(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
@@ -92,7 +92,7 @@ class Scalars:
             return Whole.EVERYTHING
         whole = parts[0]
         for part in parts[1:]:
-            whole = combined(whole, part, "and", self._meter)
+            whole = combined(whole, part, "and", self._guard)
         return lane_of(whole)
 
     def listed(self, values: Sequence[Scalar]) -> Value:
@@ -100,7 +100,7 @@ class Scalars:
         texts = [value for value in values if isinstance(value, str)]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
         blocks = [self._alphabet.texts(spellings(_numbers(values))), self._alphabet.texts(texts)]
-        lanes = [Whole.NOTHING if block is None else lane_of(minimal(block, self._meter)) for block in blocks]
+        lanes = [Whole.NOTHING if block is None else lane_of(minimal(block, self._guard)) for block in blocks]
         return Value(frozenset(literals), (*lanes, Whole.NOTHING, Whole.NOTHING))
 
 

@@ -54,8 +54,8 @@ class StringAlphabet:
     Raises what parsing a pattern and `embed` raise, and LimitExceeded.
     """
 
-    def __init__(self, nodes: Iterable[Schema], embed: Embed, meter: ResourceGuard) -> None:
-        self._meter = meter
+    def __init__(self, nodes: Iterable[Schema], embed: Embed, guard: ResourceGuard) -> None:
+        self._guard = guard
         self._parts: dict[object, CharDfa] = {}
         literals: set[str] = set()
         for node in nodes:
@@ -76,7 +76,7 @@ class StringAlphabet:
         for pattern, field in patterns:
             if ("pattern", pattern) not in self._parts:
                 with blame_field(field):
-                    self._parts["pattern", pattern] = _searched(pattern, self._meter)
+                    self._parts["pattern", pattern] = _searched(pattern, self._guard)
         for name in strings.formats:
             self._parts["format", name] = _format(name)
         for value, field in strings.constraints:
@@ -104,15 +104,15 @@ class StringAlphabet:
 
     def texts(self, texts: Iterable[str]) -> Fragment | None:
         """Exactly these texts."""
-        return trie([self.word(text) for text in texts], self.width, self._meter)
+        return trie([self.word(text) for text in texts], self.width, self._guard)
 
     def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""
         if maximum is not None and maximum < minimum:
             return None
         last = minimum if maximum is None else maximum
-        self._meter.check("dfa_states_max", last)
-        self._meter.check("table_bytes_max", (last + 2) * np.dtype(np.int32).itemsize)
+        self._guard.check("dfa_states_max", last)
+        self._guard.check("table_bytes_max", (last + 2) * np.dtype(np.int32).itemsize)
         following = np.arange(2, last + 3, dtype=np.int32)
         following[-1] = last + 1 if maximum is None else 0
         table = np.zeros((last + 2, 1), dtype=np.int32)
@@ -128,10 +128,10 @@ def _literals(node: Schema) -> list[str]:
     return texts + [name for name in node.order if isinstance(name, str)]
 
 
-def _searched(pattern: str, meter: ResourceGuard) -> CharDfa:
+def _searched(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts in which a pattern is found; `$` is the very end."""
-    tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, meter)), _ANY_TEXT])
-    return CharDfa(*determinize(node_nfa(tree, meter), meter))
+    tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, guard)), _ANY_TEXT])
+    return CharDfa(*determinize(node_nfa(tree, guard), guard))
 
 
 def _at_the_end(node: Node) -> Node:
@@ -148,8 +148,8 @@ def _at_the_end(node: Node) -> Node:
 @lru_cache(maxsize=len(FORMATS))
 def _format(name: str) -> CharDfa:
     """The texts of a format. Its pattern is ours, so no caller's limits apply."""
-    meter = ResourceGuard(Limits(pattern_chars_max=100_000))
-    allowed = CharDfa(*pattern_dfa(FORMATS[name], meter))
+    guard = ResourceGuard(Limits(pattern_chars_max=100_000))
+    allowed = CharDfa(*pattern_dfa(FORMATS[name], guard))
     if name not in EXCEPT:
         return allowed
-    return char_intersection([allowed, char_complement(CharDfa(*pattern_dfa(EXCEPT[name], meter)))], meter)
+    return char_intersection([allowed, char_complement(CharDfa(*pattern_dfa(EXCEPT[name], guard)))], guard)

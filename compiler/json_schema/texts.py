@@ -50,7 +50,7 @@ class Texts(Protocol):
     nodes: Sequence[Schema]
     alphabet: StringAlphabet
     layout: ObjectLayout
-    meter: ResourceGuard
+    guard: ResourceGuard
     width: int
 
     def text(self, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:

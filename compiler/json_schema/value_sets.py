@@ -57,65 +57,65 @@ def lane_of(block: Fragment | None) -> TypeLanguage:
     return Whole.NOTHING if block is None else block
 
 
-def either(left: Value, right: Value, meter: ResourceGuard) -> Value:
+def either(left: Value, right: Value, guard: ResourceGuard) -> Value:
     """The values in `left` or in `right`."""
-    lanes = tuple(_either(*pair, meter) for pair in zip(left.lanes, right.lanes, strict=True))
+    lanes = tuple(_either(*pair, guard) for pair in zip(left.lanes, right.lanes, strict=True))
     return Value(left.literals | right.literals, lanes, left.stable and right.stable)
 
 
-def both(left: Value, right: Value, meter: ResourceGuard) -> Value:
+def both(left: Value, right: Value, guard: ResourceGuard) -> Value:
     """The values in `left` and in `right`."""
-    lanes = tuple(_both(*pair, meter) for pair in zip(left.lanes, right.lanes, strict=True))
+    lanes = tuple(_both(*pair, guard) for pair in zip(left.lanes, right.lanes, strict=True))
     return Value(left.literals & right.literals, lanes, left.stable and right.stable)
 
 
-def without(left: Value, right: Value, everything: Resolve, field: str, meter: ResourceGuard) -> Value:
+def without(left: Value, right: Value, everything: Resolve, field: str, guard: ResourceGuard) -> Value:
     """The values in `left` that are not in `right`.
 
     everything  the block of all texts of a lane
     Raises SpecUnsupported where `right` speaks of the values of undeclared keys, of which a text may hold two alike.
     """
-    if not right.stable and any(_meet(left.lane(name), right.lane(name), meter) for name in ("array", "object")):
+    if not right.stable and any(_meet(left.lane(name), right.lane(name), guard) for name in ("array", "object")):
         raise SpecUnsupported(
             "what undeclared properties hold cannot be negated: declare them, or forbid them",
             construct="additionalProperties",
             field=field,
         )
-    lanes = tuple(_without(left.lane(name), right.lane(name), partial(everything, name), meter) for name in LANES)
+    lanes = tuple(_without(left.lane(name), right.lane(name), partial(everything, name), guard) for name in LANES)
     return Value(left.literals - right.literals, lanes, left.stable)
 
 
-def _meet(left: TypeLanguage, right: TypeLanguage, meter: ResourceGuard) -> bool:
+def _meet(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> bool:
     """True when some text is in both lanes."""
-    return _both(left, right, meter) is not Whole.NOTHING
+    return _both(left, right, guard) is not Whole.NOTHING
 
 
-def _either(left: TypeLanguage, right: TypeLanguage, meter: ResourceGuard) -> TypeLanguage:
+def _either(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
     if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return _combined(left, right, "or", meter)
+        return _combined(left, right, "or", guard)
     if left is Whole.NOTHING or right is Whole.EVERYTHING:
         return right
     return left
 
 
-def _both(left: TypeLanguage, right: TypeLanguage, meter: ResourceGuard) -> TypeLanguage:
+def _both(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
     if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return _combined(left, right, "and", meter)
+        return _combined(left, right, "and", guard)
     if left is Whole.EVERYTHING or right is Whole.NOTHING:
         return right
     return left
 
 
 def _without(
-    left: TypeLanguage, right: TypeLanguage, everything: Callable[[], Fragment | None], meter: ResourceGuard
+    left: TypeLanguage, right: TypeLanguage, everything: Callable[[], Fragment | None], guard: ResourceGuard
 ) -> TypeLanguage:
     if left is Whole.NOTHING or right is Whole.EVERYTHING:
         return Whole.NOTHING
     if right is Whole.NOTHING:
         return left
     base = everything() if left is Whole.EVERYTHING else left
-    return lane_of(combined(base, right, "less", meter)) if isinstance(base, Fragment) else Whole.NOTHING
+    return lane_of(combined(base, right, "less", guard)) if isinstance(base, Fragment) else Whole.NOTHING
 
 
-def _combined(left: Fragment, right: Fragment, how: Literal["and", "or", "less"], meter: ResourceGuard) -> TypeLanguage:
-    return lane_of(combined(left, right, how, meter))
+def _combined(left: Fragment, right: Fragment, how: Literal["and", "or", "less"], guard: ResourceGuard) -> TypeLanguage:
+    return lane_of(combined(left, right, how, guard))

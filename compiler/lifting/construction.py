@@ -34,15 +34,15 @@ _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the fini
 class _Walk:
     """One trie walked over one group of labeller states (those between characters, or those inside one)."""
 
-    def __init__(self, arrivals: Effects, sources: np.ndarray, columns: int, nodes: int, meter: ResourceGuard) -> None:
+    def __init__(self, arrivals: Effects, sources: np.ndarray, columns: int, nodes: int, guard: ResourceGuard) -> None:
         self._arrivals = arrivals
-        self._meter = meter
+        self._guard = guard
         self._columns = columns
         self._ids: dict[int, int] = {}
         self._move = np.full((64, columns), _UNSEEN, dtype=np.int32)
         self._move[_DEAD_ROW] = _DEAD_ROW
         # Each node adds one row at most; memory that is never written costs nothing.
-        most = max(_ROWS_MIN, meter.limits.table_bytes_max // max(1, sources.nbytes))
+        most = max(_ROWS_MIN, guard.limits.table_bytes_max // max(1, sources.nbytes))
         self.rows = np.empty((min(nodes + 1, most), len(sources)), dtype=np.int32)
         self.count = 0
         first = np.zeros((_ROWS_MIN, len(sources)), dtype=np.int32)  # all dead, and where the states are to begin with
@@ -59,7 +59,7 @@ class _Walk:
         above = trie.levels[0]
         ids, ends = [trie.ids[:0]], [rows[:0]]
         for level in trie.levels[1:]:
-            self._meter.check_time()
+            self._guard.check_time()
             if nodes is not None and len(nodes) * _MOST > above.stop - above.start:
                 live, rows = rows, np.zeros(above.stop - above.start, dtype=np.int32)
                 rows[nodes - above.start] = live
@@ -167,7 +167,7 @@ class _Walk:
 
     def _check(self, count: int) -> None:
         """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
-        self._meter.check("table_bytes_max", count * self.rows[:1].nbytes)
+        self._guard.check("table_bytes_max", count * self.rows[:1].nbytes)
         if count > len(self._move):
             known = len(self._move)
             self._move = grown(self._move, max(count, 2 * known))
@@ -175,10 +175,10 @@ class _Walk:
 
 
 def _classes(
-    arrivals: Effects, labeller: ByteTransducer, sources: np.ndarray, trie: Trie, meter: ResourceGuard
+    arrivals: Effects, labeller: ByteTransducer, sources: np.ndarray, trie: Trie, guard: ResourceGuard
 ) -> _Classes:
     """What the tokens of a trie do from a group of states."""
-    walk = _Walk(arrivals, sources, labeller.next_state.shape[1], len(trie.parent), meter)
+    walk = _Walk(arrivals, sources, labeller.next_state.shape[1], len(trie.parent), guard)
     ids, ends = walk.trie(trie, labeller.byte_class.astype(np.uint8))
     used = np.zeros(walk.count, dtype=bool)
     used[ends] = used[_DEAD_ROW] = True
@@ -186,28 +186,28 @@ def _classes(
     return walk.rows[: walk.count][used].T, ids, column.take(ends)
 
 
-def lift(labeller: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, meter: ResourceGuard) -> TokenAutomaton:
+def lift(labeller: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard: ResourceGuard) -> TokenAutomaton:
     """The token automaton of a labeller and the letter DFA it feeds, over a vocabulary.
 
     letters  DFA over the letters in the labeller's strings; a text satisfies the constraint when the letters
              emitted while it is read, and the flush at its end, are accepted
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
-    functions = LetterMaps(letters, labeller.strings, meter)
-    arrivals = Effects(labeller, functions, meter)
+    functions = LetterMaps(letters, labeller.strings, guard)
+    arrivals = Effects(labeller, functions, guard)
     between = labeller.boundary
     states = np.arange(labeller.states, dtype=np.int32)
-    outer, outer_ids, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, meter)
-    inner, inner_ids, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, meter)
+    outer, outer_ids, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, guard)
+    inner, inner_ids, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, guard)
     cells, pairs = outer.size + inner.size, (labeller.states + 1) * letters.states
-    meter.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
+    guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
     token_class = np.zeros(vocabulary.size, dtype=np.int32)
     token_class[outer_ids] = outer_column
     inner_live = inner_column != _DEAD_ROW
     token_class[inner_ids[inner_live]] = outer.shape[1] + 1 + inner_column[inner_live]  # the EOS class stands between
     token_class[list(vocabulary.eos_ids)] = outer.shape[1]
     outer = _with_end(labeller, functions, arrivals, outer)
-    return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids, meter)
+    return _assemble(labeller, letters, functions, arrivals, outer, inner, token_class, vocabulary.eos_ids, guard)
 
 
 def _with_end(labeller: ByteTransducer, functions: LetterMaps, arrivals: Effects, outer: np.ndarray) -> np.ndarray:
@@ -234,7 +234,7 @@ def _assemble(
     inner: np.ndarray,
     token_class: np.ndarray,
     eos_ids: tuple[int, ...],
-    meter: ResourceGuard,
+    guard: ResourceGuard,
 ) -> TokenAutomaton:
     """Number the arrivals that tokens reach as edges, compute the distances and check the whole."""
     number, found = _numbers(outer, inner, len(arrivals))
@@ -249,7 +249,7 @@ def _assemble(
     edge_function, function = edge_function.astype(np.int32), functions.table(used)
     accepting = np.zeros((labeller.states + 1, letters.states), dtype=bool)
     accepting[between] = letters.accepting
-    distance = distances(*_pairs(edge_outer, edge_inner), edge_target, edge_function, function, accepting, meter)
+    distance = distances(*_pairs(edge_outer, edge_inner), edge_target, edge_function, function, accepting, guard)
     start = labeller.start * letters.states + letters.start
     return TokenAutomaton(
         token_class, edge_outer, edge_inner, edge_target, edge_function, function, distance.reshape(-1), start, eos_ids

@@ -21,7 +21,7 @@ def distances(
     edge_function: np.ndarray,
     function: np.ndarray,
     accepting: np.ndarray,
-    meter: ResourceGuard | None = None,
+    guard: ResourceGuard | None = None,
 ) -> np.ndarray:
     """Fewest tokens from each state (l, q) to an accepting one: int32 [L, Q], UNREACHABLE where there is none.
 
@@ -38,7 +38,7 @@ def distances(
     """
     letter_states = accepting.shape[1]
     if letter_states == 1:  # no letters: an edge is where it leads to
-        steps = steps_along(source, edge_target[edge], accepting[:, 0], meter)
+        steps = steps_along(source, edge_target[edge], accepting[:, 0], guard)
         return np.where(steps < len(accepting), steps, UNREACHABLE).astype(np.int32).reshape(-1, 1)
     few = max(1, _BLOCK_CELLS // max(1, letter_states))
     distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
@@ -50,8 +50,8 @@ def distances(
     fresh = settled[rows]  # [n, W]: what the round before has settled, by labeller state
     round_number = 0
     while rows.size:
-        if meter:
-            meter.check_time()
+        if guard:
+            guard.check_time()
         round_number += 1
         edges, leads_to = into.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair

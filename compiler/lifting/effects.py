@@ -22,9 +22,9 @@ class LetterMaps:
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
 
-    def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], meter: ResourceGuard) -> None:
-        self._meter = meter
-        meter.check("table_bytes_max", len(strings) * letters.states * 4)
+    def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], guard: ResourceGuard) -> None:
+        self._guard = guard
+        guard.check("table_bytes_max", len(strings) * letters.states * 4)
         self._moves = np.stack([self._move(letters, string) for string in strings])
         self._live = live_states(letters)
         self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
@@ -58,9 +58,9 @@ class LetterMaps:
         return numbers
 
     def _make_room(self, count: int) -> None:
-        self._meter.check("table_bytes_max", count * self._rows[:1].nbytes)
+        self._guard.check("table_bytes_max", count * self._rows[:1].nbytes)
         if count > len(self._rows):
-            self._meter.check_time()
+            self._guard.check_time()
             self._rows, self._alive = grown(self._rows, count * 3 // 2), grown(self._alive, count * 3 // 2)
 
     def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class LetterMaps:
                 first, then = np.divmod(fresh[at : at + block], width)
                 moved = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
                 self._after[first, then] = self._intern(moved)
-                self._meter.check_time()
+                self._guard.check_time()
             if self._count > len(self._after):
                 known = len(self._after)
                 self._after = grown(self._after, 2 * self._count)
@@ -98,10 +98,10 @@ class Effects:
     States are the labeller's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
     """
 
-    def __init__(self, labeller: ByteTransducer, functions: LetterMaps, meter: ResourceGuard) -> None:
+    def __init__(self, labeller: ByteTransducer, functions: LetterMaps, guard: ResourceGuard) -> None:
         self._labeller = labeller
         self._functions = functions
-        self._meter = meter
+        self._guard = guard
         self._count = 1
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
@@ -116,7 +116,7 @@ class Effects:
         """The numbers of pairs, in arrays of one shape: int32. What is dead, or leaves no letter state alive, is 0."""
         alive = self._functions.alive()
         if len(alive) > len(self._numbers):
-            self._meter.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
+            self._guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
             known = len(self._numbers)
             self._numbers = grown(self._numbers, 2 * len(alive))
             self._numbers[known:] = _UNSEEN
@@ -134,7 +134,7 @@ class Effects:
         count = self._count + len(state)
         if count > len(self.state):
             capacity = max(count, len(self.state) * 3 // 2)
-            self._meter.check("table_bytes_max", capacity * self._after[:1].nbytes)
+            self._guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
             known, self._after = len(self._after), grown(self._after, capacity)
             self._after[known:] = _UNSEEN

@@ -13,7 +13,7 @@ from compiler.limits import ResourceGuard
 
 FALSE, TRUE = 0, 1
 _CONSTANT = -1  # the variable of FALSE and TRUE: below every real one
-_METER_EVERY = 1_024  # new nodes and remembered results between two looks at the meter
+_CHECK_EVERY = 1_024  # new nodes and remembered results between two looks at the guard
 
 
 class MonotoneBdd:
@@ -23,15 +23,15 @@ class MonotoneBdd:
     compile_s_max.
     """
 
-    def __init__(self, meter: ResourceGuard) -> None:
-        self._meter = meter
+    def __init__(self, guard: ResourceGuard) -> None:
+        self._guard = guard
         self.variable = [_CONSTANT, _CONSTANT]
         self.low = [FALSE, TRUE]
         self.high = [FALSE, TRUE]
         self._unique: dict[tuple[int, int, int], int] = {}
         self._results: tuple[dict[tuple[int, int], int], ...] = ({}, {})  # of disjoin, of conjoin
         self._size = 0
-        self._next_look = _METER_EVERY
+        self._next_look = _CHECK_EVERY
 
     def node(self, variable: int, low: int, high: int) -> int:
         """The function `low | (variable & high)`; both children test smaller variables only, and low implies high."""
@@ -130,12 +130,12 @@ class MonotoneBdd:
         return self.variable[left if above >= 0 else right], lows, highs
 
     def _grow(self, entries: int) -> None:
-        """Report to the meter. A remembered result costs what a node costs, or the cap would not bound the memory."""
+        """Report to the guard. A remembered result costs what a node costs, or the cap would not bound the memory."""
         self._size += entries
         if self._size >= self._next_look:
-            self._next_look = self._size + _METER_EVERY
-            self._meter.check("bdd_nodes_max", self._size)
-            self._meter.check_time()
+            self._next_look = self._size + _CHECK_EVERY
+            self._guard.check("bdd_nodes_max", self._size)
+            self._guard.check_time()
 
 
 def _settled(left: int, right: int, unit: int) -> int | None:

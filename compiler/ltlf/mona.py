@@ -27,11 +27,11 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf.mona_program import ltlf2dfa_program
 from compiler.ltlf.syntax import Formula, propositions_of
 
-OUTPUT_BYTES_MAX = 64 * 2**20  # ten keywords print 59,050 guard lines; past this the answer is of no use
-_LOOK_MS = 50  # how often the meter is asked, and the answer measured, while MONA runs
+OUTPUT_BYTES_MAX = 64 * 2**20  # ten keywords print 59,050 cube lines; past this the answer is of no use
+_LOOK_MS = 50  # how often the guard is asked, and the answer measured, while MONA runs
 _ENTRY_BYTES = 4  # of an int32
-_CELLS = 4_000_000  # guard lines x letters matched at once
-_GUARD = re.compile(rb"^State (\d+): ([01X]*) -> state (\d+)$", re.MULTILINE)
+_CELLS = 4_000_000  # cube lines x letters matched at once
+_CUBE = re.compile(rb"^State (\d+): ([01X]*) -> state (\d+)$", re.MULTILINE)
 _NAMES = re.compile(rb"^DFA for formula with free variables:([ P\d]*)$", re.MULTILINE)
 _ACCEPTING = re.compile(rb"^Accepting states:([ \d]*)$", re.MULTILINE)
 _COUNT = re.compile(rb"^Automaton has (\d+) states? and", re.MULTILINE)
@@ -40,7 +40,7 @@ _COUNT = re.compile(rb"^Automaton has (\d+) states? and", re.MULTILINE)
 def formula_to_dfa_mona(
     formula: Formula,
     letters: Sequence[frozenset[str]],
-    meter: ResourceGuard,
+    guard: ResourceGuard,
     *,
     binary: str = "mona",
     program: Callable[[Formula], str] = ltlf2dfa_program,
@@ -54,14 +54,14 @@ def formula_to_dfa_mona(
     """
     if not letters:
         raise ValueError("an automaton needs at least one letter")
-    output = run_mona(binary, program(formula), meter)
-    return minimize(_read(output, propositions_of(formula), letters, meter), meter)
+    output = run_mona(binary, program(formula), guard)
+    return minimize(_read(output, propositions_of(formula), letters, guard), guard)
 
 
 # --- program to output ----------------------------------------------------------------------------------------------
 
 
-def run_mona(binary: str, program: str, meter: ResourceGuard) -> bytes:
+def run_mona(binary: str, program: str, guard: ResourceGuard) -> bytes:
     """MONA's output for a program. Raises EngineFailure as `formula_to_dfa_mona` does."""
     with tempfile.TemporaryDirectory(prefix="abs-mona-") as directory:
         source, answer = Path(directory, "formula.mona"), Path(directory, "answer")
@@ -76,12 +76,12 @@ def run_mona(binary: str, program: str, meter: ResourceGuard) -> bytes:
                 advice = "install it (Debian and Ubuntu: apt install mona), or choose the engine native"
                 raise EngineFailure(f"the program MONA cannot be started: {error.strerror}; {advice}") from error
             try:
-                _lower_limits(process.pid, meter.limits)
-                _wait(process, answer, meter)
+                _lower_limits(process.pid, guard.limits)
+                _wait(process, answer, guard)
             finally:
                 _kill(process)
         if process.returncode != 0:
-            raise _failure(process.returncode, answer, meter.limits)
+            raise _failure(process.returncode, answer, guard.limits)
         return answer.read_bytes()
 
 
@@ -102,10 +102,10 @@ def _lower_limits(pid: int, limits: Limits) -> None:
             resource.prlimit(pid, kind, (lower, lower))
 
 
-def _wait(process: subprocess.Popen[bytes], answer: Path, meter: ResourceGuard) -> None:
+def _wait(process: subprocess.Popen[bytes], answer: Path, guard: ResourceGuard) -> None:
     """Wait for the end of the process, without collecting it.
 
-    Raises what `meter.tick` raises, and EngineFailure when the answer outgrows OUTPUT_BYTES_MAX.
+    Raises what `guard.tick` raises, and EngineFailure when the answer outgrows OUTPUT_BYTES_MAX.
     """
     handle = os.pidfd_open(process.pid)
     try:
@@ -114,7 +114,7 @@ def _wait(process: subprocess.Popen[bytes], answer: Path, meter: ResourceGuard) 
         ended = False
         while not ended:
             ended = bool(watch.poll(_LOOK_MS))
-            meter.check_time()
+            guard.check_time()
             if answer.stat().st_size > OUTPUT_BYTES_MAX:
                 raise EngineFailure(f"MONA's answer is longer than {OUTPUT_BYTES_MAX} bytes")
     finally:
@@ -140,8 +140,8 @@ def _failure(status: int, answer: Path, limits: Limits) -> CompileError:
 # --- output to automaton --------------------------------------------------------------------------------------------
 
 
-def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
-    """The automaton that MONA printed, its guards expanded over the letters; not minimal over them.
+def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+    """The automaton that MONA printed, its cubes expanded over the letters; not minimal over them.
 
     MONA's state 0 reads one dummy symbol: the automaton proper starts at its successor (for an unsatisfiable formula
     that is 0 itself). MONA's automaton may accept the empty trace, which we reject: a new start state is added that
@@ -152,36 +152,36 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
         raise EngineFailure("MONA's answer cannot be read: no list of states")
     states = int(count[1])
     accepted = [int(state) for state in accepting_line[1].split()]
-    guards = [(int(source), guard, int(target)) for source, guard, target in _GUARD.findall(output)]
-    if max([*accepted, *(end for source, _, target in guards for end in (source, target))], default=0) >= states:
+    cubes = [(int(source), cube, int(target)) for source, cube, target in _CUBE.findall(output)]
+    if max([*accepted, *(end for source, _, target in cubes for end in (source, target))], default=0) >= states:
         raise EngineFailure("MONA's answer cannot be read: a state that does not exist")
-    meter.check("dfa_states_max", states + 1)
-    meter.check("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
+    guard.check("dfa_states_max", states + 1)
+    guard.check("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
     accepting = np.zeros(states + 1, dtype=bool)
     accepting[accepted] = True
     table = np.full((states + 1, len(letters)), states, dtype=np.int32)
-    named = [int(number) for number in free[1].replace(b"P", b" ").split()]  # the guards' columns, in MONA's order
-    if any(len(guard) != len(named) for _, guard, _ in guards) or any(number >= len(names) for number in named):
+    named = [int(number) for number in free[1].replace(b"P", b" ").split()]  # the cubes' columns, in MONA's order
+    if any(len(cube) != len(named) for _, cube, _ in cubes) or any(number >= len(names) for number in named):
         raise EngineFailure("MONA's answer cannot be read: a guard of the wrong length")
     holds = [[names[number] in letter for number in named] for letter in letters]
-    _fill(table, guards, np.array(holds, dtype=bool))
+    _fill(table, cubes, np.array(holds, dtype=bool))
     if (table[:states] == states).any() or (table[0] != table[0, 0]).any():
         raise EngineFailure("MONA's answer cannot be read: transitions are missing")
     table[states] = table[table[0, 0]]
     return Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, states)
 
 
-def _fill(table: np.ndarray, guards: list[tuple[int, bytes, int]], holds: np.ndarray) -> None:
-    """Write the guards' targets into `table` [S + 1, A]. A guard has a 0, 1 or X for each of the P propositions.
+def _fill(table: np.ndarray, cubes: list[tuple[int, bytes, int]], holds: np.ndarray) -> None:
+    """Write the cubes' targets into `table` [S + 1, A]. A cube has a 0, 1 or X for each of the P propositions.
 
     holds  bool [A, P]: whether proposition p holds in letter a
     """
     wide = holds.astype(np.int32)
     block = max(1, _CELLS // len(holds))
-    for begin in range(0, len(guards), block):
-        some = guards[begin : begin + block]
-        marks = np.frombuffer(b"".join(guard for _, guard, _ in some), dtype=np.uint8).reshape(len(some), -1)
+    for begin in range(0, len(cubes), block):
+        some = cubes[begin : begin + block]
+        marks = np.frombuffer(b"".join(cube for _, cube, _ in some), dtype=np.uint8).reshape(len(some), -1)
         wrong = (marks == ord("1")).astype(np.int32) @ (1 - wide).T + (marks == ord("0")).astype(np.int32) @ wide.T
-        line, letter = np.nonzero(wrong == 0)  # wrong [G, A]: propositions on which a guard and a letter disagree
+        line, letter = np.nonzero(wrong == 0)  # wrong [G, A]: propositions on which a cube and a letter disagree
         ends = np.array([(source, target) for source, _, target in some], dtype=np.int32)
         table[ends[line, 0], letter] = ends[line, 1]

@@ -29,7 +29,7 @@ _NEGATED = {
 }  # fmt: skip
 
 
-def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], meter: ResourceGuard) -> Dfa:
+def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     """The minimal DFA, in canonical form, of the traces over `letters` that satisfy the formula.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty trace is rejected. Names of the
@@ -46,13 +46,13 @@ def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], meter: R
     negated = normal.nodes[root].op is Op.OR  # a disjunction is the complement of a conjunction
     conjuncts = normal.conjuncts(normal.of(formula, negated=True) if negated else root)
     try:
-        dfa = _product(_parts(normal, conjuncts, holds, meter), meter)
+        dfa = _product(_parts(normal, conjuncts, holds, guard), guard)
     except LimitExceeded as error:
         if error.limit != "dfa_states_max" or conjuncts == [root]:
             raise
-        whole = _parts(normal, [root], holds, meter)  # as one: parts may absorb one another
-        return minimize(_product(whole, meter), meter)
-    return minimize(_reject_start(complement(dfa)) if negated else dfa, meter)
+        whole = _parts(normal, [root], holds, guard)  # as one: parts may absorb one another
+        return minimize(_product(whole, guard), guard)
+    return minimize(_reject_start(complement(dfa)) if negated else dfa, guard)
 
 
 def _reject_start(dfa: Dfa) -> Dfa:
@@ -182,7 +182,7 @@ class _Part:
     column: np.ndarray
 
 
-def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, meter: ResourceGuard) -> list[_Part]:
+def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, guard: ResourceGuard) -> list[_Part]:
     """The automata of the conjuncts. Those that differ in the names of propositions only are translated once.
 
     holds  bool [P, A]: whether proposition p holds in letter a
@@ -191,14 +191,14 @@ def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, meter: Reso
     parts = []
     args = [() if node.op in (Op.NAME, Op.NOT) else node.args for node in normal.nodes]
     for root in conjuncts:
-        meter.check_time()
+        guard.check_time()
         shape, propositions = _shape(normal.nodes, post_order(args, root))
         wide = np.int64 if len(propositions) < 63 else object
         weights = np.array([1 << bit for bit in range(len(propositions))], dtype=wide)
         masks, column = np.unique(weights @ holds[propositions], return_inverse=True)
         key = (shape, tuple(masks.tolist()))
         if key not in tables:
-            tables[key] = _progress(*key, meter)
+            tables[key] = _progress(*key, guard)
         parts.append(_Part(tables[key], column))
     return parts
 
@@ -222,14 +222,14 @@ def _shape(nodes: Sequence[Node], order: list[int]) -> tuple[tuple[Node, ...], l
     return tuple(shape), list(propositions)
 
 
-def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], meter: ResourceGuard) -> _Table:
+def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGuard) -> _Table:
     """The automaton of one conjunct over letters given as bit masks of its propositions.
 
     A state is a function of atoms: 2i, "there is a next step and node i holds from it", and 2i + 1, "if there is a
     next step, node i holds from it". A step replaces each atom by what node i asks of the letter read. The start is
     the atom "strong root", which no trace satisfies by ending: the empty trace is rejected.
     """
-    bdd = MonotoneBdd(meter)
+    bdd = MonotoneBdd(guard)
     steps = [np.repeat(_one_step(shape, mask, bdd), 2).tolist() for mask in masks]  # by atom
     became: list[dict[int, int]] = [{} for _ in masks]
     ends: dict[int, bool] = {}
@@ -246,8 +246,8 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], meter: ResourceGu
                 functions.append(following)
             row.append(number[following])
         rows.append(row)
-        meter.check("dfa_states_max", len(functions))
-        meter.check_time()
+        guard.check("dfa_states_max", len(functions))
+        guard.check_time()
     accepting = [bdd.holds(function, weak, ends) for function in functions]
     return _Table(np.array(rows, dtype=np.int64), np.array(accepting), number.get(FALSE))
 
@@ -315,7 +315,7 @@ class _Packing:
         return self.accepting[states].all(axis=1) & ~sunk, successors.reshape(-1, codes.shape[1])
 
 
-def _product(parts: list[_Part], meter: ResourceGuard) -> Dfa:
+def _product(parts: list[_Part], guard: ResourceGuard) -> Dfa:
     """The intersection of the parts, over the states reachable from all starts."""
     if len(parts) == 1:
         table, column = parts[0].table, parts[0].column
@@ -335,6 +335,6 @@ def _product(parts: list[_Part], meter: ResourceGuard) -> Dfa:
         codes = np.concatenate([codes, found[numbers >= len(codes)]])
         accepting.append(accepts)
         rows.append(numbers[inverse].reshape(-1, packing.letters).astype(np.int32))
-        meter.check("dfa_states_max", len(codes))
-        meter.check_time()
+        guard.check("dfa_states_max", len(codes))
+        guard.check_time()
     return Dfa(packing.symbol_class.astype(np.int32), np.concatenate(rows), np.concatenate(accepting))

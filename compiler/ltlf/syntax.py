@@ -231,8 +231,8 @@ class _Frame:
 class _Parser:
     """Reads tokens with a stack of its own; `depth` counts open brackets and waiting prefix operators."""
 
-    def __init__(self, source: str, meter: ResourceGuard) -> None:
-        self.source, self.meter = source, meter
+    def __init__(self, source: str, guard: ResourceGuard) -> None:
+        self.source, self.guard = source, guard
         self.builder = Builder()
         self.frames = [_Frame(0)]
         self.depth = 0
@@ -266,7 +266,7 @@ class _Parser:
         name = token.text if token.op is Op.NAME else ""
         if name:
             self.names.add(name)
-            self.meter.check("propositions_max", len(self.names))
+            self.guard.check("propositions_max", len(self.names))
         self._complete(self.builder.add(token.op, (), name))
         return True
 
@@ -300,7 +300,7 @@ class _Parser:
 
     def _deepen(self) -> None:
         self.depth += 1
-        self.meter.check("nesting_depth_max", self.depth)
+        self.guard.check("nesting_depth_max", self.depth)
 
     def _complete(self, operand: int) -> None:
         """Take a finished operand: the waiting prefixes apply to it, innermost first."""
@@ -332,15 +332,15 @@ class _Parser:
         return result
 
 
-def parse_formula(source: str, meter: ResourceGuard) -> Formula:
+def parse_formula(source: str, guard: ResourceGuard) -> Formula:
     """The formula that `source` spells.
 
     Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (X[!], N, and
     those of the past) and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix operators
     inside one another) or propositions_max.
     """
-    meter.check("formula_chars_max", len(source))
-    return _Parser(source, meter).parse()
+    guard.check("formula_chars_max", len(source))
+    return _Parser(source, guard).parse()
 
 
 # --- a formula to text ----------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class _Package(NamedTuple):
     fa: Any
 
 
-def node_to_dfa_fado(node: Node, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
+def node_to_dfa_fado(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """What `engines.node_to_dfa` returns, by way of FAdo's position automaton, subset construction and minimisation.
 
     Raises EngineFailure where FAdo is not installed and LimitExceeded over nfa_positions_max, or dfa_states_max once
@@ -50,13 +50,13 @@ def node_to_dfa_fado(node: Node, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
     """
     package = require_fado()
     try:
-        minimal, parts = _minimal(package, node, meter)
+        minimal, parts = _minimal(package, node, guard)
     except RecursionError:
-        cap = meter.limits.nesting_depth_max
+        cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
-    meter.check("dfa_states_max", len(minimal.States))
-    meter.check_time()
-    return minimize(_ours(minimal, parts.count), meter), parts
+    guard.check("dfa_states_max", len(minimal.States))
+    guard.check_time()
+    return minimize(_ours(minimal, parts.count), guard), parts
 
 
 @functools.cache
@@ -71,19 +71,19 @@ def require_fado() -> _Package:
     return _Package(reex, fa)
 
 
-def _minimal(package: _Package, node: Node, meter: ResourceGuard) -> tuple[Any, Minterms]:
+def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, Minterms]:
     """FAdo's minimal DFA of a tree, over the numbers of minterms as text, and the minterms."""
     anchored = has_anchor(node)
     sets = list(dict.fromkeys([*_sets(node), *[_NEWLINE] * anchored]))
     parts = minterms(sets)
     members = dict(zip(sets, parts.members, strict=True))
-    expression = _Writer(package.reex, members, meter).write(node)
+    expression = _Writer(package.reex, members, guard).write(node)
     expression.setSigma({str(symbol) for symbol in range(parts.count)} | set(_ANCHORS if anchored else ()))
-    meter.check_time()
+    guard.check_time()
     automaton = expression.nfaPosition()
     if anchored:
         automaton = _placed(package.fa, automaton, members[_NEWLINE][0], parts.count)
-    meter.check_time()
+    guard.check_time()
     return automaton.toDFA().minimal(), parts
 
 
@@ -103,8 +103,8 @@ def _sets(node: Node) -> Iterator[CharSet]:
 class _Writer:
     """Writes trees as FAdo's expressions. Every character is written out once for each minterm it may be."""
 
-    def __init__(self, reex: Any, members: dict[CharSet, tuple[int, ...]], meter: ResourceGuard) -> None:
-        self._reex, self._members, self._meter = reex, members, meter
+    def __init__(self, reex: Any, members: dict[CharSet, tuple[int, ...]], guard: ResourceGuard) -> None:
+        self._reex, self._members, self._guard = reex, members, guard
         self._atoms = 0
 
     def write(self, node: Node) -> Any:
@@ -121,22 +121,22 @@ class _Writer:
 
     def _atom(self, symbol: str) -> Any:
         self._atoms += 1
-        self._meter.check("nfa_positions_max", self._atoms)
+        self._guard.check("nfa_positions_max", self._atoms)
         return self._reex.CAtom(symbol)
 
     def _repeat(self, node: Repeat) -> Any:
         """x{2,4} is x x (x (x)?)?, and x{2,} is x x x*."""
-        self._meter.check("nfa_positions_max", node.minimum if node.maximum is None else node.maximum)
+        self._guard.check("nfa_positions_max", node.minimum if node.maximum is None else node.maximum)
         epsilon = self._reex.CEpsilon()
         needed = []
         for _ in range(node.minimum):
-            self._meter.check_time()
+            self._guard.check_time()
             needed.append(self.write(node.item))
         if node.maximum is None:
             return self._joined(self._reex.CConcat, [*needed, self._reex.CStar(self.write(node.item))])
         options = epsilon
         for _ in range(node.maximum - node.minimum):
-            self._meter.check_time()
+            self._guard.check_time()
             more = self._reex.CConcat(self.write(node.item), options)
             options = self._reex.CDisj(epsilon, more)
         return self._joined(self._reex.CConcat, [*needed, options])

@@ -15,12 +15,12 @@ from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.regex.syntax import NO_LETTER, Alternation, Anchor, Chars, Node, Repeat, Words, parse_pattern
 
-# What the anchors passed on the way between two positions demand, as bits. A guard is their union.
+# What the anchors passed on the way between two positions demand, as bits. A condition is their union.
 _START = 1  # nothing has been read yet
 _END = 2  # nothing is left to read
 _FINAL = 4  # nothing is left to read but, perhaps, one newline
 _FREE = 0
-_GUARD_OF = {"start": _START, "end": _END, "final": _FINAL}
+_CONDITION_OF = {"start": _START, "end": _END, "final": _FINAL}
 _TICK_EVERY = 256
 _DENSE = 64  # bit sets with more positions than this are unpacked at once
 _WIDE = 4  # minterms in a set whose positions are kept apart from the others
@@ -29,7 +29,7 @@ _SIZE_MAX = 10**15
 _ENTRY_BYTES = 4  # of an int32
 _DEAD_SET = 0  # nothing may be read and the text may not end here
 
-_Guarded = dict[int, int]  # guard -> bit set of positions
+_Conditional = dict[int, int]  # condition -> bit set of positions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,30 +56,30 @@ class CharNfa:
         return len(self.position_set)
 
 
-def pattern_dfa(pattern: str, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
+def pattern_dfa(pattern: str, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """The minimal DFA of the texts that `re.fullmatch(pattern, text)` accepts, over the minterms of the pattern.
 
     Raises what `parse_pattern` raises, and LimitExceeded over `nfa_positions_max` or `dfa_states_max`.
     """
-    return determinize(pattern_nfa(pattern, meter), meter)
+    return determinize(pattern_nfa(pattern, guard), guard)
 
 
-def pattern_nfa(pattern: str, meter: ResourceGuard) -> CharNfa:
+def pattern_nfa(pattern: str, guard: ResourceGuard) -> CharNfa:
     """The position automaton of a pattern; raises what `parse_pattern` and `node_nfa` raise."""
-    return node_nfa(parse_pattern(pattern, meter), meter)
+    return node_nfa(parse_pattern(pattern, guard), guard)
 
 
-def node_nfa(node: Node, meter: ResourceGuard) -> CharNfa:
+def node_nfa(node: Node, guard: ResourceGuard) -> CharNfa:
     """The position automaton of a tree. Anchors speak of the whole text.
 
     Raises LimitExceeded over `nfa_positions_max`, before anything is built.
     """
     try:
-        meter.check("nfa_positions_max", _size(node))
-        builder = _Builder(meter)
+        guard.check("nfa_positions_max", _size(node))
+        builder = _Builder(guard)
         return builder.finish(builder.build(node))
     except RecursionError:
-        cap = meter.limits.nesting_depth_max
+        cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
 
 
@@ -97,26 +97,26 @@ def _size(node: Node) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Fragment:
-    """A part of the automaton under construction. `nullable` holds the guards under which it reads nothing."""
+    """A part of the automaton under construction. `nullable` holds the conditions under which it reads nothing."""
 
     nullable: frozenset[int]
-    first: _Guarded
-    last: _Guarded
+    first: _Conditional
+    last: _Conditional
 
 
-_UNGUARDED = frozenset({_FREE})
-_EMPTY = _Fragment(_UNGUARDED, {}, {})
+_UNCONDITIONAL = frozenset({_FREE})
+_EMPTY = _Fragment(_UNCONDITIONAL, {}, {})
 
 
 class _Builder:
     """Builds fragments bottom-up. `_follow` and `_follow_final` hold, per position, what may come next.
 
-    Between two positions one character has been read and one will be, so a guard with _START or _END forbids the
+    Between two positions one character has been read and one will be, so a condition with _START or _END forbids the
     step; _FINAL allows it only for a newline that ends the text. All such newlines act alike and share one position.
     """
 
-    def __init__(self, meter: ResourceGuard) -> None:
-        self._meter = meter
+    def __init__(self, guard: ResourceGuard) -> None:
+        self._guard = guard
         self._sets: dict[CharSet, int] = {}
         self._position_set: list[int] = []
         self._follow: list[int] = []
@@ -128,7 +128,7 @@ class _Builder:
         if isinstance(node, Words):
             return self._words(node)
         if isinstance(node, Anchor):
-            return _Fragment(frozenset({_GUARD_OF[node.place]}), {}, {})
+            return _Fragment(frozenset({_CONDITION_OF[node.place]}), {}, {})
         if isinstance(node, Repeat):
             return self._repeat(node)
         if isinstance(node, Alternation):
@@ -141,7 +141,7 @@ class _Builder:
         return result
 
     def finish(self, whole: _Fragment) -> CharNfa:
-        """The automaton of the whole text: every guard is now decided."""
+        """The automaton of the whole text: every condition is now decided."""
         first, last = _allowed(whole.first, _END | _FINAL), _allowed(whole.last, _START)
         before_newline = _allowed(whole.first, _END) & ~first
         newlines = self._newlines() & last if before_newline or self._follow_final else 0
@@ -165,7 +165,7 @@ class _Builder:
 
     def _position(self, one: CharSet) -> int:
         if len(self._follow) % _TICK_EVERY == 0:
-            self._meter.check_time()
+            self._guard.check_time()
         self._position_set.append(self._sets.setdefault(one, len(self._sets)))
         self._follow.append(0)
         return len(self._follow) - 1
@@ -183,7 +183,7 @@ class _Builder:
             else:
                 self._follow[base + before] |= bit
         last = sum(1 << (base + letter) for letter in node.ends)
-        nullable = _UNGUARDED if node.nullable else frozenset[int]()
+        nullable = _UNCONDITIONAL if node.nullable else frozenset[int]()
         return _Fragment(nullable, {_FREE: first} if first else {}, {_FREE: last} if last else {})
 
     def _then(self, left: _Fragment, right: _Fragment) -> _Fragment:
@@ -191,11 +191,11 @@ class _Builder:
         self._link(left.last, right.first)
         first, last = left.first, right.last
         if left.nullable:
-            first = _merge((first, _guarded(right.first, left.nullable)))
+            first = _merge((first, _under_conditions(right.first, left.nullable)))
         if right.nullable:
-            last = _merge((last, _guarded(left.last, right.nullable)))
+            last = _merge((last, _under_conditions(left.last, right.nullable)))
         both = frozenset(a | b for a in left.nullable for b in right.nullable)
-        return _Fragment(_UNGUARDED if _FREE in both else both, first, last)
+        return _Fragment(_UNCONDITIONAL if _FREE in both else both, first, last)
 
     def _repeat(self, node: Repeat) -> _Fragment:
         """Bounded repeats are copies, the optional ones nested: x{2,4} is xx(x(x)?)?."""
@@ -211,43 +211,43 @@ class _Builder:
             if number < copies:
                 result = self._then(self.build(node.item), result)
             if number > node.minimum:
-                result = _Fragment(_UNGUARDED, result.first, result.last)
+                result = _Fragment(_UNCONDITIONAL, result.first, result.last)
         return result
 
-    def _link(self, last: _Guarded, first: _Guarded) -> None:
-        """Let every position of `first` come after every position of `last`, as far as the guards allow."""
+    def _link(self, last: _Conditional, first: _Conditional) -> None:
+        """Let every position of `first` come after every position of `last`, as far as the conditions allow."""
         for left, sources in last.items():
             for right, targets in first.items():
-                guard = left | right
-                if guard & (_START | _END):
+                condition = left | right
+                if condition & (_START | _END):
                     continue
                 for position in _bits(sources):
-                    if guard & _FINAL:
+                    if condition & _FINAL:
                         self._follow_final[position] = self._follow_final.get(position, 0) | targets
                     else:
                         self._follow[position] |= targets
 
 
-def _merge(parts: Iterable[_Guarded]) -> _Guarded:
-    merged: _Guarded = {}
+def _merge(parts: Iterable[_Conditional]) -> _Conditional:
+    merged: _Conditional = {}
     for part in parts:
-        for guard, positions in part.items():
-            merged[guard] = merged.get(guard, 0) | positions
+        for condition, positions in part.items():
+            merged[condition] = merged.get(condition, 0) | positions
     return merged
 
 
-def _guarded(part: _Guarded, guards: frozenset[int]) -> _Guarded:
-    """`part` reached by way of something that reads nothing under any one of `guards`."""
-    if guards == _UNGUARDED:
+def _under_conditions(part: _Conditional, conditions: frozenset[int]) -> _Conditional:
+    """`part` reached by way of something that reads nothing under any one of `conditions`."""
+    if conditions == _UNCONDITIONAL:
         return part
-    return _merge({guard | added: positions} for guard, positions in part.items() for added in guards)
+    return _merge({condition | added: positions} for condition, positions in part.items() for added in conditions)
 
 
-def _allowed(part: _Guarded, forbidden: int) -> int:
-    """The positions under guards without the bits `forbidden`."""
+def _allowed(part: _Conditional, forbidden: int) -> int:
+    """The positions under conditions without the bits `forbidden`."""
     positions = 0
-    for guard, some in part.items():
-        if not guard & forbidden:
+    for condition, some in part.items():
+        if not condition & forbidden:
             positions |= some
     return positions
 
@@ -265,7 +265,7 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def determinize(nfa: CharNfa, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
+def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """The minimal complete DFA of a position automaton, over the minterms of its character sets.
 
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
@@ -286,12 +286,12 @@ def determinize(nfa: CharNfa, meter: ResourceGuard) -> tuple[Dfa, Minterms]:
         for minterm, successor in successors.items():
             row[minterm] = _numbered(successor, index, order)
         rows.append(row)
-        meter.check_time()
-        meter.check("dfa_states_max", len(index))
-        meter.check("table_bytes_max", len(index) * parts.count * _ENTRY_BYTES)
+        guard.check_time()
+        guard.check("dfa_states_max", len(index))
+        guard.check("table_bytes_max", len(index) * parts.count * _ENTRY_BYTES)
     accepting = np.array([bool(state & accept) for state in order])
     table = np.array(rows, dtype=np.int32)
-    return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), meter), parts
+    return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), guard), parts
 
 
 def _numbered(state: int, index: dict[int, int], order: list[int]) -> int:

@@ -130,19 +130,19 @@ _TEMPLATE = getattr(_constants, "SRE_FLAG_TEMPLATE", 0)  # gone from Python 3.13
 _warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole process shares
 
 
-def parse_pattern(pattern: str, meter: ResourceGuard) -> Node:
+def parse_pattern(pattern: str, guard: ResourceGuard) -> Node:
     """The tree of a pattern.
 
     Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, SpecUnsupported (with the offset, where
     that is found) for what no finite automaton of ours reads, LimitExceeded over `pattern_chars_max` or
     `nesting_depth_max`.
     """
-    meter.check("pattern_chars_max", len(pattern))
-    tree = _parse(pattern, meter)
+    guard.check("pattern_chars_max", len(pattern))
+    tree = _parse(pattern, guard)
     if tree.state.flags & _TEMPLATE:
         _refuse("template flag")
     try:
-        return _PatternReader(meter).sequence(tree, int(tree.state.flags), 0)
+        return _PatternReader(guard).sequence(tree, int(tree.state.flags), 0)
     except SpecUnsupported as error:
         error.position = place_of(error.construct, pattern)
         raise
@@ -163,7 +163,7 @@ def _said(error: Exception) -> str:
     return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
 
 
-def _parse(pattern: str, meter: ResourceGuard) -> Any:
+def _parse(pattern: str, guard: ResourceGuard) -> Any:
     try:
         with _warnings_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -175,20 +175,20 @@ def _parse(pattern: str, meter: ResourceGuard) -> Any:
         message = f"not a pattern: {_said(error)}"
         raise SpecSyntaxError(message, source=pattern) from None
     except RecursionError:
-        cap = meter.limits.nesting_depth_max
+        cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, pattern.count("(")) from None
 
 
 class _PatternReader:
     """Walks the parser's tree. `flags`: those in force where it is; `depth`: groups, repeats and branches around it."""
 
-    def __init__(self, meter: ResourceGuard) -> None:
-        self._meter = meter
+    def __init__(self, guard: ResourceGuard) -> None:
+        self._guard = guard
         self._literals: dict[tuple[int, int], Chars] = {}
 
     def sequence(self, tree: Any, flags: int, depth: int) -> Node:
-        self._meter.check("nesting_depth_max", depth)
-        self._meter.check_time()
+        self._guard.check("nesting_depth_max", depth)
+        self._guard.check_time()
         items, literals = [], self._literals
         for op, value in tree.data:
             if op is _constants.LITERAL:  # most of most patterns
@@ -213,7 +213,7 @@ class _PatternReader:
             return Repeat(self.sequence(tree, flags, depth + 1), int(minimum), last)
         if op is _constants.AT:
             return _anchor(value, flags)
-        self._meter.check_time()
+        self._guard.check_time()
         return Chars(_leaf(op, value, flags))
 
 
@@ -316,7 +316,7 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
     return concat([*group[0][:length], _alternation([concat(items[length:]) for items in group], depth)])
 
 
-def words_node(words: Iterable[Sequence[CharSet]], meter: ResourceGuard | None = None) -> Node:
+def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None = None) -> Node:
     """Any one of the words, each given by the sets its characters are of; nothing at all without words.
 
     Raises LimitExceeded over `nfa_positions_max` while it grows.
@@ -324,9 +324,9 @@ def words_node(words: Iterable[Sequence[CharSet]], meter: ResourceGuard | None =
     below: list[dict[CharSet, int]] = [{}]  # the letters after no letter, then after each letter
     letters, before, ends = list[CharSet](), list[int](), dict[int, None]()
     for number, word in enumerate(words):
-        if meter and number % _TICK_EVERY == 0:
-            meter.check_time()
-            meter.check("nfa_positions_max", len(before))
+        if guard and number % _TICK_EVERY == 0:
+            guard.check_time()
+            guard.check("nfa_positions_max", len(before))
         at = NO_LETTER
         for one in word:
             letter = below[at + 1].setdefault(one, len(letters))

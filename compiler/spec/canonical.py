@@ -52,17 +52,17 @@ _LIMITS = Limits()
 
 def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
     """SHA-256, in hex, of the canonical form. Raises what `trimmed` raises where a part cannot be read."""
-    meter = ResourceGuard(limits)
-    text = json.dumps(_canonical(trimmed(spec, meter), meter), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    guard = ResourceGuard(limits)
+    text = json.dumps(_canonical(trimmed(spec, guard), guard), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, ...]]:
     """The names that the caller uses for what the compiled constraint's letters hold, by the name of the meaning."""
     names: dict[str, dict[str, None]] = {}
-    meter = ResourceGuard(limits)
+    guard = ResourceGuard(limits)
     for leaf in leaves(spec):
-        for name, meaning in _named(leaf, meter):
+        for name, meaning in _named(leaf, guard):
             names.setdefault(meaning, {})[name] = None
     return {meaning: tuple(used) for meaning, used in names.items()}
 
@@ -72,22 +72,22 @@ def in_caller_names(letters: Iterable[str], names: Mapping[str, tuple[str, ...]]
     return tuple(sorted(name for held in letters for name in names.get(held, (held,))))
 
 
-def _named(leaf: Spec, meter: ResourceGuard) -> Iterator[tuple[str, str]]:
+def _named(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str, str]]:
     """The caller's name and the meaning's name of each proposition; a concept goes by its first form."""
     found: dict[str, Proposition] = {}
     if isinstance(leaf, LtlfSpec):
-        found = meanings(propositions_of(parse_formula(leaf.formula, meter)), dict(leaf.propositions))
+        found = meanings(propositions_of(parse_formula(leaf.formula, guard)), dict(leaf.propositions))
     elif isinstance(leaf, DfaSpec):
-        found = meanings(propositions_named(leaf.given, meter), dict(leaf.propositions), "dfa")
+        found = meanings(propositions_named(leaf.given, guard), dict(leaf.propositions), "dfa")
     elif isinstance(leaf, KeywordsSpec):
         yield from ((leaf.concepts[number][0], name) for number, (name, _) in concepts_of(leaf).items())
     yield from ((name, meaning_name(proposition)) for name, proposition in found.items())
 
 
-def _canonical(spec: Spec, meter: ResourceGuard) -> object:
+def _canonical(spec: Spec, guard: ResourceGuard) -> object:
     match spec:
         case LtlfSpec():
-            return _ltlf(spec, meter)
+            return _ltlf(spec, guard)
         case KeywordsSpec():
             return _keywords(spec)
         case ChoiceSpec():
@@ -95,16 +95,16 @@ def _canonical(spec: Spec, meter: ResourceGuard) -> object:
         case JsonSchemaSpec():
             return {**spec_to_json(spec), "json_schema": _schema_text(spec.schema)}
         case DfaSpec():
-            return _dfa(spec, meter)
+            return _dfa(spec, guard)
         case AllSpec() | AnySpec():
             kind = "all" if isinstance(spec, AllSpec) else "any"
-            parts = _distinct(_canonical(part, meter) for part in _flattened(spec))
+            parts = _distinct(_canonical(part, guard) for part in _flattened(spec))
             return parts[0] if len(parts) == 1 else {kind: parts}
         case NotSpec():
             inner = spec.part
-            return _canonical(inner.part, meter) if isinstance(inner, NotSpec) else {"not": _canonical(inner, meter)}
+            return _canonical(inner.part, guard) if isinstance(inner, NotSpec) else {"not": _canonical(inner, guard)}
         case LabelsSpec():
-            return {"labels": list(spec.labels), "part": _canonical(spec.part, meter)}
+            return {"labels": list(spec.labels), "part": _canonical(spec.part, guard)}
         case _:
             return spec_to_json(spec)
 
@@ -122,12 +122,12 @@ def _keywords(spec: KeywordsSpec) -> object:
     return {"keywords": concepts, "ordered": spec.ordered and len(concepts) > 1, "inflect": spec.inflect}
 
 
-def _dfa(spec: DfaSpec, meter: ResourceGuard) -> object:
+def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
     """A caller's automaton; its guards are formulas, whose names say what they mean."""
-    meant = meanings(propositions_named(spec.given, meter), dict(spec.propositions), "dfa")
+    meant = meanings(propositions_named(spec.given, guard), dict(spec.propositions), "dfa")
     names = {name: meaning_name(proposition) for name, proposition in meant.items()} | {EOS: EOS, NOMATCH: NOMATCH}
     given = [
-        one if "when" not in one else {**one, "when": _formula(parse_formula(str(one["when"]), meter), names)}
+        one if "when" not in one else {**one, "when": _formula(parse_formula(str(one["when"]), guard), names)}
         for one in cast("list[dict[str, object]]", given_to_json(spec.given)["transitions"])
     ]
     shown = {names[name]: _meaning(normalised(proposition)) for name, proposition in meant.items()}
@@ -156,15 +156,15 @@ def _meaning(plain: Proposition) -> object:
     return {"words": list(plain.words), "regex": plain.regex, "case_sensitive": plain.case_sensitive}
 
 
-def _ltlf(spec: LtlfSpec, meter: ResourceGuard) -> object:
-    formula = parse_formula(spec.formula, meter)
+def _ltlf(spec: LtlfSpec, guard: ResourceGuard) -> object:
+    formula = parse_formula(spec.formula, guard)
     meant = meanings(propositions_of(formula), dict(spec.propositions))
     names = {name: meaning_name(proposition) for name, proposition in meant.items()}
     shown = {names[name]: _meaning(normalised(proposition)) for name, proposition in meant.items()}
     return {"ltlf": _formula(formula, {**names, EOS: EOS, NOMATCH: NOMATCH}), "propositions": shown}
 
 
-def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: ResourceGuard) -> None:
+def _read_patterns(declared: Iterable[tuple[str, Proposition]], guard: ResourceGuard) -> None:
     """Parse each pattern, so that a malformed one is refused.
 
     The check also runs where an equal constraint has been compiled before.
@@ -172,10 +172,10 @@ def _read_patterns(declared: Iterable[tuple[str, Proposition]], meter: ResourceG
     for name, proposition in declared:
         if proposition.regex is not None:
             with blame_field(f"propositions.{name}.regex"):
-                parse_pattern(proposition.regex, meter)
+                parse_pattern(proposition.regex, guard)
 
 
-def trimmed(spec: Spec, meter: ResourceGuard) -> Spec:
+def trimmed(spec: Spec, guard: ResourceGuard) -> Spec:
     """The same constraint without the propositions that say nothing in it, once all of them have been read.
 
     One that a formula does not name says something where the formula asks for `nomatch`. Raises what reading formulas
@@ -183,22 +183,22 @@ def trimmed(spec: Spec, meter: ResourceGuard) -> Spec:
     """
     match spec:
         case LtlfSpec():
-            _read_patterns(spec.propositions, meter)
-            used = propositions_of(parse_formula(spec.formula, meter))
+            _read_patterns(spec.propositions, guard)
+            used = propositions_of(parse_formula(spec.formula, guard))
         case DfaSpec():
-            _read_patterns(spec.propositions, meter)
-            used = propositions_named(spec.given, meter)
+            _read_patterns(spec.propositions, guard)
+            used = propositions_named(spec.given, guard)
         case AllSpec() | AnySpec():
             parts = []
             for number, part in enumerate(spec.parts):
                 with within(f"{'all' if isinstance(spec, AllSpec) else 'any'}.{number}"):
-                    parts.append(trimmed(part, meter))
+                    parts.append(trimmed(part, guard))
             return replace(spec, parts=tuple(parts))
         case NotSpec():
             with within("not"):
-                return NotSpec(trimmed(spec.part, meter))
+                return NotSpec(trimmed(spec.part, guard))
         case LabelsSpec():
-            return replace(spec, part=trimmed(spec.part, meter))
+            return replace(spec, part=trimmed(spec.part, guard))
         case _:
             return spec
     kept = ((name, meaning) for name, meaning in spec.propositions if name in used or NOMATCH in used)

@@ -211,30 +211,30 @@ def _label_to_json(transition: Transition) -> dict[str, object]:
     return {"bytes": [[low, high] for low, high in transition.byte_ranges or ()]}
 
 
-def propositions_named(given: UserDfa, meter: ResourceGuard) -> tuple[str, ...]:
+def propositions_named(given: UserDfa, guard: ResourceGuard) -> tuple[str, ...]:
     """The names in the guards, in order of first mention; `eos` and `nomatch` among them where they are named.
 
     Raises as `user_letter_dfa` does for a guard that cannot be read. Empty for an automaton over bytes.
     """
-    guards = guards_of(given, meter).values()
-    return tuple(dict.fromkeys(name for guard in guards for name in propositions_of(guard)))
+    formulas = guards_of(given, guard).values()
+    return tuple(dict.fromkeys(name for formula in formulas for name in propositions_of(formula)))
 
 
-def guards_of(given: UserDfa, meter: ResourceGuard) -> dict[str, Formula]:
+def guards_of(given: UserDfa, guard: ResourceGuard) -> dict[str, Formula]:
     """The formula of each guard, by its text."""
     written = [transition.when for transition in given.transitions if transition.when is not None]
-    meter.check("formula_chars_max", sum(map(len, written)))
+    guard.check("formula_chars_max", sum(map(len, written)))
     guards: dict[str, Formula] = {}
     for number, transition in enumerate(given.transitions):
         if transition.when is not None and transition.when not in guards:
-            meter.check_time()
-            guards[transition.when] = _guard(transition.when, f"dfa.transitions.{number}.when", meter)
+            guard.check_time()
+            guards[transition.when] = _parse_guard(transition.when, f"dfa.transitions.{number}.when", guard)
     return guards
 
 
-def _guard(source: str, field: str, meter: ResourceGuard) -> Formula:
+def _parse_guard(source: str, field: str, guard: ResourceGuard) -> Formula:
     with blame_field(field):
-        formula = parse_formula(source, meter)
+        formula = parse_formula(source, guard)
         for node in formula.nodes:
             if node.op not in _PROPOSITIONAL:
                 raise SpecUnsupported(

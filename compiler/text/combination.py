@@ -117,38 +117,38 @@ class Combined:
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
 
 
-def combine(tree: ConstraintTree, meter: ResourceGuard) -> Combined:
+def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
     wanted = [leaf.leading_space for leaf in _leaves(tree) if isinstance(leaf, CharLeaf)]
     leading_space = True in wanted and False not in wanted
-    root = _folded(_normal(tree, negated=False), meter)
+    root = _folded(_normal(tree, negated=False), guard)
     required, rest = _required(root)
     if required is not None and rest is None and _is_wide(required):
         return Combined(
-            *letter_by_letter(required, leading_space, meter), required, False, frozenset(), True, leading_space
+            *letter_by_letter(required, leading_space, guard), required, False, frozenset(), True, leading_space
         )
     found = [] if rest is None else _leaves(rest)
     asked = [leaf.texts for leaf in found if isinstance(leaf, CharLeaf)]
     texts = [leaf.texts for leaf in _leaves(root) if isinstance(leaf, CharLeaf)]
     word_leaves = [leaf for leaf in found if isinstance(leaf, WordLeaf)]
-    words = _word_trace(word_leaves, meter)
+    words = _word_trace(word_leaves, guard)
     counted = any(isinstance(leaf, LengthLeaf) for leaf in found)
     try:
-        joint = joint_transducer(words, required, asked, counted, leading_space, meter)
+        joint = joint_transducer(words, required, asked, counted, leading_space, guard)
     except LimitExceeded as error:
         if not _may_be_spelled(error, texts):
             raise
         joint = None
     if joint is None or (texts and _is_wide_joint(joint)):
         try:
-            spelled, spelling = spelled_words(words, texts, leading_space, meter)
-            letters = minimize(_PerCharacterDfa(spelled.letters, texts, spelling, meter).dfa(root), meter)
+            spelled, spelling = spelled_words(words, texts, leading_space, guard)
+            letters = minimize(_PerCharacterDfa(spelled.letters, texts, spelling, guard).dfa(root), guard)
             joint, required, rest = spelled, None, None
         except LimitExceeded as error:
             if joint is None or not _may_be_spelled(error, texts):
                 raise
     if rest is not None:
-        letters = minimize(_Verdict(joint.letters, asked, meter).dfa(rest), meter)
+        letters = minimize(_Verdict(joint.letters, asked, guard).dfa(rest), guard)
     elif required is not None:
         letters = NO_LETTERS
     with_nomatch = any(leaf.with_nomatch for leaf in word_leaves)
@@ -172,19 +172,19 @@ def _is_wide(texts: CharDfa) -> bool:
     return inner_estimate(texts.dfa.next_state[:, texts.dfa.symbol_class], texts.minterms) > _INNER_STATES_MAX
 
 
-def flattened(tree: ConstraintTree, meter: ResourceGuard) -> CharDfa:
+def flattened(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     """The minimal DFA of the tree's texts over characters, without any leading space: for a part of a larger text.
 
     Raises what `combine` raises.
     """
-    tree = _folded(_normal(_without_space(tree), negated=False), meter)
+    tree = _folded(_normal(_without_space(tree), negated=False), guard)
     if isinstance(tree, CharLeaf):
         return tree.texts
-    combined = combine(tree, meter)
+    combined = combine(tree, guard)
     transducer, letters = combined.joint.transducer, combined.letters
     states, columns = transducer.next_state.shape
     width = letters.states
-    meter.check("table_bytes_max", states * width * columns * 8)
+    guard.check("table_bytes_max", states * width * columns * 8)
     moves = np.stack([_moved(letters, string) for string in transducer.strings])  # [strings, Q]
     table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
     table = table + moves[transducer.emission].transpose(0, 2, 1)  # [S, Q, M]
@@ -193,7 +193,7 @@ def flattened(tree: ConstraintTree, meter: ResourceGuard) -> CharDfa:
     start = combined.joint.text_start * width + letters.start
     symbols = np.arange(columns, dtype=np.int32)
     whole = Dfa(symbols, table.reshape(-1, columns).astype(np.int32), accepting.reshape(-1), start)
-    return coarsened(CharDfa(minimize(whole, meter), transducer.minterms))
+    return coarsened(CharDfa(minimize(whole, guard), transducer.minterms))
 
 
 def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
@@ -237,16 +237,16 @@ def _normal(part: ConstraintTree, negated: bool) -> ConstraintTree:
     return BooleanNode(every, tuple(parts)) if len(parts) > 1 else parts[0]
 
 
-def _folded(part: ConstraintTree, meter: ResourceGuard) -> ConstraintTree:
+def _folded(part: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
     """The same with the whole-text constraints of each junction made one."""
     if not isinstance(part, BooleanNode):
         return part
-    parts = [_folded(inner, meter) for inner in part.parts]
+    parts = [_folded(inner, guard) for inner in part.parts]
     texts = [inner.texts for inner in parts if isinstance(inner, CharLeaf)]
     others: list[ConstraintTree] = [inner for inner in parts if not isinstance(inner, CharLeaf)]
     if texts:
         join = char_intersection if part.every else char_union
-        others.insert(0, CharLeaf(join(texts, meter), None))
+        others.insert(0, CharLeaf(join(texts, guard), None))
     return others[0] if len(others) == 1 else BooleanNode(part.every, tuple(others))
 
 
@@ -260,7 +260,7 @@ def _required(root: ConstraintTree) -> tuple[CharDfa | None, ConstraintTree | No
     return None, root
 
 
-def _word_trace(leaves: Sequence[WordLeaf], meter: ResourceGuard) -> WordTransducer | None:
+def _word_trace(leaves: Sequence[WordLeaf], guard: ResourceGuard) -> WordTransducer | None:
     if not leaves:
         return None
     propositions: dict[str, Proposition] = {}
@@ -268,15 +268,15 @@ def _word_trace(leaves: Sequence[WordLeaf], meter: ResourceGuard) -> WordTransdu
         for name, meaning in leaf.propositions.items():
             if normalised(propositions.setdefault(name, meaning)) != normalised(meaning):
                 raise ValueError(f"two meanings go by one name, {name!r}")
-    meter.check("propositions_max", len(propositions))
-    return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), meter)
+    guard.check("propositions_max", len(propositions))
+    return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), guard)
 
 
 class _Verdict:
     """The automaton over joint letters of each part of a tree; `asked` are the whole-text leaves, in their order."""
 
-    def __init__(self, letters: LetterAlphabet, asked: Sequence[CharDfa], meter: ResourceGuard) -> None:
-        self._letters, self._meter = letters, meter
+    def __init__(self, letters: LetterAlphabet, asked: Sequence[CharDfa], guard: ResourceGuard) -> None:
+        self._letters, self._guard = letters, guard
         self._asked = {id(texts): number for number, texts in enumerate(asked)}
 
     def dfa(self, part: ConstraintTree) -> Dfa:
@@ -286,13 +286,13 @@ class _Verdict:
         every = [self._met(reading, None) for reading in range(self._letters.readings)]
         read = [self._of(part, reading) for reading in range(self._letters.readings)]
         both = zip(every, read, strict=True)
-        return union([intersection(pair, self._meter) for pair in both], self._meter)
+        return union([intersection(pair, self._guard) for pair in both], self._guard)
 
     def _of(self, part: ConstraintTree, reading: int) -> Dfa:
         match part:
             case BooleanNode():
                 join = intersection if part.every else union
-                return join([self._of(inner, reading) for inner in part.parts], self._meter)
+                return join([self._of(inner, reading) for inner in part.parts], self._guard)
             case Negation():
                 return complement(self._of(part.part, reading))
             case WordLeaf():
@@ -309,7 +309,7 @@ class _Verdict:
         for letter in read:
             if letter is not None:
                 number.setdefault(letter, len(number))
-        own = leaf.build(list(number), self._meter)
+        own = leaf.build(list(number), self._guard)
         stay = own.next_state.shape[1]
         column = [stay if letter is None else int(own.symbol_class[number[letter]]) for letter in read]
         column += [stay] * (len(self._letters) - len(read))
@@ -326,7 +326,7 @@ class _Verdict:
 
     def _size(self, most: int) -> Dfa:
         """A chain that each character's letter steps along; its last state is one too many."""
-        self._meter.check("dfa_states_max", most + 2)
+        self._guard.check("dfa_states_max", most + 2)
         states = np.arange(most + 2, dtype=np.int32)
         table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
         symbol_class = np.zeros(len(self._letters), dtype=np.int32)
@@ -347,9 +347,9 @@ class _PerCharacterDfa(_Verdict):
     """The same where characters are letters: a whole-text constraint reads them itself."""
 
     def __init__(
-        self, letters: LetterAlphabet, texts: Sequence[CharDfa], spelling: CharacterClasses, meter: ResourceGuard
+        self, letters: LetterAlphabet, texts: Sequence[CharDfa], spelling: CharacterClasses, guard: ResourceGuard
     ) -> None:
-        super().__init__(letters, texts, meter)
+        super().__init__(letters, texts, guard)
         self._texts, self._spelling = texts, spelling
 
     def _met(self, reading: int, asked: int | None) -> Dfa:

@@ -34,16 +34,16 @@ SEPARATOR = " "
 
 
 def label_automata(
-    tree: ConstraintTree, labels: Sequence[str], meter: ResourceGuard
+    tree: ConstraintTree, labels: Sequence[str], guard: ResourceGuard
 ) -> tuple[TextAutomaton, TokenAutomaton]:
     """The automaton over sequences of labels, for people, and over their ids. The id len(labels) ends a sequence.
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max`, `letters_max` or `compile_s_max`.
     """
-    meter.check("letters_max", len(labels))
-    reader = _LabelReader(labels, meter)
-    dfa = minimize(reader.dfa(tree), meter)
-    shown = _text_automaton(dfa, labels, reader.letter_names(tree), meter)
+    guard.check("letters_max", len(labels))
+    reader = _LabelReader(labels, guard)
+    dfa = minimize(reader.dfa(tree), guard)
+    shown = _text_automaton(dfa, labels, reader.letter_names(tree), guard)
     ids = np.append(dfa.symbol_class, 0)
     return shown, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
 
@@ -72,15 +72,15 @@ def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
 class _LabelReader:
     """The automaton over labels of each part of a tree."""
 
-    def __init__(self, labels: Sequence[str], meter: ResourceGuard) -> None:
-        self._labels, self._meter = labels, meter
+    def __init__(self, labels: Sequence[str], guard: ResourceGuard) -> None:
+        self._labels, self._guard = labels, guard
         self._held: dict[Proposition, list[bool]] = {}
 
     def dfa(self, part: ConstraintTree) -> Dfa:
         match part:
             case BooleanNode():
                 join = intersection if part.every else union
-                return join([self.dfa(inner) for inner in part.parts], self._meter)
+                return join([self.dfa(inner) for inner in part.parts], self._guard)
             case Negation():
                 return complement(self.dfa(part.part))
             case WordLeaf():
@@ -111,8 +111,8 @@ class _LabelReader:
             if proposition == STEP:
                 self._held[proposition] = [True] * len(self._labels)
             else:
-                nfa = node_nfa(proposition_node(proposition, self._meter), self._meter)
-                pattern = CharDfa(*determinize(nfa, self._meter))
+                nfa = node_nfa(proposition_node(proposition, self._guard), self._guard)
+                pattern = CharDfa(*determinize(nfa, self._guard))
                 self._held[proposition] = [pattern.accepts(label) for label in self._labels]
         return self._held[proposition]
 
@@ -124,7 +124,7 @@ class _LabelReader:
             for number in range(len(self._labels))
         ]
         letters = list(dict.fromkeys([*steps, *([frozenset((EOS,))] if leaf.with_eos else [])]))
-        own = leaf.build(letters, self._meter)
+        own = leaf.build(letters, self._guard)
         symbol_class = own.symbol_class[[letters.index(step) for step in steps]]
         accepting = own.accepting
         if leaf.with_eos:
@@ -134,7 +134,7 @@ class _LabelReader:
     def _texts(self, texts: CharDfa) -> Dfa:
         """State s is that of the texts' automaton; one more, the last, before the first label."""
         dfa, start = texts.dfa, texts.dfa.states
-        self._meter.check("table_bytes_max", (start + 1) * len(self._labels) * 4)
+        self._guard.check("table_bytes_max", (start + 1) * len(self._labels) * 4)
         table = np.empty((start + 1, len(self._labels)), dtype=np.int32)
         for number, label in enumerate(self._labels):
             states = np.arange(dfa.states)
@@ -143,21 +143,21 @@ class _LabelReader:
             table[:start, number] = states
             table[start, number] = dfa.run(texts.minterms.word(label))
         accepting = np.append(dfa.accepting, dfa.accepting[dfa.start])
-        return minimize(Dfa(np.arange(len(self._labels), dtype=np.int32), table, accepting, start), self._meter)
+        return minimize(Dfa(np.arange(len(self._labels), dtype=np.int32), table, accepting, start), self._guard)
 
     def _size(self, most: int) -> Dfa:
         """State c: c characters so far; most + 1 is too many, most + 2 before the first label."""
-        self._meter.check("dfa_states_max", most + 3)
-        self._meter.check("table_bytes_max", (most + 3) * len(self._labels) * 4)
+        self._guard.check("dfa_states_max", most + 3)
+        self._guard.check("table_bytes_max", (most + 3) * len(self._labels) * 4)
         lengths = np.array([len(label) for label in self._labels])
         after = np.minimum(np.arange(most + 2)[:, None] + len(SEPARATOR) + lengths, most + 1)
         table = np.vstack([after, np.minimum(lengths, most + 1)]).astype(np.int32)
         accepting = np.arange(most + 3) != most + 1
-        return minimize(Dfa(np.arange(len(lengths), dtype=np.int32), table, accepting, most + 2), self._meter)
+        return minimize(Dfa(np.arange(len(lengths), dtype=np.int32), table, accepting, most + 2), self._guard)
 
 
 def _text_automaton(
-    dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], meter: ResourceGuard
+    dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], guard: ResourceGuard
 ) -> TextAutomaton:
     """What people look at. Its labeller reads no byte, for there are none to be read."""
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
@@ -172,5 +172,5 @@ def _text_automaton(
         letter_names=letter_names,
         dfa_state=np.zeros(0, dtype=np.int32),
         text_start=1,
-        limits=meter.limits,
+        limits=guard.limits,
     )

@@ -84,7 +84,7 @@ def joint_transducer(
     asked: Sequence[CharDfa],
     counted: bool,
     leading_space: bool,
-    meter: ResourceGuard,
+    guard: ResourceGuard,
 ) -> TextTransducer:
     """The transducer of a text.
 
@@ -97,12 +97,12 @@ def joint_transducer(
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
     """
     if not asked and not counted:
-        whole = whole_text(required or everything(), leading_space, meter)
+        whole = whole_text(required or everything(), leading_space, guard)
         if words is None:
             return _alone(whole)
-        return _ProductBuilder(words, whole, (), False, leading_space, meter).joint()
-    whole = whole_text(required or everything(), False, meter)
-    reader = _ProductBuilder(words, whole, asked, counted, leading_space, meter)
+        return _ProductBuilder(words, whole, (), False, leading_space, guard).joint()
+    whole = whole_text(required or everything(), False, guard)
+    reader = _ProductBuilder(words, whole, asked, counted, leading_space, guard)
     if not leading_space:
         return reader.joint()
     space = whole.minterms.word(SPACE)[0]
@@ -123,13 +123,13 @@ def _alone(whole: WholeText) -> TextTransducer:
     return TextTransducer(transducer, whole.start + 1, whole.text_start + 1, shown, LetterAlphabet((), False, ()))
 
 
-def letter_by_letter(texts: CharDfa, leading_space: bool, meter: ResourceGuard) -> tuple[TextTransducer, Dfa]:
+def letter_by_letter(texts: CharDfa, leading_space: bool, guard: ResourceGuard) -> tuple[TextTransducer, Dfa]:
     """A whole-text constraint as a transducer that emits each character's minterm, and the DFA that reads them.
 
     For constraints with many states that tell characters outside ASCII apart: in a labeller each would have its own
     states inside UTF-8 characters; here one set of them serves all. The last letter is a leading space, if allowed.
     """
-    whole = whole_text(texts, leading_space, meter)
+    whole = whole_text(texts, leading_space, guard)
     states, columns = whole.next_state.shape
     strings = ((), *((letter,) for letter in range(columns + leading_space)))
     next_state = np.ones((2 + leading_space, columns), dtype=np.int32)
@@ -146,7 +146,7 @@ def letter_by_letter(texts: CharDfa, leading_space: bool, meter: ResourceGuard) 
     flush = np.array([NO_END, *[_EMPTY] * (len(next_state) - 1)], dtype=np.int32)
     transducer = CharTransducer(next_state, emission, flush, strings, whole.minterms)
     symbols = np.arange(table.shape[1], dtype=np.int32)
-    letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), meter)
+    letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), guard)
     nowhere = np.zeros(0, dtype=np.int32)
     return TextTransducer(transducer, len(next_state) - 1, 1, nowhere, LetterAlphabet((), False, ())), letters
 
@@ -164,7 +164,7 @@ class CharacterClasses:
 
 
 def spelled_words(
-    words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, meter: ResourceGuard
+    words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, guard: ResourceGuard
 ) -> tuple[TextTransducer, CharacterClasses]:
     """The word trace alone, each character emitting its class as well: whole-text constraints are then read as letters.
 
@@ -192,7 +192,7 @@ def spelled_words(
         start = len(flush) - 1
     emission[next_state == DEAD] = _EMPTY
     whole = CharTransducer(next_state, emission, flush.astype(np.int32), tuple(strings), parts)
-    smaller, number = minimize_transducer(whole, meter)
+    smaller, number = minimize_transducer(whole, guard)
     letters = LetterAlphabet(base.letters, classes.count, (), 1 + leading_space, leading_space)
     joint = TextTransducer(smaller, int(number[start]), int(number[base.start]), np.zeros(0, dtype=np.int32), letters)
     return joint, CharacterClasses(tuple(mine[old] for mine in own), classes.word(SPACE)[0])
@@ -208,9 +208,9 @@ class _ProductBuilder:
         asked: Sequence[CharDfa],
         counted: bool,
         leading_space: bool,
-        meter: ResourceGuard,
+        guard: ResourceGuard,
     ) -> None:
-        self._meter = meter
+        self._guard = guard
         self._whole, self._asked, self._counted = whole, asked, counted
         self._words = words or _silent()
         families = [self._words.transducer.minterms, whole.minterms, *(part.minterms for part in asked)]
@@ -225,14 +225,14 @@ class _ProductBuilder:
     def joint(self) -> TextTransducer:
         """One reading, which `whole` starts as it wants."""
         starts = [[self._words.start, first, *self._behind()] for first in (self._whole.start, self._whole.text_start)]
-        found = explore(self._tables(), self._live(), starts, self._meter)
+        found = explore(self._tables(), self._live(), starts, self._guard)
         start, text_start = found.starts
         return self._finished(found, start, text_start)
 
     def without_space(self) -> TextTransducer:
         """No answer begins with a space: a raw text that does is read without it."""
         found = explore(
-            self._tables(), self._live(), [[self._words.start, self._whole.start, *self._behind()]], self._meter
+            self._tables(), self._live(), [[self._words.start, self._whole.start, *self._behind()]], self._guard
         )
         text_start = found.starts[0]
         row = found.next_state[text_start].copy()
@@ -251,7 +251,7 @@ class _ProductBuilder:
         always = [np.ones(len(table), dtype=bool) for table in (*tables[1:], *later)]
         waiting = [len(table) - _WAITING for table in later]
         starts = [[self._words.start, *behind, *(at + step for at in waiting)] for step in (0, 1)]
-        found = explore([*tables, *later], [live[0], *always], starts, self._meter)
+        found = explore([*tables, *later], [live[0], *always], starts, self._guard)
         start, text_start = found.starts
         return self._finished(found, start, text_start, readings=2)
 
@@ -284,7 +284,7 @@ class _ProductBuilder:
         emission[next_state == SINK] = _EMPTY
         flush = self._flush(words.flush[component[:, 0]], outcomes)
         transducer = CharTransducer(next_state, emission, flush, tuple(self._strings), self._parts)
-        smaller, number = minimize_transducer(transducer, self._meter)
+        smaller, number = minimize_transducer(transducer, self._guard)
         first = np.unique(number, return_index=True)[1]
         shown = self._whole.shown[np.minimum(whole_state, len(self._whole.shown) - 1)][first].astype(np.int32)
         letters = LetterAlphabet(self._words.letters, self._counted, tuple(self._verdicts), readings)

@@ -33,7 +33,7 @@ class WholeText:
     minterms: Minterms
 
 
-def whole_text(part: CharDfa, leading_space: bool, meter: ResourceGuard) -> WholeText:
+def whole_text(part: CharDfa, leading_space: bool, guard: ResourceGuard) -> WholeText:
     """The texts of a DFA, and one space before them if asked. Where the DFA's own texts can begin with a space, both
     readings are followed. Raises LimitExceeded over `dfa_states_max` or `compile_s_max`.
     """
@@ -44,7 +44,7 @@ def whole_text(part: CharDfa, leading_space: bool, meter: ResourceGuard) -> Whol
         return WholeText(table, dfa.accepting, live, dfa.start, dfa.start, states, part.minterms)
     parts, part_of = space_apart(part.minterms)
     table = dfa.next_state[:, dfa.symbol_class[part_of]]
-    added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], meter)
+    added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], guard)
     accepting = [dfa.accepting[dfa.start], *(dfa.accepting[sorted(states)].any() for states in added.sets)]
     return WholeText(
         np.concatenate([table, np.array(added.rows, dtype=np.int32)]),
@@ -73,8 +73,8 @@ class _LeadingSpace:
     readings are followed side by side, as sets of DFA states. Sets of one state are that state.
     """
 
-    def __init__(self, table: np.ndarray, live: np.ndarray, start: int, space: int, meter: ResourceGuard) -> None:
-        self._table, self._live, self._meter = table, live, meter
+    def __init__(self, table: np.ndarray, live: np.ndarray, start: int, space: int, guard: ResourceGuard) -> None:
+        self._table, self._live, self._guard = table, live, guard
         self._number: dict[frozenset[int], int] = {}
         self.sets: list[frozenset[int]] = []
         first = self._row(frozenset((start,)))
@@ -84,7 +84,7 @@ class _LeadingSpace:
             self.rows.append(self._row(self.sets[len(self.rows) - 1]))
 
     def _row(self, states: frozenset[int]) -> list[int]:
-        self._meter.check_time()
+        self._guard.check_time()
         return [self._state(set(column)) for column in self._table[sorted(states)].T.tolist()]
 
     def _state(self, states: set[int]) -> int:
@@ -95,5 +95,5 @@ class _LeadingSpace:
         if alive not in self._number:
             self.sets.append(alive)
             self._number[alive] = len(self._table) + len(self.sets)  # after the DFA's own and the start
-            self._meter.check("dfa_states_max", len(self._number))
+            self._guard.check("dfa_states_max", len(self._number))
         return self._number[alive]

@@ -28,10 +28,10 @@ class WordTransducer:
     letters: tuple[frozenset[str], ...]
 
 
-def proposition_node(proposition: Proposition, meter: ResourceGuard) -> Node:
+def proposition_node(proposition: Proposition, guard: ResourceGuard) -> Node:
     """The pattern of a proposition: its regex, or the alternation of its words and phrases."""
     if proposition.regex is not None:
-        return parse_pattern(proposition.regex, meter)
+        return parse_pattern(proposition.regex, guard)
     return alternation([_phrase_node(phrase, not proposition.case_sensitive) for phrase in proposition.words])
 
 
@@ -108,9 +108,9 @@ def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
 class _Tracker:
     """The subset construction. A state says whether a word is being read, and which positions were just read."""
 
-    def __init__(self, patterns: _Patterns, with_eos: bool, meter: ResourceGuard) -> None:
+    def __init__(self, patterns: _Patterns, with_eos: bool, guard: ResourceGuard) -> None:
         self._patterns = patterns
-        self._meter = meter
+        self._guard = guard
         self._ending: tuple[int, ...] = ()
         self._letters: dict[frozenset[str], int] = {}
         self._strings: dict[tuple[int, ...], int] = {(): 0}
@@ -130,8 +130,8 @@ class _Tracker:
             rows.append(row)
             emissions.append(emitted)
             flush.append(self._string((*self._closing(in_word, positions), *self._ending)))
-            self._meter.check("dfa_states_max", len(self._order))
-            self._meter.check_time()
+            self._guard.check("dfa_states_max", len(self._order))
+            self._guard.check_time()
         strings = tuple(self._strings)
         transducer = CharTransducer(
             np.array(rows, dtype=np.int32),
@@ -176,14 +176,14 @@ class _Tracker:
 
     def _letter(self, held: frozenset[str]) -> int:
         number = self._letters.setdefault(held, len(self._letters))
-        self._meter.check("letters_max", len(self._letters))
+        self._guard.check("letters_max", len(self._letters))
         return number
 
     def _string(self, letters: tuple[int, ...]) -> int:
         return self._strings.setdefault(letters, len(self._strings))
 
 
-def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, meter: ResourceGuard) -> WordTransducer:
+def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, guard: ResourceGuard) -> WordTransducer:
     """The transducer of the word trace under these propositions, minimal.
 
     with_eos  one last step is added in which only `eos` holds
@@ -191,8 +191,8 @@ def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, met
     """
     named: list[tuple[str, CharNfa]] = []
     for name, proposition in propositions.items():
-        named.append((name, node_nfa(proposition_node(proposition, meter), meter)))
-        meter.check("nfa_positions_max", sum(nfa.positions for _, nfa in named))
-    transducer, start, letters = _Tracker(_patterns(named), with_eos, meter).build()
-    smaller, number = minimize_transducer(transducer, meter)
+        named.append((name, node_nfa(proposition_node(proposition, guard), guard)))
+        guard.check("nfa_positions_max", sum(nfa.positions for _, nfa in named))
+    transducer, start, letters = _Tracker(_patterns(named), with_eos, guard).build()
+    smaller, number = minimize_transducer(transducer, guard)
     return WordTransducer(smaller, int(number[start]), letters)

@@ -24,16 +24,16 @@ from compiler.engines import open_engines
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import parse_formula
 from compiler.regex import parse_pattern
-engines, meter = open_engines(), ResourceGuard(Limits())
-engines.formula(parse_formula("F(a & X b)", meter), [frozenset("a"), frozenset("b")], meter)
-engines.node(parse_pattern("(a|b)+c", meter), meter)
+engines, guard = open_engines(), ResourceGuard(Limits())
+engines.formula(parse_formula("F(a & X b)", guard), [frozenset("a"), frozenset("b")], guard)
+engines.node(parse_pattern("(a|b)+c", guard), guard)
 import compiler.pipeline
 foreign = {"sympy", "ltlf2dfa", "lark", "FAdo"} & set(sys.modules)
 sys.exit(f"loaded: {sorted(foreign)}" if foreign else 0)
 """
 
 
-def meter() -> ResourceGuard:
+def guard() -> ResourceGuard:
     return ResourceGuard(Limits())
 
 
@@ -63,22 +63,22 @@ def test_an_unknown_name_is_refused_with_the_known_ones(names: dict[str, str], m
 def test_mona_is_chosen_for_formulas_alone() -> None:
     engines = open_engines(ltlf="mona", mona=mona_binary())
     assert engines.node is NATIVE.node
-    formula = parse_formula("a U (b & X a)", meter())
-    ours, theirs = (one.formula(formula, LETTERS, meter()) for one in (NATIVE, engines))
+    formula = parse_formula("a U (b & X a)", guard())
+    ours, theirs = (one.formula(formula, LETTERS, guard()) for one in (NATIVE, engines))
     assert np.array_equal(ours.next_state, theirs.next_state) and np.array_equal(ours.accepting, theirs.accepting)
 
 
 def test_a_missing_program_is_reported_at_its_first_run() -> None:
     engines = open_engines(ltlf="mona", mona="/nowhere/mona")
     with pytest.raises(EngineFailure, match="apt install mona"):
-        engines.formula(parse_formula("a", meter()), LETTERS, meter())
+        engines.formula(parse_formula("a", guard()), LETTERS, guard())
 
 
 def test_fado_is_chosen_for_patterns_alone() -> None:
     pytest.importorskip("FAdo", reason="FAdo is an optional oracle: make test installs it")
     engines = open_engines(regex="fado")
     assert engines.formula is NATIVE.formula
-    dfa, parts = engines.node(parse_pattern("(a|b)*abb", meter()), meter())
+    dfa, parts = engines.node(parse_pattern("(a|b)*abb", guard()), guard())
     assert [dfa.accepts(parts.word(text)) for text in ("abb", "ababb", "", "ab", "abbc")] == [True, True] + 3 * [False]
 
 
@@ -103,4 +103,4 @@ def test_both_engines_refuse_an_empty_list_of_letters() -> None:
     engines: Engines = open_engines(ltlf="mona", mona=mona_binary())
     for one in (NATIVE, engines):
         with pytest.raises(ValueError, match="at least one letter"):
-            one.formula(parse_formula("a", meter()), [], meter())
+            one.formula(parse_formula("a", guard()), [], guard())

@@ -9,7 +9,7 @@ from compiler.automata.utf8 import expand
 from compiler.limits import Limits, ResourceGuard
 
 
-def byte_dfa(dfa: Dfa, parts: Minterms, meter: ResourceGuard | None = None) -> tuple[Dfa, int]:
+def byte_dfa(dfa: Dfa, parts: Minterms, guard: ResourceGuard | None = None) -> tuple[Dfa, int]:
     """The DFA over bytes of the texts whose minterms `dfa` accepts, and B, how many states lie between characters.
 
     State 0 is dead, states 1..B-1 are the live ones of `dfa` in their order, those from B on are inside a character.
@@ -20,7 +20,7 @@ def byte_dfa(dfa: Dfa, parts: Minterms, meter: ResourceGuard | None = None) -> t
     index[live] = np.arange(1, len(live) + 1)
     table = np.zeros((len(live) + 1, parts.count), dtype=np.int64)
     table[1:] = index[dfa.next_state[live]][:, dfa.symbol_class]
-    expanded = expand(table, parts, 0, meter or ResourceGuard(Limits()))
+    expanded = expand(table, parts, 0, guard or ResourceGuard(Limits()))
     boundary = expanded.boundary
     next_state = np.where(expanded.table < 0, boundary - 1 - expanded.table, expanded.table)
     accepting = np.zeros(len(next_state), dtype=bool)

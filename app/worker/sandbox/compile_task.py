@@ -150,7 +150,7 @@ class _Compiler:
         secret = automaton_secret(self._secret, automaton)
         compiled = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
         text = dataclasses.replace(compiled.text, limits=self._limits)  # stored under those of its time
-        explanation = explain(dataclasses.replace(compiled, text=text), meter=ResourceGuard(self._limits))
+        explanation = explain(dataclasses.replace(compiled, text=text), guard=ResourceGuard(self._limits))
         return dump(ExplainJobResult(automaton, explanation))
 
 

@@ -35,12 +35,12 @@ def texts_of(pattern: str) -> CharDfa:
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.combinations(PATTERNS, 2)))
 def test_operations_on_languages_are_operations_on_verdicts(left: str, right: str) -> None:
-    meter = ResourceGuard(Limits())
+    guard = ResourceGuard(Limits())
     one, other = texts_of(left), texts_of(right)
     both, any_of, only = (
-        char_intersection([one, other], meter),
-        char_union([one, other], meter),
-        char_intersection([one, char_complement(other)], meter),
+        char_intersection([one, other], guard),
+        char_union([one, other], guard),
+        char_intersection([one, char_complement(other)], guard),
     )
     for text in TEXTS:
         first, second = (re.fullmatch(pattern, text) is not None for pattern in (left, right))

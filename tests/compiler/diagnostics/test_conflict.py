@@ -154,16 +154,16 @@ def test_a_conflict_stays_unsatisfiable_when_a_trial_fails(monkeypatch: pytest.M
 
 
 def test_a_conflict_is_reported_when_compile_time_runs_out() -> None:
-    meter = ResourceGuard(Limits(compile_s_max=1e-9))
+    guard = ResourceGuard(Limits(compile_s_max=1e-9))
     spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
-    assert len(smallest_conflict(spec, NATIVE, meter)) == 3
+    assert len(smallest_conflict(spec, NATIVE, guard)) == 3
 
 
 def test_a_cancelled_compilation_stops_the_conflict_search() -> None:
-    meter = ResourceGuard(DEFAULT_LIMITS, cancelled=lambda: True)
+    guard = ResourceGuard(DEFAULT_LIMITS, cancelled=lambda: True)
     spec = spec_from_json({"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}, {"regex": "a"}]})
     with pytest.raises(CompileCancelled):
-        smallest_conflict(spec, NATIVE, meter)
+        smallest_conflict(spec, NATIVE, guard)
 
 
 def test_a_conjunct_over_a_limit_stays_in_the_conflict(monkeypatch: pytest.MonkeyPatch) -> None:

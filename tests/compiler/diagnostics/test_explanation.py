@@ -268,13 +268,13 @@ def test_caller_names_do_not_change_labels() -> None:
 def test_sampling_stops_at_the_time_limit() -> None:
     constraint = compiled({"regex": "[a-z]{40}"})
     with pytest.raises(LimitExceeded):
-        explain(constraint, meter=ResourceGuard(Limits(compile_s_max=1e-9)))
+        explain(constraint, guard=ResourceGuard(Limits(compile_s_max=1e-9)))
 
 
 def test_samples_over_a_limit_do_not_prevent_the_explanation() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
     text = dataclasses.replace(constraint.text, limits=Limits(table_bytes_max=1))
-    told = explain(dataclasses.replace(constraint, text=text), meter=ResourceGuard(DEFAULT_LIMITS))
+    told = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(DEFAULT_LIMITS))
     assert told.shortest is None and told.samples == ()
     assert told.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
     assert len(told.states) == constraint.text.dfa.states

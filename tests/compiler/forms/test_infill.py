@@ -54,8 +54,8 @@ FRAGMENTS = (
 
 def accepts(node: Node, limits: Limits | None = None) -> Any:
     """A function that says whether a text matches the pattern."""
-    meter = ResourceGuard(limits or Limits())
-    dfa, parts = determinize(node_nfa(node, meter), meter)
+    guard = ResourceGuard(limits or Limits())
+    dfa, parts = determinize(node_nfa(node, guard), guard)
     return lambda text: dfa.accepts(parts.word(text))
 
 
@@ -96,9 +96,9 @@ def filled(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("gap", [gap for gap in GAPS if gap.startswith("<|infill_")])
 def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
-    meter = ResourceGuard(Limits())
-    named = determinize(node_nfa(infill_node(gap, meter), meter), meter)
-    spelled = determinize(node_nfa(infill_node(f"<|infill:{GAPS[gap]}|>", meter), meter), meter)
+    guard = ResourceGuard(Limits())
+    named = determinize(node_nfa(infill_node(gap, guard), guard), guard)
+    spelled = determinize(node_nfa(infill_node(f"<|infill:{GAPS[gap]}|>", guard), guard), guard)
     assert (named[1].cuts == spelled[1].cuts).all() and (named[1].cell == spelled[1].cell).all()
     assert equivalent(named[0], spelled[0])
 

@@ -52,7 +52,7 @@ WORD: dict[str, Any] = {
 }
 
 
-def meter(**caps: int) -> ResourceGuard:
+def guard(**caps: int) -> ResourceGuard:
     return ResourceGuard(Limits(**caps))
 
 
@@ -128,14 +128,14 @@ def test_an_automaton_lists_its_states_and_its_alphabet() -> None:
     fetch, word = given_from_json(FETCH, "dfa"), given_from_json(WORD, "dfa")
     assert fetch.states == ("s0", "s1", "s2") and not fetch.over_bytes
     assert word.states == ("a", "b", "c") and word.over_bytes
-    assert propositions_named(fetch, meter()) == ("dog", "cat", "eos") and propositions_named(word, meter()) == ()
+    assert propositions_named(fetch, guard()) == ("dog", "cat", "eos") and propositions_named(word, guard()) == ()
 
 
 # --- over propositions ----------------------------------------------------------------------------------------------
 
 
 def test_an_automaton_over_propositions_follows_its_guards() -> None:
-    dfa = user_letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, meter())
+    dfa = user_letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, guard())
     dog, cat, both, nomatch, eos = range(5)
     for word in ([dog, cat], [nomatch, dog, both, dog], [nomatch, nomatch, dog, eos]):
         assert dfa.accepts(word), word
@@ -198,10 +198,10 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
         if clash:
             refused += 1
             with pytest.raises(SpecSyntaxError, match="not deterministic"):
-                user_letter_dfa(automaton, LETTERS, meter())
+                user_letter_dfa(automaton, LETTERS, guard())
             continue
         compared += 1
-        dfa = user_letter_dfa(automaton, LETTERS, meter())
+        dfa = user_letter_dfa(automaton, LETTERS, guard())
         assert dfa.states == minimize(dfa).states
         for size in range(4):
             for word in itertools.product(range(len(LETTERS)), repeat=size):
@@ -212,7 +212,7 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
 
 def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        user_letter_dfa(given_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, guard())
     assert caught.value.field == "dfa.transitions.1"
     assert "dfa.transitions.0" in str(caught.value) and "at a step of dog," in str(caught.value)
 
@@ -220,24 +220,24 @@ def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
 def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None:
     source = changed(FETCH, 0, when="dog")
     source["transitions"][1]["when"] = "cat"
-    user_letter_dfa(given_from_json(source, "dfa"), LETTERS[:2], meter())
+    user_letter_dfa(given_from_json(source, "dfa"), LETTERS[:2], guard())
     with pytest.raises(SpecSyntaxError):
-        user_letter_dfa(given_from_json(source, "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(source, "dfa"), LETTERS, guard())
 
 
 @pytest.mark.parametrize(
-    ("guard", "construct"),
+    ("condition", "construct"),
     [("F dog", "F in a guard"), ("dog U cat", "U in a guard"), ("last", "last in a guard"), ("N dog", "N")],
 )
-def test_temporal_guards_are_refused_by_name(guard: str, construct: str) -> None:
+def test_temporal_guards_are_refused_by_name(condition: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as caught:
-        user_letter_dfa(given_from_json(changed(FETCH, 2, when=guard), "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(changed(FETCH, 2, when=condition), "dfa"), LETTERS, guard())
     assert (caught.value.construct, caught.value.field) == (construct, "dfa.transitions.2.when")
 
 
 def test_a_malformed_guard_is_refused_with_field_and_offset() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        propositions_named(given_from_json(changed(FETCH, 2, when="dog & "), "dfa"), meter())
+        propositions_named(given_from_json(changed(FETCH, 2, when="dog & "), "dfa"), guard())
     assert (caught.value.field, caught.value.position) == ("dfa.transitions.2.when", 6)
 
 
@@ -245,22 +245,22 @@ def test_automata_over_propositions_meet_the_limits() -> None:
     fetch = given_from_json(FETCH, "dfa")
     for limit, cap in (("formula_chars_max", 30), ("dfa_states_max", 3), ("table_bytes_max", 100)):
         with pytest.raises(LimitExceeded) as caught:
-            user_letter_dfa(fetch, LETTERS, meter(**{limit: cap}))
+            user_letter_dfa(fetch, LETTERS, guard(**{limit: cap}))
         assert caught.value.limit == limit
 
 
 def test_a_compile_over_the_wrong_alphabet_is_refused() -> None:
     with pytest.raises(ValueError):
-        user_letter_dfa(given_from_json(WORD, "dfa"), LETTERS, meter())
+        user_letter_dfa(given_from_json(WORD, "dfa"), LETTERS, guard())
     with pytest.raises(ValueError):
-        user_char_dfa(given_from_json(FETCH, "dfa"), meter())
+        user_char_dfa(given_from_json(FETCH, "dfa"), guard())
 
 
 # --- over bytes -----------------------------------------------------------------------------------------------------
 
 
 def test_an_automaton_over_bytes_follows_its_transitions() -> None:
-    found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
+    found = user_char_dfa(given_from_json(WORD, "dfa"), guard())
     for text in ("a", "z", "cxé😀y", "b7-", "bx1-2-y"):
         assert found.accepts(text), text
     for text in ("", "d", "aa", "a7", "a7--", "bè", "b😁", "é"):
@@ -268,8 +268,8 @@ def test_an_automaton_over_bytes_follows_its_transitions() -> None:
 
 
 def test_a_byte_automaton_equals_the_equivalent_pattern() -> None:
-    found = user_char_dfa(given_from_json(WORD, "dfa"), meter())
-    dfa, parts = determinize(pattern_nfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", meter()), meter())
+    found = user_char_dfa(given_from_json(WORD, "dfa"), guard())
+    dfa, parts = determinize(pattern_nfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", guard()), guard())
     assert same_language(found, CharDfa(dfa, parts))
 
 
@@ -297,28 +297,28 @@ def test_two_transitions_that_read_one_byte_are_both_named(
         "transitions": [{"from": "a", "to": "b", kind: what} for kind, what in transitions],
     }
     with pytest.raises(SpecSyntaxError, match="not deterministic") as caught:
-        user_char_dfa(given_from_json(source, "dfa"), meter())
+        user_char_dfa(given_from_json(source, "dfa"), guard())
     assert f"dfa.transitions.{first} " in str(caught.value) and caught.value.field == f"dfa.transitions.{second}"
 
 
 def test_characters_with_a_shared_first_byte_may_differ() -> None:
     ways = (Transition("a", "b", text="é😀"), Transition("a", "c", text="è😁"))
-    found = user_char_dfa(UserDfa("a", ("b",), ways), meter())
+    found = user_char_dfa(UserDfa("a", ("b",), ways), guard())
     assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
 
 
 def test_incomplete_utf8_characters_are_not_accepted() -> None:
     everything = (Transition("a", "a", byte_ranges=((0, 255),)),)
-    found = user_char_dfa(UserDfa("a", ("a",), everything), meter())
+    found = user_char_dfa(UserDfa("a", ("a",), everything), guard())
     assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
     halves = (Transition("a", "b", byte_ranges=((0xC3, 0xC3),)), Transition("b", "c", byte_ranges=((0xA9, 0xA9),)))
-    assert is_empty(user_char_dfa(UserDfa("a", ("b",), halves), meter()).dfa)
-    whole = user_char_dfa(UserDfa("a", ("c",), halves), meter())
+    assert is_empty(user_char_dfa(UserDfa("a", ("b",), halves), guard()).dfa)
+    whole = user_char_dfa(UserDfa("a", ("c",), halves), guard())
     assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
 
 
 def test_an_automaton_without_transitions_accepts_no_symbol() -> None:
-    found = user_char_dfa(UserDfa("a", ("a",), ()), meter())
+    found = user_char_dfa(UserDfa("a", ("a",), ()), guard())
     assert found.accepts("") and not found.accepts("a") and not found.accepts("\U0010ffff")
 
 
@@ -331,7 +331,7 @@ def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
         Transition(source, target, byte_ranges=((byte, byte),))
         for source, target, byte in zip(ends, ends[1:], path, strict=False)
     ]
-    found = user_char_dfa(UserDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), meter())
+    found = user_char_dfa(UserDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), guard())
     assert is_empty(found.dfa) and found.dfa.states == 1 and found.minterms.count == 1
 
 
@@ -344,7 +344,7 @@ def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: s
         for state, char in sorted(ways)
     )
     automaton = UserDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
-    found = user_char_dfa(automaton, meter())
+    found = user_char_dfa(automaton, guard())
     assert all(found.accepts(text) for text in texts)
     assert found.accepts(other) == (other in texts)
 
@@ -354,6 +354,6 @@ def test_automata_over_bytes_meet_the_limits() -> None:
     long = UserDfa("s0", ("s100",), chain)
     for limit, cap in (("dfa_states_max", 200), ("table_bytes_max", 10_000)):
         with pytest.raises(LimitExceeded) as caught:
-            user_char_dfa(long, meter(**{limit: cap}))
+            user_char_dfa(long, guard(**{limit: cap}))
         assert caught.value.limit == limit
-    assert user_char_dfa(long, meter()).accepts("😀" * 100)
+    assert user_char_dfa(long, guard()).accepts("😀" * 100)

@@ -29,9 +29,9 @@ ALPHABET = "abAkK1 _.\n\0éÉß\u1e9eſs\u212a😀\U00010400\U00010428\x80\u07ff
 
 def compile_pattern(pattern: str, limits: Limits | None = None) -> Any:
     """A function that says whether a text is accepted; the DFAs over characters and over bytes have to agree."""
-    meter = ResourceGuard(limits or Limits())
-    dfa, parts = pattern_dfa(pattern, meter)
-    over_bytes, _ = byte_dfa(dfa, parts, meter)
+    guard = ResourceGuard(limits or Limits())
+    dfa, parts = pattern_dfa(pattern, guard)
+    over_bytes, _ = byte_dfa(dfa, parts, guard)
 
     def accepts(text: str) -> bool:
         verdict = dfa.accepts(parts.word(text))
@@ -132,9 +132,9 @@ def test_a_thousand_words_are_accepted_and_nothing_else() -> None:
 
 
 def test_trees_built_by_hand_compile_like_patterns() -> None:
-    meter = ResourceGuard(Limits())
+    guard = ResourceGuard(Limits())
     ice_cream = concat([literal_node("ice", True), space_run_node(), literal_node("cream", True)])
-    dfa, parts = determinize(node_nfa(alternation([ice_cream, literal_node("Straße", True)]), meter), meter)
+    dfa, parts = determinize(node_nfa(alternation([ice_cream, literal_node("Straße", True)]), guard), guard)
     for text in ("ice cream", "ICE \t CREAM", "icecream", "STRAẞE", "strasse", "ice cream "):
         assert dfa.accepts(parts.word(text)) == bool(re.fullmatch(r"(?i)ice\s+cream|straße", text))
 

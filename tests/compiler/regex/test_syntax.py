@@ -174,10 +174,10 @@ def test_moderate_nesting_is_read() -> None:
 
 
 def test_a_late_compilation_stops_while_it_reads() -> None:
-    meter = ResourceGuard(Limits(compile_s_max=0.0))
+    guard = ResourceGuard(Limits(compile_s_max=0.0))
     time.sleep(0.001)
     with pytest.raises(LimitExceeded) as caught:
-        parse_pattern("a", meter)
+        parse_pattern("a", guard)
     assert caught.value.limit == "compile_s_max"
 
 

@@ -80,8 +80,8 @@ def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constrai
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
-    spec, meter = spec_from_json(constraint), ResourceGuard(Limits())
-    texts = flattened(part_of(spec, NATIVE, meter), meter)
+    spec, guard = spec_from_json(constraint), ResourceGuard(Limits())
+    texts = flattened(part_of(spec, NATIVE, guard), guard)
     for text in TEXTS:
         assert texts.accepts(text) == satisfies(spec, text), text
 
