@@ -38,7 +38,7 @@ from compiler.automata.counting import count_dfa, keyword_counts_dfa, sentences_
 from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimize
 from compiler.automata.interning import distinct, grown, hash_rows, hash_sparse_rows, spread, stable_order, unique_rows
 from compiler.automata.minimization import steps_along, steps_to
-from compiler.automata.products import SINK, Explored, explore, intersection, union
+from compiler.automata.products import SINK, Explored, explore, intersection, product, union
 from compiler.automata.utf8 import inner_estimate
 from compiler.automata.utf8_inverse import by_characters
 
@@ -85,6 +85,7 @@ __all__ = [
     "minimize",
     "minimize_transducer",
     "minterms",
+    "product",
     "sentences_dfa",
     "single",
     "spread",

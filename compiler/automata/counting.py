@@ -16,12 +16,11 @@ from compiler.automata.products import intersection
 from compiler.limits import ResourceGuard
 
 Bounds: TypeAlias = tuple[int, int | None]  # at least, and at most where there is a bound
-_CODES_MAX = 2**62  # of states in mixed radix; above, they are numbers of any size, which are slower
 _CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
 _SINK = 0  # the row of what can no longer be accepted, in the tables below
 
 
-def count_dfa(counted: Sequence[bool], minimum: int, maximum: int | None, guard: ResourceGuard) -> Dfa:
+def count_dfa(counted: Sequence[bool] | np.ndarray, minimum: int, maximum: int | None, guard: ResourceGuard) -> Dfa:
     """The minimal DFA of the words in which `minimum` to `maximum` symbols are counted ones; None is no bound above.
 
     It is written down in its canonical form: to minimise a chain of thousands of states takes a round for each.
@@ -119,68 +118,11 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
 
 
 def _counts(holds: np.ndarray, bounds: Sequence[Bounds], guard: ResourceGuard) -> Dfa:
-    """The words in which each name occurs as often as its bounds say, in any order."""
-    columns, symbol_class = _columns(holds)
-    counters = _Counters(columns, bounds, guard)
-    table, accepting = counters.build()
-    return minimize(Dfa(symbol_class, table, accepting, 1), guard)
-
-
-class _Counters:
-    """All counts side by side. A state is a code, the counts as digits in mixed radix; one too many is the sink.
-
-    A count without a bound above stops at its minimum, one with a bound at the bound.
-    """
-
-    def __init__(self, columns: np.ndarray, bounds: Sequence[Bounds], guard: ResourceGuard) -> None:
-        self._columns = columns
-        self._guard = guard
-        self._minima = [minimum for minimum, _ in bounds]
-        self._tops = [minimum if maximum is None else maximum for minimum, maximum in bounds]
-        self._bounded = [maximum is not None for _, maximum in bounds]
-        self._weights = [1]
-        for top in self._tops:
-            self._weights.append(self._weights[-1] * (top + 1))
-        self._sink = self._weights.pop()
-        self._kind = np.int64 if self._sink < _CODES_MAX else object
-
-    def build(self) -> tuple[np.ndarray, np.ndarray]:
-        """The table int32 [S, K] and acceptance bool [S]: row 0 is the sink, row 1 the start."""
-        index = {self._sink: _SINK, 0: 1}
-        frontier = [self._sink, 0]
-        tables, accepting = [], []
-        while frontier:
-            self._guard.check("table_bytes_max", len(index) * self._columns.shape[1] * _CELL_BYTES)
-            targets, accepts = self._expand(np.array(frontier, dtype=self._kind))
-            frontier = []
-            distinct, which = np.unique(targets, return_inverse=True)
-            for code in distinct.tolist():
-                if code not in index:
-                    index[code] = len(index)
-                    frontier.append(code)
-            self._guard.check("dfa_states_max", len(index))
-            self._guard.check_time()
-            numbers = np.array([index[code] for code in distinct.tolist()], dtype=np.int32)
-            tables.append(numbers[which.reshape(targets.shape)])
-            accepting.append(accepts)
-        return np.concatenate(tables), np.concatenate(accepting)
-
-    def _expand(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The codes after each column [N, K], and whether a word may end here bool [N]."""
-        sunk = codes == self._sink
-        at = np.where(sunk, 0, codes)
-        targets = np.repeat(at[:, None], self._columns.shape[1], axis=1)
-        too_many = np.repeat(sunk[:, None], self._columns.shape[1], axis=1)
-        accepts = ~sunk
-        for number, column in enumerate(self._columns):
-            count = at // self._weights[number] % (self._tops[number] + 1)
-            full = (count == self._tops[number]).astype(bool)
-            targets[np.ix_(~full, column)] += self._weights[number]
-            if self._bounded[number]:
-                too_many[np.ix_(full, column)] = True
-            accepts &= (count >= self._minima[number]).astype(bool)
-        targets[too_many] = self._sink
-        return targets, accepts
+    """The words in which each name occurs as often as its bounds say, in any order: an intersection of counts."""
+    everything = count_dfa(np.zeros(holds.shape[1], dtype=bool), 0, None, guard)
+    return intersection(
+        [everything, *(count_dfa(row, *limits, guard) for row, limits in zip(holds, bounds, strict=True))], guard
+    )
 
 
 _OTHER, _WORD, _END, _CLOSER = range(4)

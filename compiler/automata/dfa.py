@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.automata.interning import unique_rows
 from compiler.automata.minimization import refine, steps_to
-from compiler.limits import Limits, ResourceGuard
+from compiler.limits import ResourceGuard
 
 _NARROW = 256  # entries of a level's rows that are read one by one
 
@@ -126,44 +126,3 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
 def complement(dfa: Dfa) -> Dfa:
     """The DFA of exactly the words that `dfa` rejects."""
     return Dfa(dfa.symbol_class, dfa.next_state, ~dfa.accepting, dfa.start)
-
-
-def product(left: Dfa, right: Dfa, operation: np.ufunc, limits: Limits | None = None) -> Dfa:
-    """The product over the pairs of states reachable from both starts.
-
-    operation  combines the two acceptance arrays: np.logical_and, np.logical_or, np.not_equal, ...
-    Raises ValueError when the alphabets differ, LimitExceeded over `dfa_states_max` pairs.
-    """
-    if left.symbols != right.symbols:
-        raise ValueError("a product needs two automata over the same symbols")
-    guard = ResourceGuard(limits) if limits else None
-    pairs = np.column_stack([left.symbol_class, right.symbol_class])
-    first, symbol_class = unique_rows(pairs)
-    left_next, right_next = left.next_state[:, pairs[first, 0]], right.next_state[:, pairs[first, 1]]
-    width = right.states
-    index = {left.start * width + right.start: 0}
-    frontier, rows, order = [left.start * width + right.start], [], []
-    while frontier:
-        order.extend(frontier)
-        codes = np.array(frontier, dtype=np.int64)
-        targets = left_next[codes // width].astype(np.int64) * width + right_next[codes % width]
-        frontier = []
-        for code in np.unique(targets).tolist():
-            if code not in index:
-                index[code] = len(index)
-                frontier.append(code)
-        rows.append(targets)
-        if guard:
-            guard.check("dfa_states_max", len(index))
-            guard.check_time()
-    codes = np.array(order, dtype=np.int64)
-    sorted_codes = np.sort(codes)
-    position = np.argsort(codes)
-    table = position[np.searchsorted(sorted_codes, np.concatenate(rows))]
-    accepting = operation(left.accepting[codes // width], right.accepting[codes % width])
-    return Dfa(symbol_class.astype(np.int32), table.astype(np.int32), accepting.astype(bool), 0)
-
-
-def equivalent(left: Dfa, right: Dfa) -> bool:
-    """True when both accept exactly the same words; decided by product, not by sampling."""
-    return is_empty(product(left, right, np.not_equal))

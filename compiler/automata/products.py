@@ -71,14 +71,25 @@ def intersection(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
     if not fits([part.states for part in parts]):  # each half minimal before the two meet
         half = len(parts) // 2
         return intersection([intersection(parts[:half], guard), intersection(parts[half:], guard)], guard)
+    return minimize(product(parts, [live_states(part) for part in parts], guard), guard)
+
+
+def product(parts: Sequence[Dfa], live: Sequence[np.ndarray], guard: ResourceGuard) -> Dfa:
+    """The reachable product of DFAs over the same symbols; accepts the words that every part accepts. Not minimal.
+
+    live  bool [S_i] for each part: states that are worth entering; the product merges all others into its dead state
+    Raises LimitExceeded as `explore` does.
+    """
+    if len(parts) == 1:
+        return parts[0]
     first, symbol_class = unique_rows(np.column_stack([part.symbol_class for part in parts]))
     tables = [part.next_state[:, part.symbol_class[first]] for part in parts]
-    found = explore(tables, [live_states(part) for part in parts], [[part.start for part in parts]], guard)
+    found = explore(tables, live, [[part.start for part in parts]], guard)
     accepting = np.ones(len(found.component), dtype=bool)
     for number, part in enumerate(parts):
         accepting &= part.accepting[found.component[:, number]]
     accepting[SINK] = False
-    return minimize(Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0]), guard)
+    return Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0])
 
 
 def union(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:

@@ -9,20 +9,16 @@ Everything walks tables: no recursion, so no formula is too deep.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from compiler.automata import Dfa, complement, minimize, unique_rows
+from compiler.automata import Dfa, complement, minimize, product
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.ltlf.bdd import FALSE, TRUE, MonotoneBdd
 from compiler.ltlf.syntax import Formula, Node, Op, post_order, propositions_of
 
-_CELLS = 2_000_000  # gathered at once in the product: some 50 MB, whatever the formula
-_SINK = np.int64(1) << 62  # the code of the product's rejecting sink, and the flag of any part that has entered its own
-_WORD_BITS = 62  # bits of one code word that hold states, below the flag
 _NEGATED = {
     Op.TRUE: Op.FALSE, Op.FALSE: Op.TRUE, Op.NEXT: Op.WEAK_NEXT, Op.WEAK_NEXT: Op.NEXT, Op.AND: Op.OR, Op.OR: Op.AND,
     Op.UNTIL: Op.RELEASE, Op.RELEASE: Op.UNTIL,
@@ -46,12 +42,13 @@ def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], guard: R
     negated = normal.nodes[root].op is Op.OR  # a disjunction is the complement of a conjunction
     conjuncts = normal.conjuncts(normal.of(formula, negated=True) if negated else root)
     try:
-        dfa = _product(_parts(normal, conjuncts, holds, guard), guard)
+        dfa = product(*_conjunct_dfas(normal, conjuncts, holds, guard), guard)
     except LimitExceeded as error:
         if error.limit != "dfa_states_max" or conjuncts == [root]:
             raise
-        whole = _parts(normal, [root], holds, guard)  # as one: parts may absorb one another
-        return minimize(_product(whole, guard), guard)
+        # translated as one formula, whose states stay fewer where one conjunct absorbs another
+        [whole], _ = _conjunct_dfas(normal, [root], holds, guard)
+        return minimize(whole, guard)
     return minimize(_reject_start(complement(dfa)) if negated else dfa, guard)
 
 
@@ -160,47 +157,31 @@ def _polarities(formula: Formula, negated: bool) -> list[set[bool]]:
 # --- one conjunct: progression --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """The automaton of one conjunct over its own letters; state 0 is the start.
+def _conjunct_dfas(
+    normal: _Normal, conjuncts: list[int], holds: np.ndarray, guard: ResourceGuard
+) -> tuple[list[Dfa], list[np.ndarray]]:
+    """The automata of the conjuncts, and bool [S] for each: all its states but the one that is false for good.
 
-    next_state  int64 [S, K]
-    accepting   bool  [S]
-    sink        the rejecting state that is never left, or None
-    """
-
-    next_state: np.ndarray
-    accepting: np.ndarray
-    sink: int | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """A conjunct's automaton and, for each letter of the formula, the column that it reads: int64 [A]."""
-
-    table: _Table
-    column: np.ndarray
-
-
-def _parts(normal: _Normal, conjuncts: list[int], holds: np.ndarray, guard: ResourceGuard) -> list[_Part]:
-    """The automata of the conjuncts. Those that differ in the names of propositions only are translated once.
-
+    Conjuncts that differ in the names of propositions only are translated once.
     holds  bool [P, A]: whether proposition p holds in letter a
     """
-    tables: dict[tuple[tuple[Node, ...], tuple[int, ...]], _Table] = {}
-    parts = []
+    tables: dict[tuple[tuple[Node, ...], tuple[int, ...]], tuple[np.ndarray, ...]] = {}
+    dfas, live = [], []
     args = [() if node.op in (Op.NAME, Op.NOT) else node.args for node in normal.nodes]
     for root in conjuncts:
         guard.check_time()
         shape, propositions = _shape(normal.nodes, post_order(args, root))
+        # a letter is read as the bit mask of the conjunct's own propositions: letters with one mask share a column
         wide = np.int64 if len(propositions) < 63 else object
         weights = np.array([1 << bit for bit in range(len(propositions))], dtype=wide)
         masks, column = np.unique(weights @ holds[propositions], return_inverse=True)
         key = (shape, tuple(masks.tolist()))
         if key not in tables:
             tables[key] = _progress(*key, guard)
-        parts.append(_Part(tables[key], column))
-    return parts
+        table, accepting, satisfiable = tables[key]
+        dfas.append(Dfa(column.astype(np.int32), table, accepting))
+        live.append(satisfiable)
+    return dfas, live
 
 
 def _shape(nodes: Sequence[Node], order: list[int]) -> tuple[tuple[Node, ...], list[int]]:
@@ -222,8 +203,8 @@ def _shape(nodes: Sequence[Node], order: list[int]) -> tuple[tuple[Node, ...], l
     return tuple(shape), list(propositions)
 
 
-def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGuard) -> _Table:
-    """The automaton of one conjunct over letters given as bit masks of its propositions.
+def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGuard) -> tuple[np.ndarray, ...]:
+    """One conjunct over letters given as bit masks: next states [S, K], accepting [S], satisfiable [S]; 0 is the start.
 
     A state is a function of atoms: 2i, "there is a next step and node i holds from it", and 2i + 1, "if there is a
     next step, node i holds from it". A step replaces each atom by what node i asks of the letter read. The start is
@@ -249,7 +230,8 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
         guard.check("dfa_states_max", len(functions))
         guard.check_time()
     accepting = [bdd.holds(function, weak, ends) for function in functions]
-    return _Table(np.array(rows, dtype=np.int64), np.array(accepting), number.get(FALSE))
+    satisfiable = np.array(functions) != FALSE
+    return np.array(rows, dtype=np.int32), np.array(accepting), satisfiable
 
 
 def _one_step(shape: tuple[Node, ...], mask: int, bdd: MonotoneBdd) -> list[int]:
@@ -270,71 +252,3 @@ def _one_step(shape: tuple[Node, ...], mask: int, bdd: MonotoneBdd) -> list[int]
         else:
             left.append(bdd.conjoin(left[args[1]], bdd.disjoin(left[args[0]], bdd.atom(2 * index + 1))))
     return left
-
-
-# --- all conjuncts: one product -------------------------------------------------------------------------------------
-
-
-class _Packing:
-    """The states of all parts packed into code words: int64 [W] per product state, one bit field per part.
-
-    C parts, K letters that act differently. A part in its rejecting sink makes the whole state THE sink, so that sinks
-    need no room in the code.
-    """
-
-    def __init__(self, parts: list[_Part]) -> None:
-        first, self.symbol_class = unique_rows(np.column_stack([part.column for part in parts]))
-        self.letters = len(first)
-        word, used = 0, 0
-        words, shifts, widths, fields = [], [], [], []
-        for part in parts:
-            width = max(1, (len(part.table.accepting) - 1).bit_length())
-            if used + width > _WORD_BITS:
-                word, used = word + 1, 0
-            target = part.table.next_state[:, part.column[first]]
-            fields.append(np.where(target == part.table.sink, _SINK, target << used))
-            words.append(word)
-            shifts.append(used)
-            widths.append(width)
-            used += width
-        self.word, self.shift = np.array(words), np.array(shifts, dtype=np.int64)
-        self.mask = (np.int64(1) << np.array(widths, dtype=np.int64)) - 1
-        self.word_start = np.unique(self.word, return_index=True)[1]
-        self.field = np.concatenate(fields)  # [sum of S, K]: what each (state, letter) of a part adds to the code
-        self.accepting = np.concatenate([part.table.accepting for part in parts])  # [sum of S]
-        sizes = [len(part.table.accepting) for part in parts]
-        self.offset = np.cumsum([0, *sizes[:-1]])  # [C]: a part's first state among all
-
-    def expand(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Acceptance bool [N] of the product states `codes` [N, W], and the codes of their successors [N * K, W]."""
-        states = self.offset + ((codes[:, self.word] >> self.shift) & self.mask)  # [N, C]
-        words = np.bitwise_or.reduceat(self.field[states], self.word_start, axis=1)  # [N, W, K], from [N, C, K]
-        successors = np.ascontiguousarray(words.transpose(0, 2, 1))  # [N, K, W]
-        sunk = codes[:, 0] == _SINK  # [N]
-        successors[(successors & _SINK).any(axis=2) | sunk[:, None]] = _SINK
-        return self.accepting[states].all(axis=1) & ~sunk, successors.reshape(-1, codes.shape[1])
-
-
-def _product(parts: list[_Part], guard: ResourceGuard) -> Dfa:
-    """The intersection of the parts, over the states reachable from all starts."""
-    if len(parts) == 1:
-        table, column = parts[0].table, parts[0].column
-        return Dfa(column.astype(np.int32), table.next_state.astype(np.int32), table.accepting)
-    packing = _Packing(parts)
-    width = len(packing.word_start)
-    codes = np.zeros((1, width), dtype=np.int64)
-    index: dict[bytes, int] = {codes[0].tobytes(): 0}
-    block = max(1, _CELLS // (packing.letters * len(parts)))
-    accepting, rows, done = [], [], 0
-    while done < len(codes):
-        accepts, successors = packing.expand(codes[done : done + block])
-        done += len(accepts)
-        first, inverse = unique_rows(successors)
-        found = successors[first]
-        numbers = np.array([index.setdefault(code.tobytes(), len(index)) for code in found])
-        codes = np.concatenate([codes, found[numbers >= len(codes)]])
-        accepting.append(accepts)
-        rows.append(numbers[inverse].reshape(-1, packing.letters).astype(np.int32))
-        guard.check("dfa_states_max", len(codes))
-        guard.check_time()
-    return Dfa(packing.symbol_class.astype(np.int32), np.concatenate(rows), np.concatenate(accepting))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.automata import Dfa, count_dfa, is_empty, keyword_counts_dfa, minimize, sentences_dfa
-from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, parse_formula
+from tests.references.dfa import equivalent
 
 Bounds = tuple[int, int | None]
 NAMES = ("a", "b", "c")

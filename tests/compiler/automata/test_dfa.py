@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
 
-from compiler.automata import Dfa, complement, is_empty, live_states, minimize, unique_rows
-from compiler.automata.dfa import equivalent, product
+from compiler.automata import Dfa, complement, intersection, is_empty, live_states, minimize, union, unique_rows
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from tests.references.dfa import equivalent, product
 from tests.references.shortest_word import shortest_word
 
 WORDS = [word for length in range(6) for word in itertools.product(range(3), repeat=length)]
@@ -61,8 +62,10 @@ def test_equal_languages_have_equal_minimal_arrays(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_products_and_complements_are_those_of_the_languages(seed: int) -> None:
     left, right = random_dfa(seed), random_dfa(seed + 500)
-    both = product(left, right, np.logical_and, Limits())
-    either = product(left, right, np.logical_or)
+    guard = ResourceGuard(DEFAULT_LIMITS)
+    both, either = intersection([left, right], guard), union([left, right], guard)
+    assert equivalent(both, product(left, right, operator.and_))
+    assert equivalent(either, product(left, right, operator.or_))
     pairs = list(zip(language(left), language(right), strict=True))
     assert language(both) == [a and b for a, b in pairs]
     assert language(either) == [a or b for a, b in pairs]
@@ -96,7 +99,7 @@ def test_a_product_over_the_limit_is_refused() -> None:
         for n in (17, 19)
     ]
     with pytest.raises(LimitExceeded, match="dfa_states_max"):
-        product(*ring, np.logical_and, Limits(dfa_states_max=100))
+        intersection(ring, ResourceGuard(Limits(dfa_states_max=100)))
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import random
 
 import numpy as np
 import pytest
 
 from compiler.automata import Dfa, by_characters, minimize, utf8_inverse
-from compiler.automata.dfa import equivalent, product
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import determinize
 from compiler.regex.glushkov import pattern_nfa
 from tests.references.byte_dfa import byte_dfa
+from tests.references.dfa import equivalent, product
 
 EDGES = (0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x3FFFF, 0x40000, 0xFFFFF, 0x100000, 0x10FFFF)
 
@@ -43,7 +44,7 @@ def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
     over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
     found = by_characters(over_bytes, ResourceGuard(Limits()))
     dfa, parts = determinize(pattern_nfa(r"[\s\S]*", ResourceGuard(Limits())), ResourceGuard(Limits()))
-    within_utf8 = product(over_bytes, byte_dfa(dfa, parts)[0], np.logical_and)
+    within_utf8 = product(over_bytes, byte_dfa(dfa, parts)[0], operator.and_)
     assert equivalent(byte_dfa(found.dfa, found.minterms)[0], within_utf8)
     assert minimize(found.dfa).states == found.dfa.states
     assert len(np.unique(found.dfa.symbol_class)) == found.minterms.count  # no two minterms act alike

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms.infill import choice_node, infill_node
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import Node, determinize, node_nfa
+from tests.references.dfa import equivalent
 
 CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "infill.toml").read_text(encoding="utf-8"))["case"]
 WORD = r"\w+(?:['’-]\w+)*"

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.automata import ANYTHING, CharDfa, is_empty, minimize, single
-from compiler.automata.dfa import equivalent
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.limits import Limits, ResourceGuard
@@ -22,6 +21,7 @@ from compiler.regex.glushkov import pattern_nfa
 from compiler.spec import Transition, UserDfa, propositions_named
 from compiler.spec.user_dfa import given_from_json, given_to_json
 from tests.references.byte_dfa import byte_dfa
+from tests.references.dfa import equivalent
 
 LETTERS = (
     frozenset({"dog"}),
@@ -30,6 +30,7 @@ LETTERS = (
     frozenset({"nomatch"}),
     frozenset({"eos"}),
 )
+
 FETCH: dict[str, Any] = {
     "start": "s0",
     "accepting": ["s2"],

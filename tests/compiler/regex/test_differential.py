@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from compiler.automata import Dfa, Minterms, minterms
-from compiler.automata.dfa import equivalent
 from compiler.engines import NATIVE, open_engines
 from compiler.errors import LimitExceeded, SpecSyntaxError
 from compiler.limits import Limits, ResourceGuard
@@ -19,6 +18,7 @@ from compiler.regex import Anchor, Node, alternation, concat, literal_node, node
 from tests.compiler.regex.test_glushkov import CASES as TABLE
 from tests.compiler.regex.test_glushkov import random_pattern
 from tests.compiler.regex.test_pairs import GROUPS
+from tests.references.dfa import equivalent
 
 pytest.importorskip("FAdo", reason="FAdo is not installed: make test installs it")
 SLOW_S_MAX = 120.0  # FAdo is slower than our limits are meant for, and the machine may be busy with other tests
