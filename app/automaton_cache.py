@@ -95,7 +95,7 @@ def array_bytes(value: object) -> int:
 
 
 def _text_bytes(text: TextAutomaton) -> int:
-    over_bytes = vars(text).get("byte_automaton")  # made when first asked for
+    over_bytes = text.existing_byte_automaton
     parts = [text, text.labeller, text.letters, text.dfa, *([over_bytes] if over_bytes else [])]
     return ENTRY_BYTES + sum(array_bytes(part) for part in parts)
 

@@ -23,7 +23,13 @@ from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.spec import spec_from_json, spec_to_json
-from compiler.text import TextAutomaton
+from compiler.text import (
+    LabelAutomaton,
+    PerCharacterAutomaton,
+    TextAutomaton,
+    WholeTextAutomaton,
+    WordTraceAutomaton,
+)
 
 MAGIC = b"ABSDFA01"
 BLOB_BYTES_MAX = 64 * 2**20
@@ -31,6 +37,9 @@ RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
 _LABELLER = ("byte_class", "next_state", "emission", "flush")
 _DFA = ("symbol_class", "next_state", "accepting")
+_LETTER_AUTOMATA: dict[str, type[TextAutomaton]] = {  # by kind, of those that display their letter DFA
+    automaton.kind: automaton for automaton in (WordTraceAutomaton, PerCharacterAutomaton, LabelAutomaton)
+}
 _TOKENS = ("token_class", "edge_outer", "edge_inner", "edge_target", "edge_function", "function", "distance")
 
 
@@ -44,9 +53,9 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
     arrays = {
         **_arrays("labeller", text.labeller, _LABELLER),
         **_arrays("letters", text.letters, _DFA),
-        **({} if text.dfa is text.letters else _arrays("dfa", text.dfa, _DFA)),
+        **(_arrays("dfa", text.whole, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
         **_arrays("tokens", compiled.tokens, _TOKENS),
-        "dfa_state": text.dfa_state,
+        "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
         "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
     }
     raw = save(arrays)
@@ -134,19 +143,20 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         strings=tuple(tuple(string) for string in document["strings"]),
         start=starts["labeller"],
     )
-    letters = Dfa(**take("letters", _DFA), start=starts["letters"])
-    kind = document["kind"]
-    text = TextAutomaton(
-        kind=kind,
-        labeller=labeller,
-        letters=letters,
-        dfa=Dfa(**take("dfa", _DFA), start=starts["dfa"]) if "dfa.next_state" in arrays else letters,
-        symbol_names=tuple(document["symbol_names"]),
-        letter_names=tuple(None if names is None else tuple(names) for names in document["letter_names"]),
-        dfa_state=arrays["dfa_state"],
-        text_start=starts["text"],
-        strips_space=bool(document["strips_space"]),
-    )
+    common: dict[str, Any] = {
+        "labeller": labeller,
+        "letters": Dfa(**take("letters", _DFA), start=starts["letters"]),
+        "symbol_names": tuple(document["symbol_names"]),
+        "letter_names": tuple(None if names is None else tuple(names) for names in document["letter_names"]),
+        "text_start": starts["text"],
+        "strips_space": bool(document["strips_space"]),
+    }
+    text: TextAutomaton
+    if "dfa.next_state" in arrays:
+        whole = Dfa(**take("dfa", _DFA), start=starts["dfa"])
+        text = WholeTextAutomaton(**common, whole=whole, whole_state=arrays["dfa_state"])
+    else:
+        text = _LETTER_AUTOMATA[document["kind"]](**common)
     tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))
     distances = tuple(document["state_distances"])
     return Compiled(spec_from_json(document["spec"]), text, tokens, distances, document["vocabulary"])

@@ -32,7 +32,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "codec": "artifact automata errors lifting spec text",
         "forms": "automata engines errors json_schema limits ltlf regex spec text",
         "diagnostics": "artifact automata engines errors forms lifting limits ltlf spec text vocab",
-        "pipeline": "artifact automata diagnostics engines errors forms lifting limits spec text vocab",
+        "pipeline": "artifact diagnostics engines errors forms lifting limits spec text vocab",
     },
     "decoding": {
         "errors": "",

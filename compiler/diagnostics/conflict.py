@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
-from compiler.automata import is_empty, to_labeller
+from compiler.automata import is_empty
 from compiler.diagnostics.prose import title
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecUnsatisfiable
@@ -213,8 +213,10 @@ class _Search:
         combined = combine(tree, self._guard)
         if combined.letters.symbols and is_empty(combined.letters):
             return False
-        labeller = to_labeller(combined.joint.transducer, combined.joint.start, self._guard)
-        return lift(labeller, combined.letters, byte_vocabulary(), self._guard).min_tokens != UNREACHABLE
+        return (
+            lift(combined.labeller(self._guard), combined.letters, byte_vocabulary(), self._guard).min_tokens
+            != UNREACHABLE
+        )
 
     def _called_off(self) -> bool:
         self._whole.check_time()

@@ -46,7 +46,7 @@ from compiler.spec import (
     spec_from_json,
     trimmed,
 )
-from compiler.text import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf, flattened
+from compiler.text import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf, to_char_dfa
 
 
 def part_of(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
@@ -110,7 +110,7 @@ def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field:
     with within(field):
         spec = spec_from_json(constraint)
         check_limits(spec, guard.limits)
-        return flattened(part_of(trimmed(spec, guard), engines, guard), guard)
+        return to_char_dfa(part_of(trimmed(spec, guard), engines, guard), guard)
 
 
 def _word_leaf(
@@ -193,7 +193,7 @@ def _length(spec: LengthSpec) -> ConstraintTree:
 
 
 def _lexical(propositions: dict[str, Proposition], build: LetterDfa) -> WordLeaf:
-    return WordLeaf(propositions, False, False, build, ours=True)
+    return WordLeaf(propositions, False, False, build, internal=True)
 
 
 def _holding(proposition: Proposition, letters: Sequence[frozenset[str]]) -> list[bool]:

@@ -7,51 +7,58 @@ needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequence
 
 from __future__ import annotations
 
-from compiler.text.combination import (
-    BooleanNode,
-    CharLeaf,
-    Combined,
-    ConstraintTree,
-    LengthLeaf,
-    LetterDfa,
-    Negation,
-    WordLeaf,
-    combine,
-    flattened,
-)
+from compiler.text.combination import combine, to_char_dfa
+from compiler.text.display import character_letter_names, letter_names, minterm_names, symbol_names
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
 from compiler.text.text_automaton import (
+    LabelAutomaton,
+    PerCharacterAutomaton,
     TextAutomaton,
     TextCheck,
+    WholeTextAutomaton,
+    WordTraceAutomaton,
     answer_text,
     check_text,
     replay,
     shown_state,
     states_along,
 )
-from compiler.text.transducer import LetterAlphabet, Outcome
+from compiler.text.tree import (
+    BooleanNode,
+    CharLeaf,
+    ConstraintTree,
+    LengthLeaf,
+    LetterDfa,
+    Negation,
+    WordLeaf,
+)
 
 __all__ = [
     "SEPARATOR",
     "BooleanNode",
     "CharLeaf",
-    "Combined",
     "ConstraintTree",
+    "LabelAutomaton",
     "LengthLeaf",
-    "LetterAlphabet",
     "LetterDfa",
     "Negation",
-    "Outcome",
+    "PerCharacterAutomaton",
     "TextAutomaton",
     "TextCheck",
+    "WholeTextAutomaton",
     "WordLeaf",
+    "WordTraceAutomaton",
     "answer_text",
+    "character_letter_names",
     "check_labels",
     "check_text",
     "combine",
-    "flattened",
     "label_automata",
+    "letter_names",
+    "minterm_names",
     "replay",
     "shown_state",
     "states_along",
+    "symbol_names",
+    "to_char_dfa",
 ]

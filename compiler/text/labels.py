@@ -15,19 +15,16 @@ from compiler.automata import (
     ByteTransducer,
     CharDfa,
     Dfa,
-    complement,
-    intersection,
     live_states,
     minimize,
-    union,
 )
 from compiler.errors import SpecSyntaxError
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.limits import ResourceGuard
 from compiler.regex import determinize, node_nfa
 from compiler.spec import EOS, NOMATCH, STEP, Proposition
-from compiler.text.combination import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, Negation, WordLeaf
-from compiler.text.text_automaton import TextAutomaton, TextCheck, WordStep
+from compiler.text.text_automaton import LabelAutomaton, TextAutomaton, TextCheck, WordStep
+from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa, leaves_of
 from compiler.text.word_trace import proposition_node
 
 SEPARATOR = " "
@@ -41,9 +38,9 @@ def label_automata(
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max`, `letters_max` or `compile_s_max`.
     """
     guard.check("letters_max", len(labels))
-    reader = _LabelReader(labels, guard)
-    dfa = minimize(reader.dfa(tree), guard)
-    shown = _text_automaton(dfa, labels, reader.letter_names(tree), guard)
+    builder = _LabelDfaBuilder(labels, guard)
+    dfa = minimize(builder.dfa(tree), guard)
+    shown = _text_automaton(dfa, labels, builder.letter_names(tree), guard)
     ids = np.append(dfa.symbol_class, 0)
     return shown, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
 
@@ -69,52 +66,45 @@ def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
     return TextCheck(False, tuple(steps), len(labels) if violated_at is None else violated_at)
 
 
-class _LabelReader:
-    """The automaton over labels of each part of a tree."""
+class _LabelDfaBuilder:
+    """Builds the DFA of a tree over labels, each of which is one symbol."""
 
     def __init__(self, labels: Sequence[str], guard: ResourceGuard) -> None:
         self._labels, self._guard = labels, guard
-        self._held: dict[Proposition, list[bool]] = {}
+        self._holding: dict[Proposition, list[bool]] = {}
 
-    def dfa(self, part: ConstraintTree) -> Dfa:
-        match part:
-            case BooleanNode():
-                join = intersection if part.every else union
-                return join([self.dfa(inner) for inner in part.parts], self._guard)
-            case Negation():
-                return complement(self.dfa(part.part))
+    def dfa(self, tree: ConstraintTree) -> Dfa:
+        """The automaton over labels of a tree."""
+        return boolean_dfa(tree, self._leaf_dfa, self._guard)
+
+    def _leaf_dfa(self, leaf: Leaf) -> Dfa:
+        match leaf:
             case WordLeaf():
-                return self._words(part)
+                return self._words(leaf)
             case LengthLeaf():
-                return self._size(part.max_chars)
+                return self._length(leaf.max_chars)
             case CharLeaf():
-                return self._texts(part.texts)
+                return self._texts(leaf.texts)
 
-    def letter_names(self, part: ConstraintTree) -> tuple[tuple[str, ...], ...]:
+    def letter_names(self, tree: ConstraintTree) -> tuple[tuple[str, ...], ...]:
         """The propositions of the tree that hold at each label."""
-        held: list[set[str]] = [set() for _ in self._labels]
-        pending = [part]
-        while pending:
-            one = pending.pop()
-            if isinstance(one, BooleanNode):
-                pending.extend(one.parts)
-            elif isinstance(one, Negation):
-                pending.append(one.part)
-            elif isinstance(one, WordLeaf):
-                for name, proposition in one.propositions.items():
-                    for names, holds in zip(held, self._holds(proposition), strict=True):
-                        names.update([name] if holds and proposition != STEP else [])
-        return tuple(tuple(sorted(names)) for names in held)
+        by_label: list[set[str]] = [set() for _ in self._labels]
+        for leaf in leaves_of(tree):
+            for name, proposition in leaf.propositions.items() if isinstance(leaf, WordLeaf) else ():
+                if proposition != STEP:
+                    for names, holds in zip(by_label, self._holds(proposition), strict=True):
+                        names.update([name] if holds else [])
+        return tuple(tuple(sorted(names)) for names in by_label)
 
     def _holds(self, proposition: Proposition) -> list[bool]:
-        if proposition not in self._held:
+        if proposition not in self._holding:
             if proposition == STEP:
-                self._held[proposition] = [True] * len(self._labels)
+                self._holding[proposition] = [True] * len(self._labels)
             else:
                 nfa = node_nfa(proposition_node(proposition, self._guard), self._guard)
                 pattern = CharDfa(*determinize(nfa, self._guard))
-                self._held[proposition] = [pattern.accepts(label) for label in self._labels]
-        return self._held[proposition]
+                self._holding[proposition] = [pattern.accepts(label) for label in self._labels]
+        return self._holding[proposition]
 
     def _words(self, leaf: WordLeaf) -> Dfa:
         """The leaf's automaton over what holds at each label; its last step, if it has one, is read at the end."""
@@ -145,7 +135,7 @@ class _LabelReader:
         accepting = np.append(dfa.accepting, dfa.accepting[dfa.start])
         return minimize(Dfa(np.arange(len(self._labels), dtype=np.int32), table, accepting, start), self._guard)
 
-    def _size(self, most: int) -> Dfa:
+    def _length(self, most: int) -> Dfa:
         """State c: c characters so far; most + 1 is too many, most + 2 before the first label."""
         self._guard.check("dfa_states_max", most + 3)
         self._guard.check("table_bytes_max", (most + 3) * len(self._labels) * 4)
@@ -163,14 +153,11 @@ def _text_automaton(
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
     flush = np.array([NO_END, 0], dtype=np.int32)
     labeller = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), flush, 2, ((),), 1)
-    return TextAutomaton(
-        kind="labels",
+    return LabelAutomaton(
         labeller=labeller,
         letters=dfa,
-        dfa=dfa,
         symbol_names=tuple(labels),
         letter_names=letter_names,
-        dfa_state=np.zeros(0, dtype=np.int32),
         text_start=1,
         limits=guard.limits,
     )

@@ -4,60 +4,64 @@ from __future__ import annotations
 
 import functools
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from compiler.automata import NO_END, ByteTransducer, Dfa
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from compiler.spec import EOS
 from compiler.vocab import byte_vocabulary
 
 UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace (design 3)
 _BYTES = byte_vocabulary()
 
 
-@dataclass(frozen=True, eq=False)
-class TextAutomaton:
-    """A constraint over texts.
+StateDistances: TypeAlias = tuple[int | None, ...]
 
-    kind           what people look at, `dfa`: "words" for the letter DFA, "characters" for the DFA over classes of
-                   characters that the labeller runs; "labels" for a DFA over labels, which no byte of a text spells
-    labeller       the byte transducer
-    letters        DFA over the labeller's letters
-    symbol_names   a printable name of each symbol of `dfa`
-    letter_names   the propositions of each letter; None for one that is no step of the word trace
-    dfa_state      int32 [B]: the state of `dfa` in each labeller state between characters, unless it is `letters`
-    text_start     the labeller state an answer is read from
-    strips_space   whether one leading space, which the labeller's own start reads, is no part of an answer
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TextAutomaton(ABC):
+    """A constraint over texts. One subclass for each kind of DFA that is displayed.
+
+    labeller      the byte transducer
+    letters       DFA over the labeller's letters
+    symbol_names  a printable name of each symbol of `display_dfa`
+    letter_names  the propositions of each letter; None for one that is no step of the word trace
+    text_start    the labeller state an answer is read from
+    strips_space  whether one leading space, which the labeller's own start reads, is no part of an answer
+    lifted        the byte automaton, where it was made already
     """
 
-    kind: Literal["words", "characters", "labels"]
+    kind: ClassVar[Literal["words", "characters", "labels"]]  # of the symbols of `display_dfa`
+
     labeller: ByteTransducer
     letters: Dfa
-    dfa: Dfa
     symbol_names: tuple[str, ...]
     letter_names: tuple[tuple[str, ...] | None, ...]
-    dfa_state: np.ndarray
     text_start: int
     strips_space: bool = False
     limits: Limits = DEFAULT_LIMITS
+    lifted: TokenAutomaton | None = None
 
     def __post_init__(self) -> None:
         if len(self.symbol_names) != self.dfa.symbols:
             raise ValueError("one name for each symbol of dfa")
         if len(self.letter_names) != self.letters.symbols:
             raise ValueError("one entry of letter_names for each letter")
-        if self.kind != "characters" and self.dfa is not self.letters:
-            raise ValueError("an automaton over words or labels shows its letter DFA")
-        if self.dfa is not self.letters and self.dfa_state.shape != (self.labeller.boundary,):
-            raise ValueError("dfa_state is [B]")
         if any(not 0 <= letter < self.letters.symbols for string in self.labeller.strings for letter in string):
             raise ValueError("the labeller emits a letter that its DFA does not read")
         if not 0 <= self.text_start < self.labeller.boundary:
             raise ValueError("text_start lies between characters")
+
+    @property
+    def dfa(self) -> Dfa:
+        """The DFA that is displayed."""
+        return self.letters
 
     @property
     def traced(self) -> bool:
@@ -66,8 +70,114 @@ class TextAutomaton:
 
     @functools.cached_property
     def byte_automaton(self) -> TokenAutomaton:
-        """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made when first asked for."""
-        return lift(self.labeller, self.letters, _BYTES, ResourceGuard(self.limits))
+        """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made at its first use."""
+        return self.lifted or lift(self.labeller, self.letters, _BYTES, ResourceGuard(self.limits))
+
+    @property
+    def existing_byte_automaton(self) -> TokenAutomaton | None:
+        """The byte automaton where it has been made, None before its first use."""
+        return vars(self).get("byte_automaton", self.lifted)
+
+    def display_state(self, labeller_state: int, letter_state: int) -> int | None:
+        """The state of `dfa` in a state of the automaton; None where it has none of its own, inside a character."""
+        return letter_state
+
+    @abstractmethod
+    def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
+        """Fewest tokens to acceptance from each state of `dfa`, None where it is dead; as the paper's Figure 1 has it.
+
+        tokens  the token automaton that was lifted from this one
+        """
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WordTraceAutomaton(TextAutomaton):
+    """Displays the letter DFA, whose symbols are the units of the word trace."""
+
+    kind = "words"
+
+    def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
+        """From each letter state between words; a state that only the step of `eos` enters accepts at distance 0."""
+        by_state = _by_labeller_state(tokens, self.labeller)
+        found = by_state.min(axis=0) if self._restricts_text else by_state[self.labeller.start].copy()
+        if any(EOS in (letter or ()) for letter in self.letter_names):
+            found[self.letters.accepting & (found == UNREACHABLE)] = 0
+        return _distances(found)
+
+    @property
+    def _restricts_text(self) -> bool:
+        """Whether the labeller does more than read the word trace: a state's distance is then the one at best."""
+        ends = self.labeller.flush[1 : self.labeller.boundary]
+        return bool((ends == NO_END).any()) or not self.traced or None in self.letter_names
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PerCharacterAutomaton(TextAutomaton):
+    """Displays the letter DFA, whose symbols are classes of characters."""
+
+    kind = "characters"
+
+    def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
+        """From each letter state at the start of an answer."""
+        first = self.text_start * tokens.letter_states
+        return _distances(tokens.distance[first : first + tokens.letter_states])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WholeTextAutomaton(TextAutomaton):
+    """Displays the whole-text DFA that the labeller runs, whose symbols are classes of characters.
+
+    whole        that DFA
+    whole_state  int32 [B]: its state in each labeller state between characters
+    """
+
+    kind = "characters"
+
+    whole: Dfa
+    whole_state: np.ndarray
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.whole_state.shape != (self.labeller.boundary,):
+            raise ValueError("whole_state is [B]")
+
+    @property
+    def dfa(self) -> Dfa:
+        """The DFA that is displayed."""
+        return self.whole
+
+    def display_state(self, labeller_state: int, letter_state: int) -> int | None:
+        """The state of `dfa` in a state of the automaton; None inside a character."""
+        return int(self.whole_state[labeller_state]) if labeller_state < self.labeller.boundary else None
+
+    def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
+        """From each state of the whole-text DFA; at best over what else the labeller and the letters remember."""
+        found = np.full(self.whole.states, UNREACHABLE)
+        best = _by_labeller_state(tokens, self.labeller).min(axis=1)
+        # without letters the labeller's states 1..S are the DFA's own; those behind them have read a leading space
+        read = slice(1, None) if self.letters.symbols else slice(1, self.whole.states + 1)
+        np.minimum.at(found, self.whole_state[read], best[read])
+        return _distances(found)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelAutomaton(TextAutomaton):
+    """Displays a DFA over labels, which no bytes spell: its labeller reads no text."""
+
+    kind = "labels"
+
+    def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
+        """Fewest steps, the end among them. The token automaton has the DFA's states, after a dead one."""
+        return _distances(tokens.distance[1 : self.letters.states + 1])
+
+
+def _by_labeller_state(tokens: TokenAutomaton, labeller: ByteTransducer) -> np.ndarray:
+    """The distances of the states between characters: int32 [B, Q]."""
+    return tokens.distance[: labeller.boundary * tokens.letter_states].reshape(labeller.boundary, -1)
+
+
+def _distances(found: np.ndarray) -> StateDistances:
+    return tuple(None if distance == UNREACHABLE else distance for distance in found.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +217,15 @@ class _TextReader:
         self._automaton = automaton
         self.labeller_state = automaton.text_start
         self.letter_state = automaton.letters.start
-        self._shown = self.state
+        self._between_characters = self._automaton.display_state(self.labeller_state, self.letter_state) or 0
 
     @property
     def state(self) -> int:
         """The state of `dfa`; inside a character, the one before that character."""
-        if self._automaton.dfa is self._automaton.letters:
-            return self.letter_state
-        if self.labeller_state < self._automaton.labeller.boundary:
-            self._shown = int(self._automaton.dfa_state[self.labeller_state])
-        return self._shown
+        state = self._automaton.display_state(self.labeller_state, self.letter_state)
+        if state is not None:
+            self._between_characters = state
+        return self._between_characters
 
     def read(self, data: bytes) -> list[int]:
         """Read bytes; the letters emitted on the way."""
@@ -175,10 +284,7 @@ def states_along(automaton: TextAutomaton, text: str) -> list[int]:
 
 def shown_state(automaton: TextAutomaton, lifted_state: int) -> int | None:
     """The state of `dfa` in a state of a lifted automaton, None inside a character and after the end."""
-    labeller_state, letter_state = divmod(lifted_state, automaton.letters.states)
-    if automaton.dfa is automaton.letters:
-        return letter_state
-    return int(automaton.dfa_state[labeller_state]) if labeller_state < automaton.labeller.boundary else None
+    return automaton.display_state(*divmod(lifted_state, automaton.letters.states))
 
 
 def check_text(automaton: TextAutomaton, text: str) -> TextCheck:

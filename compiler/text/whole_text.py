@@ -21,7 +21,7 @@ class WholeText:
     live        bool  [S]: acceptance can still be reached
     start       the state a raw text is read from; it may read one space more than an answer has
     text_start  the state an answer is read from
-    shown       int32 [S]: the state of the DFA that people look at
+    display_state  int32 [S]: the state of the constraint's own DFA, for display
     """
 
     next_state: np.ndarray
@@ -29,7 +29,7 @@ class WholeText:
     live: np.ndarray
     start: int
     text_start: int
-    shown: np.ndarray
+    display_state: np.ndarray
     minterms: Minterms
 
 

@@ -7,6 +7,7 @@ look-ups and steps through tables of bounded size.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterator
 
@@ -205,8 +206,7 @@ class CompileHandler:
 
 def _text(compiled: Compiled) -> TextAutomaton:
     """The automaton over texts of a constraint compiled for single bytes: where texts break is known already."""
-    vars(compiled.text)["byte_automaton"] = compiled.tokens  # the property of that name would compute it again
-    return compiled.text
+    return dataclasses.replace(compiled.text, lifted=compiled.tokens)
 
 
 def word_trace(check: TextCheck) -> tuple[WordBody, ...]:

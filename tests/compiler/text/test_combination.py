@@ -16,7 +16,7 @@ from compiler.forms import part_of
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import AllSpec, RegexSpec, spec_from_json
-from compiler.text import answer_text, check_text, flattened
+from compiler.text import answer_text, check_text, to_char_dfa
 from compiler.text import combination as combine
 from compiler.vocab import byte_vocabulary
 from tests.references.text import satisfies
@@ -81,7 +81,7 @@ def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constrai
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
     spec, guard = spec_from_json(constraint), ResourceGuard(Limits())
-    texts = flattened(part_of(spec, NATIVE, guard), guard)
+    texts = to_char_dfa(part_of(spec, NATIVE, guard), guard)
     for text in TEXTS:
         assert texts.accepts(text) == satisfies(spec, text), text
 

@@ -1,0 +1,141 @@
+"""DFAs over the letters that a text's transducer emits: one for each leaf of a tree, and for the tree.
+
+The two builders differ in how a whole-text constraint is read: from the outcome in the last letter, or from letters
+that name each character's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from compiler.automata import Dfa, intersection, union
+from compiler.limits import ResourceGuard
+from compiler.spec import EOS, NOMATCH
+from compiler.text.per_character import CharacterClasses
+from compiler.text.transducer import LetterAlphabet
+from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa
+
+
+class LetterDfaBuilder:
+    """Builds the DFA of a tree over letters of which the last tells the outcome of the whole-text constraints.
+
+    leaves  the whole-text leaves of the tree, in the order of an outcome's entries
+    """
+
+    def __init__(self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], guard: ResourceGuard) -> None:
+        self._alphabet, self._guard = alphabet, guard
+        self._number = {leaf: number for number, leaf in enumerate(leaves)}
+
+    def dfa(self, tree: ConstraintTree) -> Dfa:
+        """The letter strings of the texts for which the tree holds in some reading."""
+        return _in_some_reading(tree, self._alphabet, self._holds, self._guard)
+
+    def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
+        """Whether this reading meets the mandatory constraint and, if one is named, this optional one."""
+        alphabet = self._alphabet
+        number = None if leaf is None else self._number[leaf]
+        symbol_class = np.zeros(len(alphabet), dtype=np.int32)
+        outcomes = [outcome[reading] for outcome in alphabet.outcomes]
+        symbol_class[len(alphabet) - len(outcomes) :] = [
+            1 + (met is not None and (number is None or met[number])) for met in outcomes
+        ]
+        table = np.array([[0, 0, 1], [1, 0, 1]], dtype=np.int32)  # the last letter alone decides
+        return Dfa(symbol_class, table, np.array([False, True]))
+
+
+class PerCharacterDfaBuilder:
+    """Builds the DFA of a tree over letters that name each character's class; whole-text constraints read those."""
+
+    def __init__(
+        self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], classes: CharacterClasses, guard: ResourceGuard
+    ) -> None:
+        self._alphabet, self._classes, self._guard = alphabet, classes, guard
+        self._minterms = dict(zip(leaves, classes.minterms, strict=True))
+
+    def dfa(self, tree: ConstraintTree) -> Dfa:
+        """The letter strings of the texts for which the tree holds in some reading."""
+        return _in_some_reading(tree, self._alphabet, self._holds, self._guard)
+
+    def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
+        """The leaf's DFA over the characters' letters; without a leaf, whether there is a text to read this way."""
+        alphabet = self._alphabet
+        symbol_class = np.zeros(len(alphabet), dtype=np.int32)
+        characters = alphabet.characters
+        if leaf is None:
+            if alphabet.has_space_letter:
+                symbol_class[characters.stop - 1] = 1
+            table = np.array([[0, 1], [1, 1]], dtype=np.int32)
+            return Dfa(symbol_class, table, np.array([reading == 0, True]))
+        dfa = leaf.texts.dfa
+        ignored = dfa.next_state.shape[1]  # one more column, in which every state stays
+        columns = dfa.symbol_class[self._minterms[leaf]].tolist()
+        if alphabet.has_space_letter:  # the reading without the space passes over it
+            columns.append(ignored if reading else columns[self._classes.space])
+        symbol_class[:] = ignored
+        symbol_class[characters] = columns
+        stay = np.arange(dfa.states, dtype=dfa.next_state.dtype)
+        return Dfa(symbol_class, np.column_stack([dfa.next_state, stay]), dfa.accepting, dfa.start)
+
+
+def _in_some_reading(
+    tree: ConstraintTree,
+    alphabet: LetterAlphabet,
+    holds: Callable[[int, CharLeaf | None], Dfa],
+    guard: ResourceGuard,
+) -> Dfa:
+    """The DFA of a tree over `alphabet`: some reading of the text exists and satisfies it.
+
+    holds  the DFA of a whole-text leaf in a reading; for no leaf, the DFA of the texts that have this reading
+    """
+
+    def leaf_dfa(reading: int, leaf: Leaf) -> Dfa:
+        match leaf:
+            case WordLeaf():
+                return _word_dfa(leaf, alphabet, guard)
+            case LengthLeaf():
+                # a reading without the leading space has one character less than letters
+                return _length_dfa(leaf.max_chars + reading, alphabet, guard)
+            case CharLeaf():
+                return holds(reading, leaf)
+
+    dfas = [boolean_dfa(tree, partial(leaf_dfa, reading), guard) for reading in range(alphabet.readings)]
+    if alphabet.readings == 1:  # the transducer itself drops texts that violate the mandatory constraint
+        return dfas[0]
+    return union([intersection([holds(reading, None), dfa], guard) for reading, dfa in enumerate(dfas)], guard)
+
+
+def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
+    """The leaf's automaton; letters that are no step of its trace leave its state as it is."""
+    number: dict[frozenset[str], int] = {}
+    projected = [_projected(unit, leaf) for unit in alphabet.units]
+    for letter in projected:
+        if letter is not None:
+            number.setdefault(letter, len(number))
+    dfa = leaf.build(list(number), guard)
+    ignored = dfa.next_state.shape[1]
+    column = [ignored if letter is None else int(dfa.symbol_class[number[letter]]) for letter in projected]
+    column += [ignored] * (len(alphabet) - len(projected))
+    table = dfa.next_state
+    if ignored in column:
+        table = np.column_stack([table, np.arange(dfa.states, dtype=table.dtype)])
+    return Dfa(np.array(column, dtype=np.int32), table, dfa.accepting, dfa.start)
+
+
+def _projected(unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
+    """The letter that a leaf reads at a unit; None where its trace has no such step."""
+    if unit == {EOS}:
+        return unit if leaf.with_eos else None
+    return unit.intersection(leaf.propositions) or frozenset((NOMATCH,))
+
+
+def _length_dfa(most: int, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
+    """A chain that each character's letter steps along; its last state is one too many."""
+    guard.check("dfa_states_max", most + 2)
+    states = np.arange(most + 2, dtype=np.int32)
+    table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
+    symbol_class = np.zeros(len(alphabet), dtype=np.int32)
+    symbol_class[alphabet.characters] = 1
+    return Dfa(symbol_class, table, states <= most)

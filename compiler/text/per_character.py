@@ -1,0 +1,99 @@
+"""Transducers that emit each character's class as a letter, so that whole-text constraints are DFAs over letters.
+
+They serve where the product of all parts would have very many states, or where a labeller would need many states inside
+UTF-8 characters: here one set of these states serves all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.automata import DEAD, NO_END, CharDfa, CharTransducer, Dfa, common_minterms, minimize, minimize_transducer
+from compiler.limits import ResourceGuard
+from compiler.text.transducer import EMPTY, LetterAlphabet, TextTransducer, silent_words
+from compiler.text.whole_text import SPACE, space_apart, whole_text
+from compiler.text.word_trace import WordTransducer
+
+_NO_STATES = np.zeros(0, dtype=np.int32)  # no state of a whole-text DFA is displayed
+
+
+def per_character_transducer(texts: CharDfa, leading_space: bool, guard: ResourceGuard) -> tuple[TextTransducer, Dfa]:
+    """A whole-text constraint as a transducer that emits each character's minterm, and the DFA that reads them.
+
+    For constraints with many states that tell characters outside ASCII apart: in a labeller each would have its own
+    states inside UTF-8 characters; here one set of them serves all. The last letter is a leading space, if allowed.
+    """
+    whole = whole_text(texts, leading_space, guard)
+    states, columns = whole.next_state.shape
+    strings = ((), *((letter,) for letter in range(columns + leading_space)))
+    next_state = np.ones((2 + leading_space, columns), dtype=np.int32)
+    next_state[DEAD] = DEAD
+    emission = np.tile(np.arange(1, columns + 1, dtype=np.int32), (len(next_state), 1))
+    emission[DEAD] = EMPTY
+    table = whole.next_state.astype(np.int32)
+    if leading_space:
+        space = whole.minterms.word(SPACE)[0]
+        emission[-1, space] = columns + 1
+        stripped = np.arange(states, dtype=np.int32)  # read nowhere but at the start
+        stripped[whole.text_start] = whole.next_state[whole.start, space]
+        table = np.column_stack([table, stripped])
+    flush = np.array([NO_END, *[EMPTY] * (len(next_state) - 1)], dtype=np.int32)
+    transducer = CharTransducer(next_state, emission, flush, strings, whole.minterms)
+    symbols = np.arange(table.shape[1], dtype=np.int32)
+    letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), guard)
+    return TextTransducer(transducer, len(next_state) - 1, 1, _NO_STATES, LetterAlphabet()), letters
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharacterClasses:
+    """The classes of characters that letters tell apart, for some whole-text constraints.
+
+    minterms  for each constraint its minterm of each class: int64 [C]
+    space     the class of the space
+    """
+
+    minterms: tuple[np.ndarray, ...]
+    space: int
+
+
+def word_trace_per_character(
+    words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, guard: ResourceGuard
+) -> tuple[TextTransducer, CharacterClasses]:
+    """The word trace alone, each character emitting its class as well: whole-text constraints are then read as letters.
+
+    For combinations whose joint transducer would have very many states. Raises what `joint_transducer` does.
+    """
+    base = words or silent_words()
+    classes, own = common_minterms([part.minterms for part in texts])
+    classes, old = space_apart(classes)
+    parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
+    first, strings = len(base.letters), list[tuple[int, ...]]([()])
+    pairs = base.transducer.emission[:, mine].astype(np.int64) * classes.count + of_class
+    distinct, which = np.unique(pairs, return_inverse=True)
+    for string, letter in (divmod(pair, classes.count) for pair in distinct.tolist()):
+        strings.append((*base.transducer.strings[string], first + letter))
+    next_state, emission = base.transducer.next_state[:, mine], 1 + which.reshape(pairs.shape).astype(np.int32)
+    flush = np.array([NO_END if end == NO_END else len(strings) + end for end in base.transducer.flush.tolist()])
+    strings += base.transducer.strings
+    start = base.start
+    if leading_space:
+        space = parts.word(SPACE)[0]
+        strings.append((first + classes.count,))
+        next_state, emission = np.vstack([next_state, next_state[start]]), np.vstack([emission, emission[start]])
+        flush = np.append(flush, flush[start])
+        emission[-1, space] = len(strings) - 1
+        start = len(flush) - 1
+    emission[next_state == DEAD] = EMPTY
+    whole = CharTransducer(next_state, emission, flush.astype(np.int32), tuple(strings), parts)
+    smaller, number = minimize_transducer(whole, guard)
+    alphabet = LetterAlphabet(
+        units=base.letters,
+        character_letters=classes.count,
+        has_space_letter=leading_space,
+        readings=1 + leading_space,
+    )
+    trace = TextTransducer(smaller, int(number[start]), int(number[base.start]), _NO_STATES, alphabet)
+    return trace, CharacterClasses(tuple(mine[old] for mine in own), classes.word(SPACE)[0])

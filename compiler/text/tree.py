@@ -1,0 +1,152 @@
+"""Constraints as a tree of all, any and not over leaves, and the normal forms that the combination works on.
+
+The leaves are automata, not specs: over the letters of the word trace, over characters, or a bound on the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from compiler.automata import (
+    CharDfa,
+    Dfa,
+    char_complement,
+    char_intersection,
+    char_union,
+    complement,
+    intersection,
+    union,
+)
+from compiler.limits import ResourceGuard
+from compiler.spec import Proposition
+
+LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordLeaf:
+    """A constraint on the word trace.
+
+    propositions  what its letters are made of, by names that mean the same in every leaf
+    with_eos      whether its trace has one last step, at which `eos` holds
+    with_nomatch  whether it reads the letter at which no proposition holds
+    build         makes its automaton over a list of letters; the automaton's start is the empty trace
+    internal      whether its propositions are ours: no caller knows them
+    """
+
+    propositions: dict[str, Proposition]
+    with_eos: bool
+    with_nomatch: bool
+    build: LetterDfa
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharLeaf:
+    """A constraint on the whole text. leading_space: None where it does not care about one space before it."""
+
+    texts: CharDfa
+    leading_space: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LengthLeaf:
+    """An upper bound on the number of characters."""
+
+    max_chars: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BooleanNode:
+    """The conjunction of the parts, or their disjunction."""
+
+    is_and: bool
+    parts: tuple[ConstraintTree, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Negation:
+    """The complement of the part."""
+
+    part: ConstraintTree
+
+
+Leaf = WordLeaf | CharLeaf | LengthLeaf
+ConstraintTree = Leaf | BooleanNode | Negation
+
+
+def leaves_of(tree: ConstraintTree) -> list[Leaf]:
+    """The leaves, left to right."""
+    if isinstance(tree, BooleanNode):
+        return [leaf for part in tree.parts for leaf in leaves_of(part)]
+    return leaves_of(tree.part) if isinstance(tree, Negation) else [tree]
+
+
+def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[Leaf], Dfa], guard: ResourceGuard) -> Dfa:
+    """The DFA of a tree, put together from those that `leaf_dfa` makes of its leaves over one alphabet."""
+    match tree:
+        case BooleanNode():
+            join = intersection if tree.is_and else union
+            return join([boolean_dfa(part, leaf_dfa, guard) for part in tree.parts], guard)
+        case Negation():
+            return complement(boolean_dfa(tree.part, leaf_dfa, guard))
+        case _:
+            return leaf_dfa(tree)
+
+
+def without_space(tree: ConstraintTree) -> ConstraintTree:
+    """The same tree, indifferent to a leading space."""
+    match tree:
+        case BooleanNode():
+            return BooleanNode(tree.is_and, tuple(without_space(part) for part in tree.parts))
+        case Negation():
+            return Negation(without_space(tree.part))
+        case CharLeaf():
+            return CharLeaf(tree.texts, None)
+        case _:
+            return tree
+
+
+def normal_form(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
+    """The same in negation normal form, with the whole-text leaves of each node merged into its first part."""
+    return _merge_whole_text(_negation_normal_form(tree, negated=False), guard)
+
+
+def _negation_normal_form(tree: ConstraintTree, negated: bool) -> ConstraintTree:
+    """The same with negations at the leaves only, and no Boolean node inside one of its own kind."""
+    if isinstance(tree, Negation):
+        return _negation_normal_form(tree.part, not negated)
+    if isinstance(tree, CharLeaf):
+        return CharLeaf(char_complement(tree.texts), tree.leading_space) if negated else tree
+    if not isinstance(tree, BooleanNode):
+        return Negation(tree) if negated else tree
+    is_and = tree.is_and is not negated  # De Morgan: a negated conjunction is a disjunction
+    parts: list[ConstraintTree] = []
+    for part in tree.parts:
+        normal = _negation_normal_form(part, negated)
+        parts.extend(normal.parts if isinstance(normal, BooleanNode) and normal.is_and is is_and else (normal,))
+    return BooleanNode(is_and, tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def _merge_whole_text(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
+    """The same with the whole-text leaves of each Boolean node made one, which comes first."""
+    if not isinstance(tree, BooleanNode):
+        return tree
+    parts = [_merge_whole_text(part, guard) for part in tree.parts]
+    texts = [part.texts for part in parts if isinstance(part, CharLeaf)]
+    merged: list[ConstraintTree] = [part for part in parts if not isinstance(part, CharLeaf)]
+    if texts:
+        join = char_intersection if tree.is_and else char_union
+        merged.insert(0, CharLeaf(join(texts, guard), None))
+    return merged[0] if len(merged) == 1 else BooleanNode(tree.is_and, tuple(merged))
+
+
+def split_mandatory(tree: ConstraintTree) -> tuple[CharDfa | None, ConstraintTree | None]:
+    """The whole-text constraint of a normal form that must hold whatever else does, and the remaining tree."""
+    if isinstance(tree, CharLeaf):
+        return tree.texts, None
+    if isinstance(tree, BooleanNode) and tree.is_and and isinstance(tree.parts[0], CharLeaf):
+        parts = tree.parts[1:]
+        return tree.parts[0].texts, parts[0] if len(parts) == 1 else BooleanNode(True, parts)
+    return None, tree
