@@ -37,7 +37,7 @@ from compiler.automata.character_sets import (
 from compiler.automata.counting import count_dfa, keyword_counts_dfa, sentences_dfa
 from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimize
 from compiler.automata.interning import distinct, grown, hash_rows, hash_sparse_rows, spread, stable_order, unique_rows
-from compiler.automata.minimization import steps_along, steps_to
+from compiler.automata.minimization import UNREACHABLE, steps_along, steps_to
 from compiler.automata.products import SINK, Explored, explore, intersection, product, union
 from compiler.automata.utf8 import inner_estimate
 from compiler.automata.utf8_inverse import by_characters
@@ -48,6 +48,7 @@ __all__ = [
     "NO_END",
     "NO_MINTERM",
     "SINK",
+    "UNREACHABLE",
     "ByteTransducer",
     "CharDfa",
     "CharSet",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.automata.interning import unique_rows
-from compiler.automata.minimization import refine, steps_to
+from compiler.automata.minimization import UNREACHABLE, refine, steps_to
 from compiler.limits import ResourceGuard
 
 _NARROW = 256  # entries of a level's rows that are read one by one
@@ -71,7 +71,7 @@ class Dfa:
 
 def live_states(dfa: Dfa) -> np.ndarray:
     """bool [S]: the states from which some word is accepted."""
-    return np.asarray(steps_to(_used(dfa)[0], dfa.accepting) < dfa.states)
+    return np.asarray(steps_to(_used(dfa)[0], dfa.accepting) != UNREACHABLE)
 
 
 def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,11 @@
-"""Partition refinement and backward search over transition tables. Knows no automaton type."""
+"""Minimization by partition refinement, and backward search, over transition tables. Knows no automaton type.
+
+Two algorithms share the work. The states from which every path ends in a self-loop are minimized in one backward pass,
+as Revuz minimizes acyclic automata (1992), but with hash tables in place of a bucket sort, and with self-loops allowed.
+The other states are refined in rounds as Moore does (1956): a round splits the blocks whose states lead to different
+blocks. From Hopcroft (1971) it takes that the largest part of a split block keeps its number, so that only the smaller
+parts cause work in the next round.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +14,13 @@ import numpy as np
 from compiler.automata.interning import distinct, spread, stable_order, unique_rows
 from compiler.limits import ResourceGuard
 
-_FEW = 64  # states that are split one by one
-
-
+UNREACHABLE = int(np.iinfo(np.int32).max)  # the number of steps where no path leads: compared, never computed with
+_SMALL_ROUND = 64  # touched states, at most, that are split in plain Python
 _MARKED = 8  # states are marked in a table of all states where it has at most this many entries per listed state
 _NARROW = 8  # states that are looked at one by one
-_UNSETTLED = -1  # no block yet; of a state on the way to its block, itself
+_UNSETTLED = -1  # in place of the block of a state that has none yet
+_ENTRY = np.dtype("<i4")  # of a state's row, which is hashed as bytes
+_UNSETTLED_BYTES = np.array(_UNSETTLED, dtype=_ENTRY).tobytes()
 
 
 def _edges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -53,7 +61,7 @@ class _Predecessors:
 
 
 def steps_to(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The fewest transitions from each state into `targets` (bool [S]): int64 [S], S where there is no way."""
+    """The fewest transitions from each state into `targets` (bool [S]): int64 [S], UNREACHABLE where no path leads."""
     if targets.all():
         return np.zeros(len(table), dtype=np.int64)
     return _steps(_Predecessors(*_edges(table)), targets, None)
@@ -67,8 +75,8 @@ def steps_along(
 
 
 def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
-    nowhere = len(targets)
-    steps = np.where(targets, 0, nowhere)
+    # multi-source reverse breadth-first search: one round for each number of steps
+    steps = np.where(targets, 0, UNREACHABLE)
     frontier, distance = np.flatnonzero(targets), 0
     while frontier.size:
         distance += 1
@@ -79,7 +87,7 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuar
             found = np.array(sorted(near), dtype=np.int64)
         else:
             found = predecessors.of(frontier)
-        frontier = found[steps[found] == nowhere]
+        frontier = found[steps[found] == UNREACHABLE]
         steps[frontier] = distance
     return steps
 
@@ -87,29 +95,30 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuar
 def refine(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None = None) -> np.ndarray:
     """The coarsest stable partition below `block` (int [S], numbers from 0): int64 [S], equal for equal states.
 
-    States that lead to no cycle but their own loops are settled first, from the ends backwards, once each: most
-    automata are that and no more. What is left is refined together with one state for each block that is settled.
+    The states that lead to no cycle but self-loops are settled first, from the ends backwards, once each: most automata
+    consist of them. The other states are refined together with one representative of each settled block.
     Raises LimitExceeded over `compile_s_max`.
     """
-    settled = _Settled(table, block, guard)
-    number = settled.blocks()
-    rest = np.flatnonzero(number == _UNSETTLED)
-    if not rest.size:
+    acyclic = _AcyclicMinimizer(table, block, guard)
+    number = acyclic.blocks()
+    unsettled = np.flatnonzero(number == _UNSETTLED)
+    if not unsettled.size:
         return number
-    kept = np.concatenate([np.array(settled.first, dtype=np.int64), rest])
-    number[rest] = len(settled.first) + np.arange(len(rest))
-    table, block = number[table[kept]], block[kept]
+    # the quotient by the settled blocks: their representatives first, then each unsettled state by itself
+    members = np.concatenate([np.array(acyclic.first, dtype=np.int64), unsettled])
+    number[unsettled] = len(acyclic.first) + np.arange(len(unsettled))
+    table, block = number[table[members]], block[members]
     # equal states are equally far from any one block: a long chain is cut at once
-    fewest = np.argmin(np.bincount(block))
-    apart = unique_rows(np.column_stack([block, steps_to(table, block == fewest)]))[1]
-    return np.asarray(_refined(table, apart, guard)[number])
+    smallest = np.argmin(np.bincount(block))
+    by_distance = unique_rows(np.column_stack([block, steps_to(table, block == smallest)]))[1]
+    return np.asarray(_refine_in_rounds(table, by_distance, guard)[number])
 
 
-def _refined(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
+def _refine_in_rounds(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
     """`refine` for any table.
 
-    A round reads again only the states that lead to one whose number has changed, and when a block splits, its largest
-    part keeps the number: a long chain takes many rounds, but small ones.
+    A round reads only the states that lead to one whose block number has changed in the round before. A long chain
+    takes many rounds, but small ones.
     """
     states, columns = table.shape
     predecessors = _Predecessors(np.arange(states).repeat(columns), table.reshape(-1), states)
@@ -118,43 +127,53 @@ def _refined(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None) 
     while touched.size:
         if guard:
             guard.check_time()
-        split = partition.split_few if len(touched) <= _FEW else partition.split
+        split = partition.split_small if len(touched) <= _SMALL_ROUND else partition.split
         touched = predecessors.of(split(touched))
     return np.unique(partition.block, return_inverse=True)[1].reshape(-1)
 
 
-class _Settled:
-    """The blocks of the states from which every way ends in a loop of one state; settled once their successors are.
+def _under_assumption(row: bytes, number: int) -> bytes:
+    """The row of a state with self-loops, as it reads when the state itself belongs to the block `number`."""
+    # Little-endian numbers >= 0 never end in ff, so a run of four such bytes is one entry: the replacement is aligned.
+    return row.replace(_UNSETTLED_BYTES, number.to_bytes(4, "little"))
 
-    Two such states are equal when their successors' blocks are. A loop needs care: a state that loops reads as
-    `_UNSETTLED` what leads to itself, and may yet be equal to a block that it leads to and that loops more.
+
+class _AcyclicMinimizer:
+    """Numbers the blocks of the states from which every path ends in a self-loop, successors before predecessors.
+
+    A state's row is the list of its successors' blocks, and of the block it starts in. Two states are equal when their
+    rows are. A self-loop reads as `_UNSETTLED` in the row, since the state has no block yet; a state with self-loops
+    may also be equal to the block of one of its successors, which `_matching_successor_block` tests.
     """
 
     def __init__(self, table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None) -> None:
         self._guard = guard
         states = np.arange(len(table))
-        # the number of a state's block, behind them the blocks to begin with: what a row of `_places` reads
-        self._number = np.concatenate([np.full(len(table), _UNSETTLED), -2 - block]).astype(np.int32)
+        # the block of each state, and behind them the initial blocks as numbers that no block has: -2, -3, ...
+        self._number = np.concatenate([np.full(len(table), _UNSETTLED), -2 - block]).astype(_ENTRY)
+        # [S, K + 1]: the entries of `_number` that make up a state's row
         self._places = np.column_stack([table, len(table) + states])
-        self._loops = (table == states[:, None]).sum(axis=1).tolist()
+        self._self_loops = (table == states[:, None]).sum(axis=1).tolist()
         self._predecessors = _Predecessors(*_edges(table))
-        self._by_row: dict[bytes, int] = {}  # by the blocks of the successors, written out
-        self._by_loop: dict[bytes, int] = {}  # the same with loops as they are
+        self._by_row: dict[bytes, int] = {}  # block by row, self-loops replaced by the block itself
+        self._by_loop: dict[bytes, int] = {}  # block by row of a state with self-loops, as it is read
         self.first: list[int] = []  # of each block, its first state
 
     def blocks(self) -> np.ndarray:
         """int64 [S]: the block of each state, _UNSETTLED where there is none."""
         sources, first = self._predecessors.lists()
+        # a state is ready when all its successors but itself have a block
         waits_for = np.bincount(np.array(sources, dtype=np.int64), minlength=len(self._places)).tolist()
         ready = [state for state, count in enumerate(waits_for) if not count]
         while ready:
             if self._guard:
                 self._guard.check_time()
             if len(ready) > _NARROW:
-                self._settle_many(ready)
+                self._settle_together(ready)
             else:
                 for state in ready:
-                    self._number[state] = self._block(state, self._row(state))
+                    row = self._number.take(self._places[state]).tobytes()
+                    self._number[state] = self._block(state, row)
             following = []
             for state in ready:
                 for source in sources[first[state] : first[state + 1]]:
@@ -164,10 +183,8 @@ class _Settled:
             ready = following
         return self._number[: len(self._places)].astype(np.int64)
 
-    def _row(self, state: int) -> bytes:
-        return bytes(self._number.take(self._places[state]).tobytes())
-
-    def _settle_many(self, states: list[int]) -> None:
+    def _settle_together(self, states: list[int]) -> None:
+        # states that are ready together do not lead to each other, so all their rows can be read at once
         rows = self._number.take(self._places[states])
         width, written = rows.shape[1] * rows.itemsize, rows.tobytes()
         ends = range(width, len(written) + 1, width)
@@ -175,32 +192,40 @@ class _Settled:
         self._number[states] = blocks
 
     def _block(self, state: int, row: bytes) -> int:
-        loops = self._loops[state]
-        number = self._by_loop.get(row) if loops else self._by_row.get(row)
-        if number is None and loops:
-            number = self._led_to(state, row, loops)
+        """The block of a state with this row; a new one where no block has it."""
+        loops = self._self_loops[state]
+        if loops:
+            number = self._by_loop.get(row)
+            if number is None:
+                number = self._matching_successor_block(row, loops)
+        else:
+            number = self._by_row.get(row)
         if number is None:
             number = len(self.first)
             self.first.append(state)
             if loops:
-                self._by_loop[row] = self._number[state] = number
-                row = self._row(state)
+                self._by_loop[row] = number
+                row = _under_assumption(row, number)
             self._by_row[row] = number
         return number
 
-    def _led_to(self, state: int, row: bytes, loops: int) -> int | None:
-        """The block, among those that a looping state leads to, that it is equal to."""
-        for number in set(np.frombuffer(row, dtype=np.int32).tolist()):
-            if number >= 0 and self._loops[self.first[number]] > loops:
-                self._number[state] = number
-                if self._by_row.get(self._row(state)) == number:
-                    return int(number)
-        self._number[state] = _UNSETTLED
+    def _matching_successor_block(self, row: bytes, loops: int) -> int | None:
+        """The block of a successor that a state with `loops` self-loops is equal to."""
+        for number in set(np.frombuffer(row, dtype=_ENTRY).tolist()):
+            # the block's own state loops where this one loops and where this one leads to it: more often
+            loops_more = number >= 0 and self._self_loops[self.first[number]] > loops
+            if loops_more and self._by_row.get(_under_assumption(row, number)) == number:
+                return int(number)
         return None
 
 
 class _Partition:
-    """The blocks of a refinement, and how many states each has; block numbers are never used twice."""
+    """The blocks of a refinement, and how many states each has; block numbers are never used twice.
+
+    Both ways to split keep two invariants. `block[s]` is the block of state s, and `_size[b]` the number of states with
+    block[s] == b. States whose `block` changes in a split are returned, and no others: only their predecessors can
+    have come apart.
+    """
 
     def __init__(self, table: np.ndarray, block: np.ndarray) -> None:
         self._table = table
@@ -214,34 +239,39 @@ class _Partition:
         The states of a block that were not touched lead elsewhere than those that were: they are one part of it.
         """
         block = self.block
+        # the parts: touched states of one block (the owner) that lead to the same blocks
         first, part = unique_rows(np.column_stack([block[touched], block[self._table[touched]]]))
         owner, weight = block[touched[first]], np.bincount(part)
-        by_owner = np.lexsort((-weight, owner))
-        leads = np.ones(len(owner), dtype=bool)
-        leads[1:] = owner[by_owner][1:] != owner[by_owner][:-1]
-        leader = by_owner[leads]  # the largest touched part of each block, blocks ascending
-        owners, rest = (
-            owner[leader],
-            self._size[owner[leader]] - np.add.reduceat(weight[by_owner], np.flatnonzero(leads)),
-        )
-        keeps = weight[leader] >= rest
+        by_owner = np.lexsort((-weight, owner))  # the largest part of each owner comes first
+        is_leader = np.ones(len(owner), dtype=bool)
+        is_leader[1:] = owner[by_owner][1:] != owner[by_owner][:-1]
+        leader = by_owner[is_leader]  # the largest touched part of each block, blocks ascending
+        owners = owner[leader]
+        untouched = self._size[owners] - np.add.reduceat(weight[by_owner], np.flatnonzero(is_leader))
+        # the owner's number stays with the larger of its largest touched part and its untouched states
+        keeps = weight[leader] >= untouched
         number = owner.copy()
         renamed = np.ones(len(owner), dtype=bool)
         renamed[leader[keeps]] = False
         number[renamed] = self._new_blocks(weight[renamed], owner[renamed])
         changed = [touched[renamed[part]]]
-        left = keeps & (rest > 0)
-        if left.any():
-            untouched = np.zeros(self._count, dtype=bool)
-            untouched[owners[left]] = True
-            states = untouched[block]
-            states[touched] = False
-            changed.append(np.flatnonzero(states))
-            name = np.zeros(self._count, dtype=np.int64)
-            name[owners[left]] = self._new_blocks(rest[left], owners[left])
-            block[changed[1]] = name[block[changed[1]]]
+        moved = keeps & (untouched > 0)
+        if moved.any():
+            changed.append(self._rename_untouched(touched, owners[moved], untouched[moved]))
         block[touched] = number[part]
         return np.concatenate(changed)
+
+    def _rename_untouched(self, touched: np.ndarray, owners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Give the untouched states of `owners`, `sizes` of each, blocks of their own; returns these states."""
+        is_owner = np.zeros(self._count, dtype=bool)
+        is_owner[owners] = True
+        in_owner = is_owner[self.block]
+        in_owner[touched] = False
+        states = np.flatnonzero(in_owner)
+        name = np.zeros(self._count, dtype=np.int64)
+        name[owners] = self._new_blocks(sizes, owners)
+        self.block[states] = name[self.block[states]]
+        return states
 
     def _new_blocks(self, sizes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         """Numbers for blocks of these sizes, split off from their owners."""
@@ -251,8 +281,8 @@ class _Partition:
         np.subtract.at(self._size, owners, sizes)
         return numbers
 
-    def split_few(self, touched: np.ndarray) -> np.ndarray:
-        """`split` in plain Python, which is quicker for a few states than some twenty calls of numpy."""
+    def split_small(self, touched: np.ndarray) -> np.ndarray:
+        """`split` in plain Python, which is faster for a small round than twenty calls of numpy."""
         parts: dict[int, dict[tuple[int, ...], list[int]]] = {}
         leads_to = self.block[self._table[touched]].tolist()
         for state, owner, row in zip(touched.tolist(), self.block[touched].tolist(), leads_to, strict=True):
@@ -260,11 +290,10 @@ class _Partition:
         changed: list[int] = []
         for owner, by_row in parts.items():
             split = sorted(by_row.values(), key=len)
-            read = sum(map(len, split))
-            rest = int(self._size[owner]) - read
-            if rest <= len(split[-1]):
-                split.pop()
-                if rest:
+            untouched = int(self._size[owner]) - sum(map(len, split))
+            if untouched <= len(split[-1]):
+                split.pop()  # the largest part keeps the owner's number
+                if untouched:
                     members = set(np.flatnonzero(self.block == owner).tolist())
                     split.append(sorted(members.difference(*by_row.values())))
             for states in split:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
-from compiler.automata import stable_order, steps_along
+from compiler.automata import UNREACHABLE, stable_order, steps_along
 from compiler.limits import ResourceGuard
 
-UNREACHABLE = int(np.iinfo(np.int32).max)  # a dead state's distance: compared, never computed with
 _WORD_BITS, _WORD_BYTES = 64, 8
 _BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
 
@@ -31,53 +31,78 @@ def distances(
     function       int32 [F, Q]  letter state after that
     accepting      bool  [L, Q]
 
-    Breadth first, backwards, one round per distance. A round touches only the edges into the labeller states at which
-    the round before has settled something. The Q letter states of a labeller state are the bits of a few 64-bit words,
-    and the rows that are worked on at a time are few enough for a core's cache.
+    A multi-source reverse breadth-first search over the pairs (l, q), one level for each distance. A level touches only
+    the edges into the labeller states at which the level before has settled pairs. The Q letter states of a labeller
+    state are the bits of a few 64-bit words, and rows are worked on in blocks that fit a core's cache.
     Raises LimitExceeded over `compile_s_max`.
     """
     letter_states = accepting.shape[1]
-    if letter_states == 1:  # no letters: an edge is where it leads to
-        steps = steps_along(source, edge_target[edge], accepting[:, 0], guard)
-        return np.where(steps < len(accepting), steps, UNREACHABLE).astype(np.int32).reshape(-1, 1)
-    few = max(1, _BLOCK_CELLS // max(1, letter_states))
+    if letter_states == 1:  # no letters: an edge is the labeller state that it leads to
+        return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
+    graph = _ReverseGraph(source, edge, edge_target, edge_function, function, len(accepting))
     distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
     distance[accepting] = 0
     settled = _packed(accepting)
-    into, sources = _Index(edge_target, len(accepting)), _Index(edge, len(edge_target))
-    plain = (function == np.arange(letter_states)).all(axis=1)[edge_function]  # edges that keep the letter state
     rows = np.flatnonzero(settled.any(axis=1))
-    fresh = settled[rows]  # [n, W]: what the round before has settled, by labeller state
-    round_number = 0
-    while rows.size:
+    fresh = settled[rows]  # uint64 [n, W]: what the level before has settled, by labeller state
+    for level in itertools.count(1):
+        if not rows.size:
+            break
         if guard:
             guard.check_time()
-        round_number += 1
-        edges, leads_to = into.of(rows)
-        before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
-        loud = np.flatnonzero(~plain[edges])
-        for some in np.split(loud, range(few, len(loud), few)):
-            first = np.arange(len(some))[:, None] * letter_states
-            after = first + function[edge_function[edges[some]]]  # places in the bits below, one flat index
-            before[some] = _packed(_unpacked(before[some], letter_states).reshape(-1)[after])
-        some = np.flatnonzero(before.any(axis=1))
-        pair, by_edge = sources.of(edges[some])
-        grown = []
-        for into_row, reached in _unions(source[pair], before[some], by_edge, few):
+        found = []
+        for into_row, reached in graph.step_back(rows, fresh):
             new = reached & ~settled[into_row]
             grew = np.flatnonzero(new.any(axis=1))
-            grown.append((into_row[grew], new[grew]))
-            _settle(distance, settled, *grown[-1], round_number)
-        rows = np.concatenate([into_row for into_row, _ in grown]) if grown else rows[:0]
-        fresh = np.concatenate([new for _, new in grown]) if grown else fresh[:0]
+            found.append((into_row[grew], new[grew]))
+            _settle(distance, settled, *found[-1], level)
+        rows = np.concatenate([into_row for into_row, _ in found]) if found else rows[:0]
+        fresh = np.concatenate([new for _, new in found]) if found else fresh[:0]
     return distance
 
 
-def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, round_number: int) -> None:
-    """Write what a round has found: the letter states `new` [n, W] of the labeller states `rows` [n]."""
+class _ReverseGraph:
+    """The edges of the pairs (l, q), by the labeller state they lead to. Takes the arrays of `distances`."""
+
+    def __init__(
+        self,
+        source: np.ndarray,
+        edge: np.ndarray,
+        edge_target: np.ndarray,
+        edge_function: np.ndarray,
+        function: np.ndarray,
+        labeller_states: int,
+    ) -> None:
+        self._source, self._edge_function, self._function = source, edge_function, function
+        self._into, self._sources = _Index(edge_target, labeller_states), _Index(edge, len(edge_target))
+        self._letter_states = function.shape[1]
+        # bool [P]: the edges that keep the letter state need no look at its bits
+        self._is_identity = (function == np.arange(self._letter_states)).all(axis=1)[edge_function]
+        self._block_rows = max(1, _BLOCK_CELLS // max(1, self._letter_states))
+
+    def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The pairs from which one edge leads to a pair of `rows` [n] and `fresh` [n, W].
+
+        Yields labeller states int [m], each once, and their letter states uint64 [m, W], in blocks.
+        """
+        edges, leads_to = self._into.of(rows)
+        before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
+        moving = np.flatnonzero(~self._is_identity[edges])
+        for some in np.split(moving, range(self._block_rows, len(moving), self._block_rows)):
+            # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set
+            first = np.arange(len(some))[:, None] * self._letter_states
+            after = first + self._function[self._edge_function[edges[some]]]  # places in the bits below, one flat index
+            before[some] = _packed(_unpacked(before[some], self._letter_states).reshape(-1)[after])
+        used = np.flatnonzero(before.any(axis=1))
+        pair, by_edge = self._sources.of(edges[used])
+        return _unions(self._source[pair], before[used], by_edge, self._block_rows)
+
+
+def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, level: int) -> None:
+    """Write the pairs of a level: the letter states `new` [n, W] of the labeller states `rows` [n]."""
     settled[rows] |= new
     found = distance[rows]
-    np.copyto(found, round_number, where=_unpacked(new, distance.shape[1]))
+    np.copyto(found, level, where=_unpacked(new, distance.shape[1]))
     distance[rows] = found
 
 
@@ -108,12 +133,14 @@ class _Index:
         return self._order[np.arange(len(which)) + (begin - (np.cumsum(counts) - counts))[which]], which
 
 
-def _unions(index: np.ndarray, rows: np.ndarray, row: np.ndarray, few: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each distinct index the union of its rows[row[i]]: `few` indices at a time, ascending, and their unions."""
+def _unions(
+    index: np.ndarray, rows: np.ndarray, row: np.ndarray, block_rows: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The distinct indices, ascending, and for each the union of its rows[row[i]]; `block_rows` indices at a time."""
     order = stable_order(index)
     index, row = index[order], row[order]
     first = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]])) if index.size else index
     ends = np.append(first, len(index))
-    for at in range(0, len(first), few):
-        begin, end, some = ends[at], ends[min(at + few, len(first))], first[at : at + few]
+    for at in range(0, len(first), block_rows):
+        begin, end, some = ends[at], ends[min(at + block_rows, len(first))], first[at : at + block_rows]
         yield index[some], np.bitwise_or.reduceat(rows[row[begin:end]], some - begin, axis=0)

@@ -98,10 +98,10 @@ class Effects:
     States are the labeller's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
     """
 
-    def __init__(self, labeller: ByteTransducer, functions: LetterMaps, guard: ResourceGuard) -> None:
+    def __init__(self, labeller: ByteTransducer, letter_maps: LetterMaps, guard: ResourceGuard) -> None:
         self._labeller = labeller
-        self._functions = functions
-        self._guard = guard
+        self.letter_maps = letter_maps
+        self.guard = guard
         self._count = 1
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
@@ -114,9 +114,9 @@ class Effects:
 
     def intern(self, state: np.ndarray, function: np.ndarray) -> np.ndarray:
         """The numbers of pairs, in arrays of one shape: int32. What is dead, or leaves no letter state alive, is 0."""
-        alive = self._functions.alive()
+        alive = self.letter_maps.alive()
         if len(alive) > len(self._numbers):
-            self._guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
+            self.guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
             known = len(self._numbers)
             self._numbers = grown(self._numbers, 2 * len(alive))
             self._numbers[known:] = _UNSEEN
@@ -134,7 +134,7 @@ class Effects:
         count = self._count + len(state)
         if count > len(self.state):
             capacity = max(count, len(self.state) * 3 // 2)
-            self._guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
+            self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
             known, self._after = len(self._after), grown(self._after, capacity)
             self._after[known:] = _UNSEEN
@@ -161,6 +161,6 @@ class Effects:
             function = np.repeat(self.function[before][:, None], emission.shape[1], axis=1)
             loud = emission != 0
             if loud.any():
-                function[loud] = self._functions.after(function[loud], emission[loud])
+                function[loud] = self.letter_maps.after(function[loud], emission[loud])
             after = self.intern(self._labeller.next_state[state], function)
             self._after[before] = after

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.lifting.distance import UNREACHABLE, distances
+from compiler.automata import DEAD, UNREACHABLE
+from compiler.lifting.distance import distances
 
 __all__ = ["DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
 
 DEAD_EDGE = 0  # the edge to the dead state
-_DEAD = 0  # the labeller state of that name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class TokenAutomaton:
         _check_range("function", self.function, letter_states)
         if self.edge_function.shape != self.edge_target.shape:
             raise ValueError("edge_function and edge_target are [P]")
-        if self.edge_target[DEAD_EDGE] != _DEAD or self.edge_outer[_DEAD].any() or self.edge_inner[0].any():
+        if self.edge_target[DEAD_EDGE] != DEAD or self.edge_outer[DEAD].any() or self.edge_inner[0].any():
             raise ValueError("the dead state is left, or edge 0 does not lead to it")
         if (self.distance < 0).any() or (self.distance[:letter_states] != UNREACHABLE).any():
             raise ValueError("distances are not negative, and the dead state has none")
@@ -110,7 +110,7 @@ class TokenAutomaton:
     def edges(self, labeller_state: int) -> np.ndarray:
         """The edge each class takes from a labeller state: int [C]."""
         between = len(self.edge_outer)
-        outer = labeller_state if labeller_state < between else _DEAD
+        outer = labeller_state if labeller_state < between else DEAD
         inner = labeller_state - between + 1 if labeller_state >= between else 0
         return np.concatenate([self.edge_outer[outer], self.edge_inner[inner]])
 
@@ -149,17 +149,17 @@ def from_table(
     end = states + 1
     target = np.zeros((states + 2, columns + 1), dtype=np.int64)
     target[1:end, :columns] = next_state + 1
-    target[1:end, columns] = np.where(accepting, end, _DEAD)
+    target[1:end, columns] = np.where(accepting, end, DEAD)
     target[end, columns] = end
     ids = token_class.astype(np.int32).copy()
     ids[list(eos_ids)] = columns
-    target[:, np.setdiff1d(np.arange(columns), ids)] = _DEAD  # no id reads these columns: they shorten no distance
+    target[:, np.setdiff1d(np.arange(columns), ids)] = DEAD  # no id reads these columns: they shorten no distance
     accept = np.zeros((states + 2, 1), dtype=bool)
     accept[end] = True
     source, used = np.divmod(np.unique(np.arange(states + 2)[:, None] * (states + 2) + target), states + 2)
     edge_target = np.arange(states + 2, dtype=np.int32)
     effect, function = np.zeros(states + 2, dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
-    live = (source != _DEAD) & (used != _DEAD)
+    live = (source != DEAD) & (used != DEAD)
     distance = distances(source[live], used[live], edge_target, effect, function, accept)
     return TokenAutomaton(
         ids,

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 import compiler.lifting.distance
-from compiler.automata import distinct, hash_rows, hash_sparse_rows, spread, stable_order, steps_along, steps_to
+from compiler.automata import (
+    UNREACHABLE,
+    distinct,
+    hash_rows,
+    hash_sparse_rows,
+    spread,
+    stable_order,
+    steps_along,
+    steps_to,
+)
 from compiler.automata.minimization import refine
-from compiler.lifting import UNREACHABLE
 from compiler.lifting.distance import distances
 
 
@@ -75,9 +83,9 @@ def test_a_table_without_states_has_no_partition() -> None:
 
 def test_step_counts_agree_with_a_search_per_state() -> None:
     for table, ends in tables(np.random.default_rng(4)):
-        steps = np.where(ends == 1, 0, len(table))
+        steps = np.where(ends == 1, 0, UNREACHABLE)
         for _ in range(len(table)):
-            steps = np.minimum(steps, np.minimum(steps[table].min(axis=1) + 1, len(table)))
+            steps = np.minimum(steps, np.minimum(steps[table].min(axis=1) + 1, UNREACHABLE))
         assert steps_to(table, ends == 1).tolist() == steps.tolist()
         source = np.arange(len(table)).repeat(table.shape[1])
         assert steps_along(source, table.reshape(-1), ends == 1).tolist() == steps.tolist()
