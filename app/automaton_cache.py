@@ -96,7 +96,7 @@ def array_bytes(value: object) -> int:
 
 def _text_bytes(text: TextAutomaton) -> int:
     over_bytes = text.existing_byte_automaton
-    parts = [text, text.labeller, text.letters, text.dfa, *([over_bytes] if over_bytes else [])]
+    parts = [text, text.transducer, text.letters, text.display_dfa, *([over_bytes] if over_bytes else [])]
     return ENTRY_BYTES + sum(array_bytes(part) for part in parts)
 
 
@@ -116,7 +116,7 @@ def _decoder(secret: bytes, fingerprint: str, bytes_max: int) -> Decoder:
 
 def summary(automaton: str, compiled: Compiled, cached: bool, compile_ms: float) -> CompileJobResult:
     """The sizes of a compiled constraint."""
-    dfa, tokens = compiled.text.dfa, compiled.tokens
+    dfa, tokens = compiled.text.display_dfa, compiled.tokens
     return CompileJobResult(
         automaton=automaton, states=dfa.states, letters=dfa.symbols, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,

@@ -134,7 +134,7 @@ def _merged_edges(automaton: TokenAutomaton, unigram: Reals) -> tuple[Wholes, Wh
     """The live edges by labeller state, ascending, and the log-probability of all tokens that take each."""
     mass = np.bincount(automaton.token_class, weights=np.exp(unigram), minlength=automaton.classes)
     sources, edges, probs = [], [], []
-    for state in range(len(automaton.edge_outer) + len(automaton.edge_inner) - 1):
+    for state in range(len(automaton.edge_boundary) + len(automaton.edge_midchar) - 1):
         edge, place = np.unique(automaton.edges(state), return_inverse=True)
         prob = np.bincount(place, weights=mass)
         live = (edge != DEAD_EDGE) & (prob > 0)
@@ -157,7 +157,7 @@ class BigramViterbi:
     def __init__(self, estimates: Estimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         automaton, nats = constraint.automaton, estimates.bigram
         self._unigram = self._WEIGHT * unigram_viterbi(constraint)
-        between = len(automaton.edge_outer) * automaton.letter_states
+        between = len(automaton.edge_boundary) * automaton.letter_states
         successor = constraint.tables.for_search().successors(np.arange(between))  # [S', C]
         live = (automaton.distance[successor] != UNREACHABLE).any(axis=0)  # [C]
         relevant = _relevant_tokens(automaton.token_class, live, estimates.unigram)

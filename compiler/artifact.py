@@ -15,7 +15,7 @@ class Compiled:
 
     text             the automaton over texts
     tokens           the automaton over the vocabulary's ids
-    state_distances  per state of text.dfa the fewest tokens to acceptance, None where it is dead
+    state_distances  per state of text.display_dfa the fewest tokens to acceptance, None where it is dead
     vocabulary       fingerprint of the vocabulary
     """
 

@@ -31,16 +31,16 @@ from compiler.text import (
     WordTraceAutomaton,
 )
 
-MAGIC = b"ABSDFA01"
+MAGIC = b"ABSDFA02"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
-_LABELLER = ("byte_class", "next_state", "emission", "flush")
+_TRANSDUCER = ("byte_class", "next_state", "output", "final_output")
 _DFA = ("symbol_class", "next_state", "accepting")
 _LETTER_AUTOMATA: dict[str, type[TextAutomaton]] = {  # by kind, of those that display their letter DFA
     automaton.kind: automaton for automaton in (WordTraceAutomaton, PerCharacterAutomaton, LabelAutomaton)
 }
-_TOKENS = ("token_class", "edge_outer", "edge_inner", "edge_target", "edge_function", "function", "distance")
+_TOKENS = ("token_class", "edge_boundary", "edge_midchar", "edge_target", "edge_function", "function", "distance")
 
 
 def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -51,7 +51,7 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
     """The bytes of a compiled constraint, signed with `secret`. Raises LimitExceeded for more than `decode` takes."""
     text = compiled.text
     arrays = {
-        **_arrays("labeller", text.labeller, _LABELLER),
+        **_arrays("transducer", text.transducer, _TRANSDUCER),
         **_arrays("letters", text.letters, _DFA),
         **(_arrays("dfa", text.whole, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
         **_arrays("tokens", compiled.tokens, _TOKENS),
@@ -78,13 +78,13 @@ def _document(compiled: Compiled) -> dict[str, object]:
         "state_distances": compiled.state_distances,
         "kind": text.kind,
         "strips_space": text.strips_space,
-        "strings": text.labeller.strings,
-        "boundary": text.labeller.boundary,
+        "outputs": text.transducer.outputs,
+        "boundary_states": text.transducer.boundary_states,
         "starts": {
-            "labeller": text.labeller.start,
+            "transducer": text.transducer.start,
             "text": text.text_start,
             "letters": text.letters.start,
-            "dfa": text.dfa.start,
+            "dfa": text.display_dfa.start,
             "tokens": compiled.tokens.start,
         },
         "symbol_names": text.symbol_names,
@@ -106,7 +106,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> Compiled:
         compiled = _rebuild(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
-    if compiled.tokens.min_tokens == UNREACHABLE or len(compiled.state_distances) != compiled.text.dfa.states:
+    if compiled.tokens.min_tokens == UNREACHABLE or len(compiled.state_distances) != compiled.text.display_dfa.states:
         raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
         raise ArtefactInvalid("the stored automaton is for another vocabulary")
@@ -137,14 +137,14 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
     def take(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: arrays[f"{prefix}.{name}"] for name in names}
 
-    labeller = ByteTransducer(
-        **take("labeller", _LABELLER),
-        boundary=document["boundary"],
-        strings=tuple(tuple(string) for string in document["strings"]),
-        start=starts["labeller"],
+    transducer = ByteTransducer(
+        **take("transducer", _TRANSDUCER),
+        boundary_states=document["boundary_states"],
+        outputs=tuple(tuple(string) for string in document["outputs"]),
+        start=starts["transducer"],
     )
     common: dict[str, Any] = {
-        "labeller": labeller,
+        "transducer": transducer,
         "letters": Dfa(**take("letters", _DFA), start=starts["letters"]),
         "symbol_names": tuple(document["symbol_names"]),
         "letter_names": tuple(None if names is None else tuple(names) for names in document["letter_names"]),

@@ -69,7 +69,7 @@ def compile_spec(
             text, tokens = _compile_labels(read, engines, guard)
             return Compiled(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
         text = _compile_text(read, engines, guard)
-        tokens = lift(text.labeller, text.letters, vocabulary, guard)
+        tokens = lift(text.transducer, text.letters, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, guard)
         return Compiled(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
@@ -95,7 +95,7 @@ def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAut
     transducer, mandatory = combined.transducer, combined.mandatory
     names = letter_names(combined)
     common: dict[str, Any] = {
-        "labeller": combined.labeller(guard),
+        "transducer": combined.byte_transducer(guard),
         "letters": combined.letters,
         "text_start": transducer.text_start,
         "strips_space": combined.strips_space,

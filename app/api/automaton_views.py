@@ -14,7 +14,7 @@ from compiler.spec import caller_names, in_caller_names, spec_to_json
 
 def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None) -> AutomatonResponse:
     """States with distances, the letters of every transition, and what it is in words."""
-    dfa = compiled.text.dfa
+    dfa = compiled.text.display_dfa
     return AutomatonResponse(
         automaton=automaton,
         constraint=spec_to_json(compiled.spec),
@@ -37,7 +37,7 @@ def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None)
 
 def as_dot(compiled: Compiled) -> str:
     """The DOT text, each state labelled with its distance; dead states are dotted."""
-    dfa = compiled.text.dfa
+    dfa = compiled.text.display_dfa
     lines = ["digraph automaton {", "  rankdir=LR;", '  node [shape=circle];', '  begin [shape=point];']
     for state, distance in enumerate(compiled.state_distances):
         shape = "doublecircle" if dfa.accepting[state] else "circle"
@@ -58,7 +58,7 @@ def _quoted(text: str) -> str:
 
 def as_svg(compiled: Compiled) -> str:
     """The SVG document."""
-    dfa = compiled.text.dfa
+    dfa = compiled.text.display_dfa
     names = _names(compiled)
     edges = [
         (source, target, _label(names, letters)) for (source, target), letters in _transitions(compiled).items()
@@ -92,7 +92,7 @@ def _names(compiled: Compiled) -> tuple[str, ...]:
 
 def _transitions(compiled: Compiled) -> dict[tuple[int, int], tuple[int, ...]]:
     """The letters that lead from one state to another."""
-    dfa = compiled.text.dfa
+    dfa = compiled.text.display_dfa
     letters: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     table = dfa.next_state[:, dfa.symbol_class].tolist()
     for source, row in enumerate(table):

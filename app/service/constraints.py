@@ -111,7 +111,8 @@ class Constraints:
     async def picture(self, automaton: str) -> Compiled:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
         compiled = await self.automaton(automaton)
-        if compiled.text.dfa.states * compiled.text.dfa.symbols > self._settings.automaton_view_cells_max:
+        dfa = compiled.text.display_dfa
+        if dfa.states * dfa.symbols > self._settings.automaton_view_cells_max:
             raise RequestOverLimit(
                 "states * letters", "automaton_view_cells_max", self._settings.automaton_view_cells_max
             )

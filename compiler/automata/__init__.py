@@ -17,7 +17,7 @@ from compiler.automata.char_dfa import (
     common_minterms,
     everything,
 )
-from compiler.automata.char_transducer import CharTransducer, minimize_transducer, to_labeller
+from compiler.automata.char_transducer import CharTransducer, minimize_transducer, to_byte_transducer
 from compiler.automata.character_sets import (
     ANYTHING,
     NO_MINTERM,
@@ -93,7 +93,7 @@ __all__ = [
     "stable_order",
     "steps_along",
     "steps_to",
-    "to_labeller",
+    "to_byte_transducer",
     "union",
     "unique_rows",
 ]

@@ -214,7 +214,7 @@ class _Search:
         if combined.letters.symbols and is_empty(combined.letters):
             return False
         return (
-            lift(combined.labeller(self._guard), combined.letters, byte_vocabulary(), self._guard).min_tokens
+            lift(combined.byte_transducer(self._guard), combined.letters, byte_vocabulary(), self._guard).min_tokens
             != UNREACHABLE
         )
 

@@ -77,21 +77,21 @@ def explain(compiled: Compiled, seed: int = 0, guard: ResourceGuard | None = Non
     """
     text = compiled.text
     examples, missing = _examples(compiled, seed, guard or ResourceGuard(text.limits))
-    held = text.letter_names if text.dfa is text.letters else (None,) * text.dfa.symbols
+    held = text.letter_names if text.display_dfa is text.letters else (None,) * text.display_dfa.symbols
     letters = tuple(
         _letter(text.kind, name, holds)
         for name, holds in zip(text.symbol_names[:SHOWN_MAX], held[:SHOWN_MAX], strict=True)
     )
     states = tuple(
-        StateNote(state, distance, bool(text.dfa.accepting[state]), state == text.dfa.start)
+        StateNote(state, distance, bool(text.display_dfa.accepting[state]), state == text.display_dfa.start)
         for state, distance in enumerate(compiled.state_distances[:SHOWN_MAX])
     )
     return Explanation(
         sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *missing),
         letters=letters,
-        letters_more=text.dfa.symbols - len(letters),
+        letters_more=text.display_dfa.symbols - len(letters),
         states=states,
-        states_more=text.dfa.states - len(states),
+        states_more=text.display_dfa.states - len(states),
         shortest=examples[0] if examples else None,
         samples=tuple(examples[1:]),
     )
@@ -167,7 +167,7 @@ def _conventions(text: TextAutomaton) -> list[str]:
 
 def _letters(text: TextAutomaton) -> str:
     """How many letters there are, and of what kind."""
-    number = text.dfa.symbols
+    number = text.display_dfa.symbols
     match text.kind:
         case "characters":
             return f"{number:,} {'class' if number == 1 else 'classes'} of characters that it treats alike"
@@ -180,9 +180,9 @@ def _letters(text: TextAutomaton) -> str:
 
 def _sizes(compiled: Compiled) -> list[str]:
     text, tokens = compiled.text, compiled.tokens
-    accepting = int(text.dfa.accepting.sum())
+    accepting = int(text.display_dfa.accepting.sum())
     dead = sum(distance is None for distance in compiled.state_distances)
-    states = f"{counted(text.dfa.states, 'state')}, {accepting:,} accepting"
+    states = f"{counted(text.display_dfa.states, 'state')}, {accepting:,} accepting"
     states += f" and {dead:,} from which no answer can be finished" if dead else ""
     unit = "label" if text.kind == "labels" else "token"
     tables = f"{tokens.table_bytes / _KIB:,.1f} KiB of tables"

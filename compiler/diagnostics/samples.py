@@ -142,7 +142,7 @@ class TextSampler:
         return tuple(word)
 
     def _inside_character(self, state: int) -> bool:
-        return state // self._automaton.letter_states >= len(self._automaton.edge_outer)
+        return state // self._automaton.letter_states >= len(self._automaton.edge_boundary)
 
     def _goes_on(self, state: int) -> bool:
         """Whether a letter leads nearer to the end, so that the word under way is not finished."""

@@ -1,7 +1,7 @@
-"""From bytes to tokens: walks a vocabulary's tries through a labeller and builds the token automaton (design 4).
+"""From bytes to tokens: walks a vocabulary's tries through a transducer and builds the token automaton (design 4).
 
-The tries are walked level by level. A node stands for what its bytes do from every labeller state at once: a row of
-arrivals, one a state. Equal rows are one, so the work is (distinct rows) x (states), not (nodes) x (states), and the
+The tries are walked level by level. A node stands for what its bytes do from every transducer state at once: a row of
+effects, one a state. Equal rows are one, so the work is (distinct rows) x (states), not (nodes) x (states), and the
 token classes fall out: the ids whose rows agree.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, grown, hash_rows, hash_sparse_rows, spread
 from compiler.lifting.distance import distances
-from compiler.lifting.effects import DEAD_ARRIVAL, IDENTITY, Effects, LetterMaps
+from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
 from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton
 from compiler.limits import ResourceGuard
 from compiler.vocab import Trie, Vocabulary
@@ -23,7 +23,7 @@ from compiler.vocab import Trie, Vocabulary
 # The classes' columns int32 [R, C], the dead one first; ids, none twice, and the column of each: int [M]. The other ids
 # are dead.
 _Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
-_DEAD_ROW, _UNSEEN = 0, -1  # of a walk: dead from every labeller state, and not computed yet
+_DEAD_ROW, _UNSEEN = 0, -1  # of a walk: dead from every transducer state, and not computed yet
 _ROWS_MIN = 2  # of a walk: the dead one and the root's
 _SCAN_SHARE = 3  # a level is scanned where at least one node in this many is live; else live nodes are followed alone
 _ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
@@ -34,10 +34,10 @@ _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the fini
 
 
 class _Walk:
-    """One trie walked over one group of labeller states (those between characters, or those inside one)."""
+    """One trie walked over one group of transducer states (those between characters, or those inside one)."""
 
-    def __init__(self, arrivals: Effects, sources: np.ndarray, columns: int, nodes: int, guard: ResourceGuard) -> None:
-        self._arrivals = arrivals
+    def __init__(self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, guard: ResourceGuard) -> None:
+        self._effects = effects
         self._guard = guard
         self._columns = columns
         self._ids: dict[int, int] = {}
@@ -48,7 +48,7 @@ class _Walk:
         self.rows = np.empty((min(nodes + 1, most), len(sources)), dtype=np.int32)
         self.count = 0
         first = np.zeros((_ROWS_MIN, len(sources)), dtype=np.int32)  # all dead, and where the states are to begin with
-        first[1] = arrivals.intern(sources, np.full_like(sources, IDENTITY))
+        first[1] = effects.intern(sources, np.full_like(sources, IDENTITY))
         self.root = int(self._intern(first, hash_rows(first))[1])
 
     def trie(self, trie: Trie, byte_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,20 +94,20 @@ class _Walk:
             self._move[row, column] = self._intern(rows, hashes)
 
     def _one_byte_further(self, rows: np.ndarray, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows of arrivals [N, S] lead by one byte class each [N], and the hashes of that."""
+        """Where rows of effects [N, S] lead by one byte class each [N], and the hashes of that."""
         count, width = rows.shape
-        live = rows.reshape(-1) != DEAD_ARRIVAL
+        live = rows.reshape(-1) != DEAD_EFFECT
         if np.count_nonzero(live) * _SPARSE >= live.size:
-            rows = self._arrivals.after(rows, column[:, None])
+            rows = self._effects.after(rows, column[:, None])
             return rows, hash_rows(rows)
         place = np.flatnonzero(live)
-        entry = self._arrivals.after(rows.reshape(-1)[place], column[place // width])
+        entry = self._effects.after(rows.reshape(-1)[place], column[place // width])
         after = np.zeros_like(rows)
         after.reshape(-1)[place] = entry
         return after, hash_sparse_rows(place, entry, count, width)
 
     def _intern(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """The numbers of rows of arrivals; new ones are added. Hashes find them, comparison confirms."""
+        """The numbers of rows of effects; new ones are added. Hashes find them, comparison confirms."""
         if len(rows) <= _ONE_BY_ONE:
             return self._intern_one_by_one(rows, hashes)
         found, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
@@ -214,61 +214,63 @@ def _cheaper_form(frontier: _Frontier) -> _Frontier:
 
 
 def _classes(
-    arrivals: Effects, labeller: ByteTransducer, sources: np.ndarray, trie: Trie, guard: ResourceGuard
+    effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, guard: ResourceGuard
 ) -> _Classes:
     """What the tokens of a trie do from a group of states."""
-    walk = _Walk(arrivals, sources, labeller.next_state.shape[1], len(trie.parent), guard)
-    ids, ends = walk.trie(trie, labeller.byte_class.astype(np.uint8))
+    walk = _Walk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard)
+    ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))
     used = np.zeros(walk.count, dtype=bool)
     used[ends] = used[_DEAD_ROW] = True
     column = np.cumsum(used, dtype=np.int32) - 1
     return walk.rows[: walk.count][used].T, ids, column.take(ends)
 
 
-def lift(labeller: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard: ResourceGuard) -> TokenAutomaton:
-    """The token automaton of a labeller and the letter DFA it feeds, over a vocabulary.
+def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard: ResourceGuard) -> TokenAutomaton:
+    """The token automaton of a transducer and the letter DFA it feeds, over a vocabulary.
 
-    letters  DFA over the letters in the labeller's strings; a text satisfies the constraint when the letters
-             emitted while it is read, and the flush at its end, are accepted
+    letters  DFA over the letters in the transducer's outputs; a text satisfies the constraint when the letters
+             emitted while it is read, and the final_output at its end, are accepted
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
-    arrivals = Effects(labeller, LetterMaps(letters, labeller.strings, guard), guard)
-    between = labeller.boundary
-    states = np.arange(labeller.states, dtype=np.int32)
-    outer, outer_ids, outer_column = _classes(arrivals, labeller, states[:between], vocabulary.outer_trie, guard)
-    inner, inner_ids, inner_column = _classes(arrivals, labeller, states[between:], vocabulary.inner_trie, guard)
-    cells, pairs = outer.size + inner.size, (labeller.states + 1) * letters.states
+    effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
+    between = transducer.boundary_states
+    states = np.arange(transducer.states, dtype=np.int32)
+    outer, outer_ids, outer_column = _classes(effects, transducer, states[:between], vocabulary.boundary_trie, guard)
+    inner, inner_ids, inner_column = _classes(effects, transducer, states[between:], vocabulary.midchar_trie, guard)
+    cells, pairs = outer.size + inner.size, (transducer.states + 1) * letters.states
     guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
     token_class = np.zeros(vocabulary.size, dtype=np.int32)
     token_class[outer_ids] = outer_column
     inner_live = inner_column != _DEAD_ROW
     token_class[inner_ids[inner_live]] = outer.shape[1] + 1 + inner_column[inner_live]  # the EOS class stands between
     token_class[list(vocabulary.eos_ids)] = outer.shape[1]
-    lifted = _LiftedEdges(outer=_with_end(labeller, arrivals, outer), inner=inner, token_class=token_class)
-    return _assemble(labeller, letters, arrivals, lifted, vocabulary.eos_ids)
+    lifted = _LiftedEdges(outer=_with_end(transducer, effects, outer), inner=inner, token_class=token_class)
+    return _assemble(transducer, letters, effects, lifted, vocabulary.eos_ids)
 
 
-def _with_end(labeller: ByteTransducer, arrivals: Effects, outer: np.ndarray) -> np.ndarray:
+def _with_end(transducer: ByteTransducer, effects: Effects, outer: np.ndarray) -> np.ndarray:
     """The outer table with the column of EOS, and with the row of the state that EOS leads to, which only EOS keeps.
 
-    That state is numbered after the labeller's own. EOS applies the letters that the end of the text emits.
+    That state is numbered after the transducer's own. EOS applies the letters that the end of the text emits.
     """
-    end = labeller.states
-    flush = labeller.flush[: labeller.boundary]
-    ends = flush != NO_END
-    flushed = arrivals.letter_maps.after(np.full(len(flush), IDENTITY, dtype=np.int32), np.where(ends, flush, 0))
-    column = arrivals.intern(np.where(ends, end, DEAD), flushed)
-    row = np.full((1, outer.shape[1] + 1), DEAD_ARRIVAL, dtype=np.int32)
-    row[0, -1] = arrivals.intern(np.array([end]), np.array([IDENTITY]))[0]
+    end = transducer.states
+    final_output = transducer.final_output[: transducer.boundary_states]
+    ends = final_output != NO_END
+    flushed = effects.letter_maps.after(
+        np.full(len(final_output), IDENTITY, dtype=np.int32), np.where(ends, final_output, 0)
+    )
+    column = effects.intern(np.where(ends, end, DEAD), flushed)
+    row = np.full((1, outer.shape[1] + 1), DEAD_EFFECT, dtype=np.int32)
+    row[0, -1] = effects.intern(np.array([end]), np.array([IDENTITY]))[0]
     return np.concatenate([np.concatenate([outer, column[:, None]], axis=1), row])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _LiftedEdges:
-    """The tables of a token automaton while its edges are still arrivals. C0 and C1 token classes.
+    """The tables of a token automaton while its edges are still effects. C0 and C1 token classes.
 
-    outer        int32 [B+1, C0]  arrival by labeller state between characters; the last row is the state after EOS
-    inner        int32 [L-B, C1]  arrival by labeller state inside a character
+    outer        int32 [B+1, C0]  effect by transducer state between characters; the last row is the state after EOS
+    inner        int32 [L-B, C1]  effect by transducer state inside a character
     token_class  int32 [V]        the column each id reads, those of `inner` behind those of `outer`
     """
 
@@ -278,46 +280,49 @@ class _LiftedEdges:
 
 
 def _assemble(
-    labeller: ByteTransducer, letters: Dfa, arrivals: Effects, lifted: _LiftedEdges, eos_ids: tuple[int, ...]
+    transducer: ByteTransducer, letters: Dfa, effects: Effects, lifted: _LiftedEdges, eos_ids: tuple[int, ...]
 ) -> TokenAutomaton:
-    """Number the arrivals that tokens reach as edges, compute the distances and check the result."""
+    """Number the effects that tokens reach as edges, compute the distances and check the result."""
     outer, inner = lifted.outer, lifted.inner
-    number, found = _numbers(outer, inner, len(arrivals))
-    edge_outer = np.zeros(outer.shape, dtype=number.dtype)
-    edge_inner = np.zeros((len(inner) + 1, inner.shape[1]), dtype=number.dtype)  # its row 0 is dead
-    for edges, table in ((edge_outer, outer), (edge_inner[1:], inner)):
+    number, found = _numbers(outer, inner, len(effects))
+    edge_boundary = np.zeros(outer.shape, dtype=number.dtype)
+    edge_midchar = np.zeros((len(inner) + 1, inner.shape[1]), dtype=number.dtype)  # its row 0 is dead
+    for edges, table in ((edge_boundary, outer), (edge_midchar[1:], inner)):
         for rows in _row_blocks(table):
             edges[rows] = number.take(table[rows])
-    state, between = arrivals.state[found], labeller.boundary  # the state after EOS moves between the two groups
-    edge_target = np.where(state == labeller.states, between, state + (state >= between)).astype(np.int32)
-    used, edge_function = np.unique(arrivals.function[found], return_inverse=True)
-    edge_function, function = edge_function.astype(np.int32), arrivals.letter_maps.table(used)
-    accepting = np.zeros((labeller.states + 1, letters.states), dtype=bool)
+    state, between = (
+        effects.state[found],
+        transducer.boundary_states,
+    )  # the state after EOS moves between the two groups
+    edge_target = np.where(state == transducer.states, between, state + (state >= between)).astype(np.int32)
+    used, edge_function = np.unique(effects.function[found], return_inverse=True)
+    edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)
+    accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
     accepting[between] = letters.accepting  # only the state after EOS accepts
-    source, edge = _pairs(edge_outer, edge_inner)
-    distance = distances(source, edge, edge_target, edge_function, function, accepting, arrivals.guard)
+    source, edge = _pairs(edge_boundary, edge_midchar)
+    distance = distances(source, edge, edge_target, edge_function, function, accepting, effects.guard)
     return TokenAutomaton(
         token_class=lifted.token_class,
-        edge_outer=edge_outer,
-        edge_inner=edge_inner,
+        edge_boundary=edge_boundary,
+        edge_midchar=edge_midchar,
         edge_target=edge_target,
         edge_function=edge_function,
         function=function,
         distance=distance.reshape(-1),
-        start=labeller.start * letters.states + letters.start,
+        start=transducer.start * letters.states + letters.start,
         eos_ids=eos_ids,
     )
 
 
-def _numbers(outer: np.ndarray, inner: np.ndarray, arrivals: int) -> tuple[np.ndarray, np.ndarray]:
-    """The edge that each arrival is, where tokens reach it, and the arrivals that are edges: [A], [P]. 0 stays 0."""
-    used = np.zeros(arrivals, dtype=bool)
-    used[DEAD_ARRIVAL] = True
+def _numbers(outer: np.ndarray, inner: np.ndarray, effects: int) -> tuple[np.ndarray, np.ndarray]:
+    """The edge that each effect is, where tokens reach it, and the effects that are edges: [A], [P]. 0 stays 0."""
+    used = np.zeros(effects, dtype=bool)
+    used[DEAD_EFFECT] = True
     for table in (outer, inner):
         for rows in _row_blocks(table):
             used[table[rows]] = True
     found = np.flatnonzero(used)
-    number = np.zeros(arrivals, dtype=np.int16 if len(found) <= np.iinfo(np.int16).max else np.int32)
+    number = np.zeros(effects, dtype=np.int16 if len(found) <= np.iinfo(np.int16).max else np.int32)
     number[found] = np.arange(len(found))
     return number, found
 
@@ -328,9 +333,9 @@ def _row_blocks(table: np.ndarray) -> Iterator[slice]:
     return (slice(first, first + rows) for first in range(0, len(table), rows))
 
 
-def _pairs(edge_outer: np.ndarray, edge_inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct (labeller state, edge) pairs of both tables that are not dead: two int arrays [N]."""
-    pairs = [_distinct(edge_outer, 0), _distinct(edge_inner[1:], len(edge_outer))]
+def _pairs(edge_boundary: np.ndarray, edge_midchar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct (transducer state, edge) pairs of both tables that are not dead: two int arrays [N]."""
+    pairs = [_distinct(edge_boundary, 0), _distinct(edge_midchar[1:], len(edge_boundary))]
     return np.concatenate([source for source, _ in pairs]), np.concatenate([edge for _, edge in pairs])
 
 

@@ -25,26 +25,26 @@ def distances(
 ) -> np.ndarray:
     """Fewest tokens from each state (l, q) to an accepting one: int32 [L, Q], UNREACHABLE where there is none.
 
-    source, edge   int [N]       the (labeller state, edge) pairs of the table, in any order, without the dead edge
-    edge_target    int32 [P]     labeller state an edge leads to
+    source, edge   int [N]       the (transducer state, edge) pairs of the table, in any order, without the dead edge
+    edge_target    int32 [P]     transducer state an edge leads to
     edge_function  int32 [P]     what the edge does to the letter state
     function       int32 [F, Q]  letter state after that
     accepting      bool  [L, Q]
 
-    A multi-source reverse breadth-first search over the pairs (l, q), one level for each distance. A level touches only
-    the edges into the labeller states at which the level before has settled pairs. The Q letter states of a labeller
-    state are the bits of a few 64-bit words, and rows are worked on in blocks that fit a core's cache.
+    A multi-source reverse breadth-first search over the pairs (l, q), one level for each distance. A level touches
+    only the edges into the transducer states at which the level before has settled pairs. The Q letter states of a
+    transducer state are the bits of a few 64-bit words, and rows are worked on in blocks that fit a core's cache.
     Raises LimitExceeded over `compile_s_max`.
     """
     letter_states = accepting.shape[1]
-    if letter_states == 1:  # no letters: an edge is the labeller state that it leads to
+    if letter_states == 1:  # no letters: an edge is the transducer state that it leads to
         return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
     graph = _ReverseGraph(source, edge, edge_target, edge_function, function, len(accepting))
     distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
     distance[accepting] = 0
     settled = _packed(accepting)
     rows = np.flatnonzero(settled.any(axis=1))
-    fresh = settled[rows]  # uint64 [n, W]: what the level before has settled, by labeller state
+    fresh = settled[rows]  # uint64 [n, W]: what the level before has settled, by transducer state
     for level in itertools.count(1):
         if not rows.size:
             break
@@ -62,7 +62,7 @@ def distances(
 
 
 class _ReverseGraph:
-    """The edges of the pairs (l, q), by the labeller state they lead to. Takes the arrays of `distances`."""
+    """The edges of the pairs (l, q), by the transducer state they lead to. Takes the arrays of `distances`."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class _ReverseGraph:
         edge_target: np.ndarray,
         edge_function: np.ndarray,
         function: np.ndarray,
-        labeller_states: int,
+        transducer_states: int,
     ) -> None:
         self._source, self._edge_function, self._function = source, edge_function, function
-        self._into, self._sources = _Index(edge_target, labeller_states), _Index(edge, len(edge_target))
+        self._into, self._sources = _Index(edge_target, transducer_states), _Index(edge, len(edge_target))
         self._letter_states = function.shape[1]
         # bool [P]: the edges that keep the letter state need no look at its bits
         self._is_identity = (function == np.arange(self._letter_states)).all(axis=1)[edge_function]
@@ -83,7 +83,7 @@ class _ReverseGraph:
     def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The pairs from which one edge leads to a pair of `rows` [n] and `fresh` [n, W].
 
-        Yields labeller states int [m], each once, and their letter states uint64 [m, W], in blocks.
+        Yields transducer states int [m], each once, and their letter states uint64 [m, W], in blocks.
         """
         edges, leads_to = self._into.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
@@ -99,7 +99,7 @@ class _ReverseGraph:
 
 
 def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, level: int) -> None:
-    """Write the pairs of a level: the letter states `new` [n, W] of the labeller states `rows` [n]."""
+    """Write the pairs of a level: the letter states `new` [n, W] of the transducer states `rows` [n]."""
     settled[rows] |= new
     found = distance[rows]
     np.copyto(found, level, where=_unpacked(new, distance.shape[1]))

@@ -1,6 +1,6 @@
-"""Where bytes lead from a labeller state: pairs of a labeller state and a function on the letter states, numbered.
+"""Where bytes lead from a transducer state: pairs of a transducer state and a function on the letter states, numbered.
 
-The endless strings of letters that texts emit are few functions, and the pairs are few, so a byte is one look-up.
+The endless outputs of letters that texts emit are few functions, and the pairs are few, so a byte is one look-up.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import numpy as np
 from compiler.automata import DEAD, ByteTransducer, Dfa, distinct, grown, hash_rows, live_states
 from compiler.limits import ResourceGuard
 
-DEAD_ARRIVAL = 0
+DEAD_EFFECT = 0
 IDENTITY = 0  # the function that leaves the letter state as it is
 _UNSEEN = -1
 _BLOCK_CELLS = 1 << 16  # of a table under construction: what fits a core's cache
 
 
 class LetterMaps:
-    """The functions that strings of letters apply to the letter states, interned. Function 0 is the identity.
+    """The functions that outputs of letters apply to the letter states, interned. Function 0 is the identity.
 
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
 
-    def __init__(self, letters: Dfa, strings: tuple[tuple[int, ...], ...], guard: ResourceGuard) -> None:
+    def __init__(self, letters: Dfa, outputs: tuple[tuple[int, ...], ...], guard: ResourceGuard) -> None:
         self._guard = guard
-        guard.check("table_bytes_max", len(strings) * letters.states * 4)
-        self._moves = np.stack([self._move(letters, string) for string in strings])
+        guard.check("table_bytes_max", len(outputs) * letters.states * 4)
+        self._moves = np.stack([self._move(letters, string) for string in outputs])
         self._live = live_states(letters)
         self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
         self._count = 0
         self._rows = np.empty((8, letters.states), dtype=np.int32)
         self._alive = np.empty(8, dtype=bool)
         self._intern(np.arange(letters.states, dtype=np.int32)[None, :])
-        self._after = np.full((64, len(strings)), _UNSEEN, dtype=np.int32)
+        self._after = np.full((64, len(outputs)), _UNSEEN, dtype=np.int32)
 
     @staticmethod
     def _move(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
@@ -93,21 +93,23 @@ class LetterMaps:
 
 
 class Effects:
-    """The pairs (labeller state, function), numbered as they are found. Arrival 0 is the dead one, in state DEAD.
+    """The pairs (transducer state, function), numbered as they are found. Effect 0 is the dead one, in state DEAD.
 
-    States are the labeller's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
+    States are the transducer's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
     """
 
-    def __init__(self, labeller: ByteTransducer, letter_maps: LetterMaps, guard: ResourceGuard) -> None:
-        self._labeller = labeller
+    def __init__(self, transducer: ByteTransducer, letter_maps: LetterMaps, guard: ResourceGuard) -> None:
+        self._transducer = transducer
         self.letter_maps = letter_maps
         self.guard = guard
         self._count = 1
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
-        self._after = np.full((256, labeller.next_state.shape[1]), _UNSEEN, dtype=np.int32)  # rows are filled as wanted
-        self._after[DEAD_ARRIVAL] = DEAD_ARRIVAL
-        self._numbers = np.full((8, labeller.states + 1), _UNSEEN, dtype=np.int32)  # by function and state
+        self._after = np.full(
+            (256, transducer.next_state.shape[1]), _UNSEEN, dtype=np.int32
+        )  # rows are filled as wanted
+        self._after[DEAD_EFFECT] = DEAD_EFFECT
+        self._numbers = np.full((8, transducer.states + 1), _UNSEEN, dtype=np.int32)  # by function and state
 
     def __len__(self) -> int:
         return self._count
@@ -121,7 +123,7 @@ class Effects:
             self._numbers = grown(self._numbers, 2 * len(alive))
             self._numbers[known:] = _UNSEEN
         numbers = self._numbers[function, state]
-        numbers[(state == DEAD) | ~alive[function]] = DEAD_ARRIVAL
+        numbers[(state == DEAD) | ~alive[function]] = DEAD_EFFECT
         unseen = numbers == _UNSEEN
         if unseen.any():
             width = self._numbers.shape[1]
@@ -142,25 +144,25 @@ class Effects:
         self._numbers[function, state] = np.arange(self._count, count)
         self._count = count
 
-    def after(self, arrival: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """The arrivals one byte further: int32, the shape that `arrival` and the byte's `column` broadcast to."""
-        place = arrival.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
+    def after(self, effect: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """The effects one byte further: int32, the shape that `effect` and the byte's `column` broadcast to."""
+        place = effect.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
         found = self._after.reshape(-1).take(place)
         if found.size and found.min() == _UNSEEN:
-            self._fill(distinct(np.broadcast_to(arrival, found.shape)[found == _UNSEEN]))
+            self._fill(distinct(np.broadcast_to(effect, found.shape)[found == _UNSEEN]))
             found = self._after.reshape(-1).take(place)
         return np.asarray(found)
 
-    def _fill(self, arrivals: np.ndarray) -> None:
-        """Where every byte leads from these arrivals: whole rows, for reading them is quicker than choosing."""
+    def _fill(self, effects: np.ndarray) -> None:
+        """Where every byte leads from these effects: whole rows, for reading them is quicker than choosing."""
         block = max(1, _BLOCK_CELLS // self._after.shape[1])
-        for at in range(0, len(arrivals), block):
-            before = arrivals[at : at + block]
+        for at in range(0, len(effects), block):
+            before = effects[at : at + block]
             state = self.state[before]
-            emission = self._labeller.emission[state]
-            function = np.repeat(self.function[before][:, None], emission.shape[1], axis=1)
-            loud = emission != 0
-            if loud.any():
-                function[loud] = self.letter_maps.after(function[loud], emission[loud])
-            after = self.intern(self._labeller.next_state[state], function)
+            output = self._transducer.output[state]
+            function = np.repeat(self.function[before][:, None], output.shape[1], axis=1)
+            non_identity = output != 0
+            if non_identity.any():
+                function[non_identity] = self.letter_maps.after(function[non_identity], output[non_identity])
+            after = self.intern(self._transducer.next_state[state], function)
             self._after[before] = after

@@ -1,6 +1,6 @@
 """The automaton that reads model tokens: the one door through which decoding sees the compiler.
 
-It is kept factored. A state is a pair (l, q): l is what the labeller knows of the text so far (a half-written
+It is kept factored. A state is a pair (l, q): l is what the transducer knows of the text so far (a half-written
 word, a half-written character), q the state of the letter DFA. A token moves l and applies one of a few functions
 to q, so the tables grow with L + Q, not with L x Q; constraints without letters (a regex) have Q = 1.
 """
@@ -21,26 +21,26 @@ DEAD_EDGE = 0  # the edge to the dead state
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenAutomaton:
-    """A DFA over the ids of a vocabulary. V ids, C token classes, L labeller states, Q letter states, P edges.
+    """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges.
 
     token_class    int32 [V]        the column each id reads; ids that act alike everywhere share one
-    edge_outer     int [B, C0]      edge by (l, class) for the B labeller states between characters, l = 0..B-1
-    edge_inner     int [L-B+1, C1]  the same inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
-    edge_target    int32 [P]        the labeller state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
+    edge_boundary     int [B, C0]      edge by (l, class) for the B transducer states between characters, l = 0..B-1
+    edge_midchar     int [L-B+1, C1]  the same inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
+    edge_target    int32 [P]        the transducer state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
     edge_function  int32 [P]        the row of `function` that an edge applies to q
     function       int32 [F, Q]     letter state after it
     distance       int32 [L * Q]    fewest tokens, EOS among them, to acceptance: 0 after EOS, UNREACHABLE when dead
     start          int              state before the first token
     eos_ids        the ids that end a text; they share one class
 
-    The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_outer, C0..C-1 those of edge_inner:
-    tokens whose first byte continues a character live only inside one, so two small tables replace one that is
-    mostly dead. Raises ValueError where a shape, an index or the dead state's rows are off.
+    The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_boundary, C0..C-1 those of
+    edge_midchar: tokens whose first byte continues a character live only inside one, so two small tables replace one
+    that is mostly dead. Raises ValueError where a shape, an index or the dead state's rows are off.
     """
 
     token_class: np.ndarray
-    edge_outer: np.ndarray
-    edge_inner: np.ndarray
+    edge_boundary: np.ndarray
+    edge_midchar: np.ndarray
     edge_target: np.ndarray
     edge_function: np.ndarray
     function: np.ndarray
@@ -49,21 +49,21 @@ class TokenAutomaton:
     eos_ids: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        labeller_states = len(self.edge_outer) + len(self.edge_inner) - 1
+        transducer_states = len(self.edge_boundary) + len(self.edge_midchar) - 1
         letter_states = self.function.shape[1]
-        if self.distance.shape != (labeller_states * letter_states,):
+        if self.distance.shape != (transducer_states * letter_states,):
             raise ValueError("distance is [L * Q]")
         if not 0 <= self.start < len(self.distance):
             raise ValueError("start names a state that does not exist")
         _check_range("token_class", self.token_class, self.classes)
-        _check_range("edge_outer", self.edge_outer, len(self.edge_target))
-        _check_range("edge_inner", self.edge_inner, len(self.edge_target))
-        _check_range("edge_target", self.edge_target, labeller_states)
+        _check_range("edge_boundary", self.edge_boundary, len(self.edge_target))
+        _check_range("edge_midchar", self.edge_midchar, len(self.edge_target))
+        _check_range("edge_target", self.edge_target, transducer_states)
         _check_range("edge_function", self.edge_function, len(self.function))
         _check_range("function", self.function, letter_states)
         if self.edge_function.shape != self.edge_target.shape:
             raise ValueError("edge_function and edge_target are [P]")
-        if self.edge_target[DEAD_EDGE] != DEAD or self.edge_outer[DEAD].any() or self.edge_inner[0].any():
+        if self.edge_target[DEAD_EDGE] != DEAD or self.edge_boundary[DEAD].any() or self.edge_midchar[0].any():
             raise ValueError("the dead state is left, or edge 0 does not lead to it")
         if (self.distance < 0).any() or (self.distance[:letter_states] != UNREACHABLE).any():
             raise ValueError("distances are not negative, and the dead state has none")
@@ -72,13 +72,13 @@ class TokenAutomaton:
 
     def with_own_classes(self, ids: np.ndarray) -> TokenAutomaton:
         """The same automaton with a class of its own for each of these ids, int64 [n], that begins a character."""
-        columns = self.edge_outer.shape[1]
+        columns = self.edge_boundary.shape[1]
         own = self.token_class[ids]
         ids, own = ids[own < columns], own[own < columns]
         token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
         token_class[ids] = np.arange(columns, columns + len(ids))
-        edge_outer = np.concatenate([self.edge_outer, self.edge_outer[:, own]], axis=1)
-        return replace(self, token_class=token_class, edge_outer=edge_outer)
+        edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, own]], axis=1)
+        return replace(self, token_class=token_class, edge_boundary=edge_boundary)
 
     @property
     def states(self) -> int:
@@ -90,7 +90,7 @@ class TokenAutomaton:
 
     @property
     def classes(self) -> int:
-        return int(self.edge_outer.shape[1] + self.edge_inner.shape[1])
+        return int(self.edge_boundary.shape[1] + self.edge_midchar.shape[1])
 
     @property
     def vocabulary_size(self) -> int:
@@ -104,20 +104,27 @@ class TokenAutomaton:
     @property
     def table_bytes(self) -> int:
         """Bytes of everything but the map from ids to classes, which every automaton of a vocabulary has."""
-        tables = (self.edge_outer, self.edge_inner, self.edge_target, self.edge_function, self.function, self.distance)
+        tables = (
+            self.edge_boundary,
+            self.edge_midchar,
+            self.edge_target,
+            self.edge_function,
+            self.function,
+            self.distance,
+        )
         return sum(int(table.nbytes) for table in tables)
 
-    def edges(self, labeller_state: int) -> np.ndarray:
-        """The edge each class takes from a labeller state: int [C]."""
-        between = len(self.edge_outer)
-        outer = labeller_state if labeller_state < between else DEAD
-        inner = labeller_state - between + 1 if labeller_state >= between else 0
-        return np.concatenate([self.edge_outer[outer], self.edge_inner[inner]])
+    def edges(self, transducer_state: int) -> np.ndarray:
+        """The edge each class takes from a transducer state: int [C]."""
+        between = len(self.edge_boundary)
+        outer = transducer_state if transducer_state < between else DEAD
+        inner = transducer_state - between + 1 if transducer_state >= between else 0
+        return np.concatenate([self.edge_boundary[outer], self.edge_midchar[inner]])
 
     def successors(self, state: int) -> np.ndarray:
         """The state after one token of each class: int64 [C]."""
-        labeller_state, letter_state = divmod(state, self.letter_states)
-        edge = self.edges(labeller_state)
+        transducer_state, letter_state = divmod(state, self.letter_states)
+        edge = self.edges(transducer_state)
         if self.letter_states == 1:  # no letters: an edge is where it leads to
             return self.edge_target.take(edge).astype(np.int64)
         letters = self.function[:, letter_state].take(self.edge_function.take(edge))

@@ -19,8 +19,8 @@ from compiler.text.text_automaton import (
     WordTraceAutomaton,
     answer_text,
     check_text,
+    display_state_of,
     replay,
-    shown_state,
     states_along,
 )
 from compiler.text.tree import (
@@ -53,11 +53,11 @@ __all__ = [
     "check_labels",
     "check_text",
     "combine",
+    "display_state_of",
     "label_automata",
     "letter_names",
     "minterm_names",
     "replay",
-    "shown_state",
     "states_along",
     "symbol_names",
     "to_char_dfa",

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from compiler.automata import ByteTransducer, CharDfa, Dfa, coarsened, inner_estimate, minimize, to_labeller
+from compiler.automata import ByteTransducer, CharDfa, Dfa, coarsened, inner_estimate, minimize, to_byte_transducer
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.spec import Proposition, normalised
@@ -33,7 +33,7 @@ from compiler.text.tree import (
 )
 from compiler.text.word_trace import WordTransducer, word_transducer
 
-_INNER_STATES_MAX = 4_000  # of a labeller's states inside characters, before its tables cost more than letters do
+_INNER_STATES_MAX = 4_000  # of a transducer's states inside characters, before its tables cost more than letters do
 _JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has some for its words anyway
 _SIZE_LIMITS = ("dfa_states_max", "table_bytes_max")  # which another construction may keep to
 _Leaf = TypeVar("_Leaf", WordLeaf, CharLeaf, LengthLeaf)
@@ -59,9 +59,9 @@ class Combined:
     per_character: bool
     strips_space: bool
 
-    def labeller(self, guard: ResourceGuard) -> ByteTransducer:
+    def byte_transducer(self, guard: ResourceGuard) -> ByteTransducer:
         """The transducer over the bytes of a raw text. Raises LimitExceeded over `table_bytes_max`."""
-        return to_labeller(self.transducer.transducer, self.transducer.start, guard)
+        return to_byte_transducer(self.transducer.transducer, self.transducer.start, guard)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +177,7 @@ def _first_within_limits(attempts: Sequence[Callable[[], _Attempt]]) -> _Attempt
 
 
 def _is_wide(texts: CharDfa) -> bool:
-    """Whether a labeller would need very many states inside characters."""
+    """Whether a transducer would need very many states inside characters."""
     return inner_estimate(texts.dfa.next_state[:, texts.dfa.symbol_class], texts.minterms) > _INNER_STATES_MAX
 
 
@@ -271,11 +271,11 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     states, columns = transducer.next_state.shape
     width = letters.states  # Q: the state (s, q) of the product has the number s * Q + q
     guard.check("table_bytes_max", states * width * columns * 8)
-    moves = np.stack([_moved(letters, string) for string in transducer.strings])  # [strings, Q]
+    moves = np.stack([_moved(letters, string) for string in transducer.outputs])  # [outputs, Q]
     table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
-    table = table + moves[transducer.emission].transpose(0, 2, 1)  # [S, Q, M]
-    flushed = letters.accepting[moves[np.maximum(transducer.flush, 0)]]  # [S, Q]
-    accepting = flushed & (transducer.flush >= 0)[:, None]
+    table = table + moves[transducer.output].transpose(0, 2, 1)  # [S, Q, M]
+    flushed = letters.accepting[moves[np.maximum(transducer.final_output, 0)]]  # [S, Q]
+    accepting = flushed & (transducer.final_output >= 0)[:, None]
     start = combined.transducer.text_start * width + letters.start
     symbols = np.arange(columns, dtype=np.int32)
     product = Dfa(symbols, table.reshape(-1, columns).astype(np.int32), accepting.reshape(-1), start)

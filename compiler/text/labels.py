@@ -1,7 +1,7 @@
 """Constraints over an alphabet of ids, for models that do not write text: each output is one label, one step.
 
 A proposition holds at a label that one of its words is, or that its pattern matches whole. For whole-text constraints
-and counts of characters the text is the labels joined by single spaces. Needs no labeller: a label is read at once.
+and counts of characters the text is the labels joined by single spaces. Needs no transducer: a label is read at once.
 """
 
 from __future__ import annotations
@@ -149,12 +149,12 @@ class _LabelDfaBuilder:
 def _text_automaton(
     dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], guard: ResourceGuard
 ) -> TextAutomaton:
-    """What people look at. Its labeller reads no byte, for there are none to be read."""
+    """What people look at. Its transducer reads no byte, for there are none to be read."""
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
-    flush = np.array([NO_END, 0], dtype=np.int32)
-    labeller = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), flush, 2, ((),), 1)
+    final_output = np.array([NO_END, 0], dtype=np.int32)
+    transducer = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), final_output, 2, ((),), 1)
     return LabelAutomaton(
-        labeller=labeller,
+        transducer=transducer,
         letters=dfa,
         symbol_names=tuple(labels),
         letter_names=letter_names,

@@ -30,7 +30,7 @@ class LetterDfaBuilder:
         self._number = {leaf: number for number, leaf in enumerate(leaves)}
 
     def dfa(self, tree: ConstraintTree) -> Dfa:
-        """The letter strings of the texts for which the tree holds in some reading."""
+        """The letter outputs of the texts for which the tree holds in some reading."""
         return _in_some_reading(tree, self._alphabet, self._holds, self._guard)
 
     def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
@@ -56,7 +56,7 @@ class PerCharacterDfaBuilder:
         self._minterms = dict(zip(leaves, classes.minterms, strict=True))
 
     def dfa(self, tree: ConstraintTree) -> Dfa:
-        """The letter strings of the texts for which the tree holds in some reading."""
+        """The letter outputs of the texts for which the tree holds in some reading."""
         return _in_some_reading(tree, self._alphabet, self._holds, self._guard)
 
     def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:

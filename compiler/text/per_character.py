@@ -1,7 +1,7 @@
 """Transducers that emit each character's class as a letter, so that whole-text constraints are DFAs over letters.
 
-They serve where the product of all parts would have very many states, or where a labeller would need many states inside
-UTF-8 characters: here one set of these states serves all.
+They serve where the product of all parts would have very many states, or where a transducer would need many states
+inside UTF-8 characters: here one set of these states serves all.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _NO_STATES = np.zeros(0, dtype=np.int32)  # no state of a whole-text DFA is disp
 def per_character_transducer(texts: CharDfa, leading_space: bool, guard: ResourceGuard) -> tuple[TextTransducer, Dfa]:
     """A whole-text constraint as a transducer that emits each character's minterm, and the DFA that reads them.
 
-    For constraints with many states that tell characters outside ASCII apart: in a labeller each would have its own
+    For constraints with many states that tell characters outside ASCII apart: in a transducer each would have its own
     states inside UTF-8 characters; here one set of them serves all. The last letter is a leading space, if allowed.
     """
     whole = whole_text(texts, leading_space, guard)
     states, columns = whole.next_state.shape
-    strings = ((), *((letter,) for letter in range(columns + leading_space)))
+    outputs = ((), *((letter,) for letter in range(columns + leading_space)))
     next_state = np.ones((2 + leading_space, columns), dtype=np.int32)
     next_state[DEAD] = DEAD
-    emission = np.tile(np.arange(1, columns + 1, dtype=np.int32), (len(next_state), 1))
-    emission[DEAD] = EMPTY
+    output = np.tile(np.arange(1, columns + 1, dtype=np.int32), (len(next_state), 1))
+    output[DEAD] = EMPTY
     table = whole.next_state.astype(np.int32)
     if leading_space:
         space = whole.minterms.word(SPACE)[0]
-        emission[-1, space] = columns + 1
+        output[-1, space] = columns + 1
         stripped = np.arange(states, dtype=np.int32)  # read nowhere but at the start
         stripped[whole.text_start] = whole.next_state[whole.start, space]
         table = np.column_stack([table, stripped])
-    flush = np.array([NO_END, *[EMPTY] * (len(next_state) - 1)], dtype=np.int32)
-    transducer = CharTransducer(next_state, emission, flush, strings, whole.minterms)
+    final_output = np.array([NO_END, *[EMPTY] * (len(next_state) - 1)], dtype=np.int32)
+    transducer = CharTransducer(next_state, output, final_output, outputs, whole.minterms)
     symbols = np.arange(table.shape[1], dtype=np.int32)
     letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), guard)
     return TextTransducer(transducer, len(next_state) - 1, 1, _NO_STATES, LetterAlphabet()), letters
@@ -70,24 +70,26 @@ def word_trace_per_character(
     classes, own = common_minterms([part.minterms for part in texts])
     classes, old = space_apart(classes)
     parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
-    first, strings = len(base.letters), list[tuple[int, ...]]([()])
-    pairs = base.transducer.emission[:, mine].astype(np.int64) * classes.count + of_class
+    first, outputs = len(base.letters), list[tuple[int, ...]]([()])
+    pairs = base.transducer.output[:, mine].astype(np.int64) * classes.count + of_class
     distinct, which = np.unique(pairs, return_inverse=True)
     for string, letter in (divmod(pair, classes.count) for pair in distinct.tolist()):
-        strings.append((*base.transducer.strings[string], first + letter))
-    next_state, emission = base.transducer.next_state[:, mine], 1 + which.reshape(pairs.shape).astype(np.int32)
-    flush = np.array([NO_END if end == NO_END else len(strings) + end for end in base.transducer.flush.tolist()])
-    strings += base.transducer.strings
+        outputs.append((*base.transducer.outputs[string], first + letter))
+    next_state, output = base.transducer.next_state[:, mine], 1 + which.reshape(pairs.shape).astype(np.int32)
+    final_output = np.array(
+        [NO_END if end == NO_END else len(outputs) + end for end in base.transducer.final_output.tolist()]
+    )
+    outputs += base.transducer.outputs
     start = base.start
     if leading_space:
         space = parts.word(SPACE)[0]
-        strings.append((first + classes.count,))
-        next_state, emission = np.vstack([next_state, next_state[start]]), np.vstack([emission, emission[start]])
-        flush = np.append(flush, flush[start])
-        emission[-1, space] = len(strings) - 1
-        start = len(flush) - 1
-    emission[next_state == DEAD] = EMPTY
-    whole = CharTransducer(next_state, emission, flush.astype(np.int32), tuple(strings), parts)
+        outputs.append((first + classes.count,))
+        next_state, output = np.vstack([next_state, next_state[start]]), np.vstack([output, output[start]])
+        final_output = np.append(final_output, final_output[start])
+        output[-1, space] = len(outputs) - 1
+        start = len(final_output) - 1
+    output[next_state == DEAD] = EMPTY
+    whole = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
     smaller, number = minimize_transducer(whole, guard)
     alphabet = LetterAlphabet(
         units=base.letters,

@@ -28,18 +28,18 @@ StateDistances: TypeAlias = tuple[int | None, ...]
 class TextAutomaton(ABC):
     """A constraint over texts. One subclass for each kind of DFA that is displayed.
 
-    labeller      the byte transducer
-    letters       DFA over the labeller's letters
+    transducer      the byte transducer
+    letters       DFA over the transducer's letters
     symbol_names  a printable name of each symbol of `display_dfa`
     letter_names  the propositions of each letter; None for one that is no step of the word trace
-    text_start    the labeller state an answer is read from
-    strips_space  whether one leading space, which the labeller's own start reads, is no part of an answer
+    text_start    the transducer state an answer is read from
+    strips_space  whether one leading space, which the transducer's own start reads, is no part of an answer
     lifted        the byte automaton, where it was made already
     """
 
     kind: ClassVar[Literal["words", "characters", "labels"]]  # of the symbols of `display_dfa`
 
-    labeller: ByteTransducer
+    transducer: ByteTransducer
     letters: Dfa
     symbol_names: tuple[str, ...]
     letter_names: tuple[tuple[str, ...] | None, ...]
@@ -49,17 +49,17 @@ class TextAutomaton(ABC):
     lifted: TokenAutomaton | None = None
 
     def __post_init__(self) -> None:
-        if len(self.symbol_names) != self.dfa.symbols:
+        if len(self.symbol_names) != self.display_dfa.symbols:
             raise ValueError("one name for each symbol of dfa")
         if len(self.letter_names) != self.letters.symbols:
             raise ValueError("one entry of letter_names for each letter")
-        if any(not 0 <= letter < self.letters.symbols for string in self.labeller.strings for letter in string):
-            raise ValueError("the labeller emits a letter that its DFA does not read")
-        if not 0 <= self.text_start < self.labeller.boundary:
+        if any(not 0 <= letter < self.letters.symbols for string in self.transducer.outputs for letter in string):
+            raise ValueError("the transducer emits a letter that its DFA does not read")
+        if not 0 <= self.text_start < self.transducer.boundary_states:
             raise ValueError("text_start lies between characters")
 
     @property
-    def dfa(self) -> Dfa:
+    def display_dfa(self) -> Dfa:
         """The DFA that is displayed."""
         return self.letters
 
@@ -71,20 +71,22 @@ class TextAutomaton(ABC):
     @functools.cached_property
     def byte_automaton(self) -> TokenAutomaton:
         """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made at its first use."""
-        return self.lifted or lift(self.labeller, self.letters, _BYTES, ResourceGuard(self.limits))
+        return self.lifted or lift(self.transducer, self.letters, _BYTES, ResourceGuard(self.limits))
 
     @property
     def existing_byte_automaton(self) -> TokenAutomaton | None:
         """The byte automaton where it has been made, None before its first use."""
         return vars(self).get("byte_automaton", self.lifted)
 
-    def display_state(self, labeller_state: int, letter_state: int) -> int | None:
-        """The state of `dfa` in a state of the automaton; None where it has none of its own, inside a character."""
+    def display_state(self, transducer_state: int, letter_state: int) -> int | None:
+        """The state of `display_dfa` in a state of the automaton; None where it has none, inside a character."""
         return letter_state
 
     @abstractmethod
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
-        """Fewest tokens to acceptance from each state of `dfa`, None where it is dead; as the paper's Figure 1 has it.
+        """Fewest tokens to acceptance from each state of `display_dfa`, None where it is dead.
+
+        The numbers are those of the paper's Figure 1.
 
         tokens  the token automaton that was lifted from this one
         """
@@ -98,16 +100,16 @@ class WordTraceAutomaton(TextAutomaton):
 
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
         """From each letter state between words; a state that only the step of `eos` enters accepts at distance 0."""
-        by_state = _by_labeller_state(tokens, self.labeller)
-        found = by_state.min(axis=0) if self._restricts_text else by_state[self.labeller.start].copy()
+        by_state = _by_transducer_state(tokens, self.transducer)
+        found = by_state.min(axis=0) if self._restricts_text else by_state[self.transducer.start].copy()
         if any(EOS in (letter or ()) for letter in self.letter_names):
             found[self.letters.accepting & (found == UNREACHABLE)] = 0
         return _distances(found)
 
     @property
     def _restricts_text(self) -> bool:
-        """Whether the labeller does more than read the word trace: a state's distance is then the one at best."""
-        ends = self.labeller.flush[1 : self.labeller.boundary]
+        """Whether the transducer does more than read the word trace: a state's distance is then the one at best."""
+        ends = self.transducer.final_output[1 : self.transducer.boundary_states]
         return bool((ends == NO_END).any()) or not self.traced or None in self.letter_names
 
 
@@ -125,10 +127,10 @@ class PerCharacterAutomaton(TextAutomaton):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WholeTextAutomaton(TextAutomaton):
-    """Displays the whole-text DFA that the labeller runs, whose symbols are classes of characters.
+    """Displays the whole-text DFA that the transducer runs, whose symbols are classes of characters.
 
     whole        that DFA
-    whole_state  int32 [B]: its state in each labeller state between characters
+    whole_state  int32 [B]: its state in each transducer state between characters
     """
 
     kind = "characters"
@@ -138,23 +140,23 @@ class WholeTextAutomaton(TextAutomaton):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.whole_state.shape != (self.labeller.boundary,):
+        if self.whole_state.shape != (self.transducer.boundary_states,):
             raise ValueError("whole_state is [B]")
 
     @property
-    def dfa(self) -> Dfa:
+    def display_dfa(self) -> Dfa:
         """The DFA that is displayed."""
         return self.whole
 
-    def display_state(self, labeller_state: int, letter_state: int) -> int | None:
-        """The state of `dfa` in a state of the automaton; None inside a character."""
-        return int(self.whole_state[labeller_state]) if labeller_state < self.labeller.boundary else None
+    def display_state(self, transducer_state: int, letter_state: int) -> int | None:
+        """The state of `display_dfa` in a state of the automaton; None inside a character."""
+        return int(self.whole_state[transducer_state]) if transducer_state < self.transducer.boundary_states else None
 
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
-        """From each state of the whole-text DFA; at best over what else the labeller and the letters remember."""
+        """From each state of the whole-text DFA; at best over what else the transducer and the letters remember."""
         found = np.full(self.whole.states, UNREACHABLE)
-        best = _by_labeller_state(tokens, self.labeller).min(axis=1)
-        # without letters the labeller's states 1..S are the DFA's own; those behind them have read a leading space
+        best = _by_transducer_state(tokens, self.transducer).min(axis=1)
+        # without letters the transducer's states 1..S are the DFA's own; those behind them have read a leading space
         read = slice(1, None) if self.letters.symbols else slice(1, self.whole.states + 1)
         np.minimum.at(found, self.whole_state[read], best[read])
         return _distances(found)
@@ -162,7 +164,7 @@ class WholeTextAutomaton(TextAutomaton):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelAutomaton(TextAutomaton):
-    """Displays a DFA over labels, which no bytes spell: its labeller reads no text."""
+    """Displays a DFA over labels, which no bytes spell: its transducer reads no text."""
 
     kind = "labels"
 
@@ -171,9 +173,9 @@ class LabelAutomaton(TextAutomaton):
         return _distances(tokens.distance[1 : self.letters.states + 1])
 
 
-def _by_labeller_state(tokens: TokenAutomaton, labeller: ByteTransducer) -> np.ndarray:
+def _by_transducer_state(tokens: TokenAutomaton, transducer: ByteTransducer) -> np.ndarray:
     """The distances of the states between characters: int32 [B, Q]."""
-    return tokens.distance[: labeller.boundary * tokens.letter_states].reshape(labeller.boundary, -1)
+    return tokens.distance[: transducer.boundary_states * tokens.letter_states].reshape(transducer.boundary_states, -1)
 
 
 def _distances(found: np.ndarray) -> StateDistances:
@@ -182,7 +184,7 @@ def _distances(found: np.ndarray) -> StateDistances:
 
 @dataclass(frozen=True, slots=True)
 class WordStep:
-    """One unit of a word trace: its text, the propositions that hold at it, the state of `dfa` after it."""
+    """One unit of a word trace: its text, the propositions that hold at it, the state of `display_dfa` after it."""
 
     text: str
     letters: tuple[str, ...]
@@ -204,25 +206,25 @@ class TextCheck:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
-    """After one token: the state of `dfa`, and the letters that its bytes emitted, each a set of propositions."""
+    """After one token: the state of `display_dfa`, and the letters that its bytes wrote, as sets of propositions."""
 
     state: int
     letters: tuple[tuple[str, ...], ...]
 
 
 class _TextReader:
-    """Reads bytes through a text automaton, keeping the labeller state and the letter state."""
+    """Reads bytes through a text automaton, keeping the transducer state and the letter state."""
 
     def __init__(self, automaton: TextAutomaton) -> None:
         self._automaton = automaton
-        self.labeller_state = automaton.text_start
+        self.transducer_state = automaton.text_start
         self.letter_state = automaton.letters.start
-        self._between_characters = self._automaton.display_state(self.labeller_state, self.letter_state) or 0
+        self._between_characters = self._automaton.display_state(self.transducer_state, self.letter_state) or 0
 
     @property
     def state(self) -> int:
-        """The state of `dfa`; inside a character, the one before that character."""
-        state = self._automaton.display_state(self.labeller_state, self.letter_state)
+        """The state of `display_dfa`; inside a character, the one before that character."""
+        state = self._automaton.display_state(self.transducer_state, self.letter_state)
         if state is not None:
             self._between_characters = state
         return self._between_characters
@@ -231,17 +233,17 @@ class _TextReader:
         """Read bytes; the letters emitted on the way."""
         letters: list[int] = []
         for byte in data:
-            self.labeller_state, emitted = self._automaton.labeller.step(self.labeller_state, byte)
+            self.transducer_state, emitted = self._automaton.transducer.step(self.transducer_state, byte)
             letters.extend(emitted)
         self.letter_state = self._automaton.letters.run(letters, self.letter_state)
         return letters
 
     def end(self) -> list[int] | None:
         """The letters that the end of the text emits, or None where it may not end here."""
-        flush = int(self._automaton.labeller.flush[self.labeller_state])
-        if flush == NO_END:
+        final_output = int(self._automaton.transducer.final_output[self.transducer_state])
+        if final_output == NO_END:
             return None
-        letters = list(self._automaton.labeller.strings[flush])
+        letters = list(self._automaton.transducer.outputs[final_output])
         self.letter_state = self._automaton.letters.run(letters, self.letter_state)
         return letters
 
@@ -275,15 +277,15 @@ def states_along(automaton: TextAutomaton, text: str) -> list[int]:
     They are states of every token automaton that is lifted from this one, whatever its vocabulary.
     """
     reader = _TextReader(automaton)
-    states = [reader.labeller_state * automaton.letters.states + reader.letter_state]
+    states = [reader.transducer_state * automaton.letters.states + reader.letter_state]
     for character in text:
         reader.read(character.encode())
-        states.append(reader.labeller_state * automaton.letters.states + reader.letter_state)
+        states.append(reader.transducer_state * automaton.letters.states + reader.letter_state)
     return states
 
 
-def shown_state(automaton: TextAutomaton, lifted_state: int) -> int | None:
-    """The state of `dfa` in a state of a lifted automaton, None inside a character and after the end."""
+def display_state_of(automaton: TextAutomaton, lifted_state: int) -> int | None:
+    """The state of `display_dfa` in a state of a lifted automaton, None inside a character and after the end."""
     return automaton.display_state(*divmod(lifted_state, automaton.letters.states))
 
 

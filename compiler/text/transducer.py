@@ -141,8 +141,8 @@ def _alone(whole: WholeText) -> TextTransducer:
     table = np.where(dead, DEAD, whole.next_state + 1)
     table[~whole.live] = DEAD
     next_state = np.concatenate([np.zeros((1, table.shape[1]), dtype=table.dtype), table]).astype(np.int32)
-    flush = np.concatenate([[NO_END], np.where(whole.accepting, EMPTY, NO_END)]).astype(np.int32)
-    transducer = CharTransducer(next_state, np.zeros_like(next_state), flush, ((),), whole.minterms)
+    final_output = np.concatenate([[NO_END], np.where(whole.accepting, EMPTY, NO_END)]).astype(np.int32)
+    transducer = CharTransducer(next_state, np.zeros_like(next_state), final_output, ((),), whole.minterms)
     dead_state = int(np.argmin(whole.live))  # where there is one, else any: nothing leads to DEAD but bad bytes
     display_state = np.concatenate([[dead_state], whole.display_state]).astype(np.int32)
     return TextTransducer(transducer, whole.start + 1, whole.text_start + 1, display_state, LetterAlphabet())
@@ -170,7 +170,7 @@ class _ProductBuilder:
             members = [part[old] for part in members]
         self._minterms = minterms
         self._members = members  # for each part, which of its own minterms holds each shared one: int64 [M]
-        self._strings: dict[tuple[int, ...], int] = {(): EMPTY}
+        self._outputs: dict[tuple[int, ...], int] = {(): EMPTY}
         self._outcome_letters: dict[Outcome, int] = {}
 
     def one_reading(self) -> TextTransducer:
@@ -221,7 +221,7 @@ class _ProductBuilder:
 
     def _live(self) -> list[np.ndarray]:
         """Where each part may be: the mandatory constraint alive, an optional one anywhere."""
-        alive = np.arange(len(self._words.transducer.flush)) != DEAD
+        alive = np.arange(len(self._words.transducer.final_output)) != DEAD
         return [alive, self._whole.live, *(np.ones(part.dfa.states, dtype=bool) for part in self._optional)]
 
     def _finished(
@@ -234,12 +234,12 @@ class _ProductBuilder:
         outcomes = self._outcomes(component, layout)
         alive = self._alive(component, layout)
         next_state = np.where(alive[found.next_state], found.next_state, SINK)
-        emission = self._emissions(words.emission[:, self._members[0]][word_state])
+        output = self._outputs_of(words.output[:, self._members[0]][word_state])
         if silent is not None:
-            emission[silent, self._minterms.word(SPACE)[0]] = EMPTY
-        emission[next_state == SINK] = EMPTY
-        flush = self._flush(words.flush[word_state], outcomes)
-        transducer = CharTransducer(next_state, emission, flush, tuple(self._strings), self._minterms)
+            output[silent, self._minterms.word(SPACE)[0]] = EMPTY
+        output[next_state == SINK] = EMPTY
+        final_output = self._final_outputs(words.final_output[word_state], outcomes)
+        transducer = CharTransducer(next_state, output, final_output, tuple(self._outputs), self._minterms)
         smaller, number = minimize_transducer(transducer, self._guard)
         first = np.unique(number, return_index=True)[1]
         display = self._whole.display_state
@@ -280,25 +280,25 @@ class _ProductBuilder:
         return np.asarray(np.concatenate([accepting, [False, False]])[state])
 
     def _string(self, letters: tuple[int, ...]) -> int:
-        return self._strings.setdefault(letters, len(self._strings))
+        return self._outputs.setdefault(letters, len(self._outputs))
 
-    def _emissions(self, emitted: np.ndarray) -> np.ndarray:
+    def _outputs_of(self, emitted: np.ndarray) -> np.ndarray:
         """What each step emits: the letters of the word trace, and that of the character where it is counted."""
         character = (len(self._words.letters),) if self._counts_characters else ()
-        of = {old: self._string(self._words.transducer.strings[old] + character) for old in np.unique(emitted).tolist()}
+        of = {old: self._string(self._words.transducer.outputs[old] + character) for old in np.unique(emitted).tolist()}
         table = np.zeros(max(of) + 1, dtype=np.int32)
         table[list(of)] = list(of.values())
         return np.asarray(table[emitted])
 
-    def _flush(self, flush: np.ndarray, outcomes: list[Outcome]) -> np.ndarray:
+    def _final_outputs(self, final_output: np.ndarray, outcomes: list[Outcome]) -> np.ndarray:
         """What each end emits: the letters that end the word trace, and the outcome of the whole-text constraints."""
         emits_outcome = bool(self._optional) or len(outcomes[SINK]) > 1
         first = len(self._words.letters) + self._counts_characters
-        numbers = np.full(len(flush), NO_END, dtype=np.int32)
+        numbers = np.full(len(final_output), NO_END, dtype=np.int32)
         for state, outcome in enumerate(outcomes):
-            if state == SINK or flush[state] == NO_END or all(met is None for met in outcome):
+            if state == SINK or final_output[state] == NO_END or all(met is None for met in outcome):
                 continue
-            string = self._words.transducer.strings[flush[state]]
+            string = self._words.transducer.outputs[final_output[state]]
             if emits_outcome:
                 number = self._outcome_letters.setdefault(outcome, len(self._outcome_letters))
                 string = (*string, first + number)
@@ -330,5 +330,5 @@ def silent_words() -> WordTransducer:
     """The word trace of a constraint that uses none: one state, no letters."""
     parts: Minterms = everything().minterms
     table = np.array([[DEAD], [1]], dtype=np.int32)
-    flush = np.array([NO_END, EMPTY], dtype=np.int32)
-    return WordTransducer(CharTransducer(table, np.zeros_like(table), flush, ((),), parts), 1, ())
+    final_output = np.array([NO_END, EMPTY], dtype=np.int32)
+    return WordTransducer(CharTransducer(table, np.zeros_like(table), final_output, ((),), parts), 1, ())

@@ -113,7 +113,7 @@ class _Tracker:
         self._guard = guard
         self._ending: tuple[int, ...] = ()
         self._letters: dict[frozenset[str], int] = {}
-        self._strings: dict[tuple[int, ...], int] = {(): 0}
+        self._outputs: dict[tuple[int, ...], int] = {(): 0}
         self._states: dict[tuple[bool, int], int] = {}
         self._order: list[tuple[bool, int]] = []
         if with_eos:
@@ -123,21 +123,21 @@ class _Tracker:
         """The transducer, its start, and its letters."""
         minterm_count = self._patterns.minterms.count
         start = self._state(False, 0)
-        rows, emissions, flush = [[DEAD] * minterm_count], [[0] * minterm_count], [NO_END]
-        while len(flush) <= len(self._order):
-            in_word, positions = self._order[len(flush) - 1]
+        rows, outputs_of, final_output = [[DEAD] * minterm_count], [[0] * minterm_count], [NO_END]
+        while len(final_output) <= len(self._order):
+            in_word, positions = self._order[len(final_output) - 1]
             row, emitted = self._row(in_word, positions)
             rows.append(row)
-            emissions.append(emitted)
-            flush.append(self._string((*self._closing(in_word, positions), *self._ending)))
+            outputs_of.append(emitted)
+            final_output.append(self._string((*self._closing(in_word, positions), *self._ending)))
             self._guard.check("dfa_states_max", len(self._order))
             self._guard.check_time()
-        strings = tuple(self._strings)
+        outputs = tuple(self._outputs)
         transducer = CharTransducer(
             np.array(rows, dtype=np.int32),
-            np.array(emissions, dtype=np.int32),
-            np.array(flush, dtype=np.int32),
-            strings,
+            np.array(outputs_of, dtype=np.int32),
+            np.array(final_output, dtype=np.int32),
+            outputs,
             self._patterns.minterms,
         )
         return transducer, start, tuple(self._letters)
@@ -180,7 +180,7 @@ class _Tracker:
         return number
 
     def _string(self, letters: tuple[int, ...]) -> int:
-        return self._strings.setdefault(letters, len(self._strings))
+        return self._outputs.setdefault(letters, len(self._outputs))
 
 
 def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, guard: ResourceGuard) -> WordTransducer:

@@ -96,12 +96,12 @@ class Vocabulary:
         return digest.hexdigest()
 
     @functools.cached_property
-    def outer_trie(self) -> Trie:
+    def boundary_trie(self) -> Trie:
         """The tokens that can follow a complete character: their first byte starts one."""
         return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 != 0x80])
 
     @functools.cached_property
-    def inner_trie(self) -> Trie:
+    def midchar_trie(self) -> Trie:
         """The tokens whose first byte continues a UTF-8 character."""
         return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 == 0x80])
 

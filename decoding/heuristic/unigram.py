@@ -81,14 +81,14 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
     """
     # Shortest paths by value iteration (Bellman and Ford), where a token costs minus its prior: of a token class only
     # the most probable token counts.
-    if automaton.edge_outer.size + automaton.edge_inner.size > _EDGE_CELLS_MAX:
+    if automaton.edge_boundary.size + automaton.edge_midchar.size > _EDGE_CELLS_MAX:
         return None
     class_cost = np.full(automaton.classes, np.inf)
     np.minimum.at(class_cost, automaton.token_class, -prior.numpy())
-    between, outer = automaton.edge_outer.shape
+    between, outer = automaton.edge_boundary.shape
     blocks = [
-        *_distinct_edges(automaton.edge_outer, class_cost[:outer], 0),
-        *_distinct_edges(automaton.edge_inner, class_cost[outer:], between - 1),
+        *_distinct_edges(automaton.edge_boundary, class_cost[:outer], 0),
+        *_distinct_edges(automaton.edge_midchar, class_cost[outer:], between - 1),
     ]
     edges = EdgeList(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
     cost = np.where(automaton.distance.reshape(-1, automaton.letter_states) == 0, 0.0, np.inf)  # [L, Q]

@@ -62,7 +62,7 @@ class Ranking:
             column = take(tables.token_class, like(tables.distance, endings.ids))
             nats = heuristics.cost_weight * like(tables.distance, endings.nats)
             # An id that begins within a character shares its class with others, for which the nats would not hold.
-            nats[:, column >= tables.edge_outer.shape[1]] = inf
+            nats[:, column >= tables.edge_boundary.shape[1]] = inf
             weighted = column, nats, like(tables.distance, np.append(endings.index, 0))  # the last is NO_TOKEN's
         return cls(rows, pool, heuristics.cost_weight * cost, like(tables.distance, penalty), weighted)
 

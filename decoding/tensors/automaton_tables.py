@@ -69,8 +69,8 @@ class ChunkLayout(NamedTuple):
 class Tables:
     """A TokenAutomaton on the device. V ids, C classes, M chunks of at most W ids; the rest as in `TokenAutomaton`.
 
-    edge_outer     int   [B, C0]
-    edge_inner     int   [L-B+1, C1]
+    edge_boundary     int   [B, C0]
+    edge_midchar     int   [L-B+1, C1]
     edge_target    int64 [P]        labeller state an edge leads to, times Q
     edge_function  int64 [P]        row of `function` an edge applies, times Q
     function       int64 [F * Q]    letter state after it
@@ -91,8 +91,8 @@ class Tables:
     slot_id        int32 [64 * wide + 4 * narrow], always a tensor
     """
 
-    edge_outer: Array
-    edge_inner: Array
+    edge_boundary: Array
+    edge_midchar: Array
     edge_target: Array
     edge_function: Array
     function: Array
@@ -123,8 +123,8 @@ class Tables:
             return torch.tensor(array, dtype=dtype, device=device)
 
         return cls(
-            edge_outer=put(automaton.edge_outer, torch.int32),
-            edge_inner=put(automaton.edge_inner, torch.int32),
+            edge_boundary=put(automaton.edge_boundary, torch.int32),
+            edge_midchar=put(automaton.edge_midchar, torch.int32),
             edge_target=put(automaton.edge_target.astype(np.int64) * letter_states),
             edge_function=put(automaton.edge_function.astype(np.int64) * letter_states),
             function=put(automaton.function.reshape(-1)),
@@ -156,10 +156,10 @@ class Tables:
         # other table it reads row 0, whose edges all lead to the dead state.
         xp = library(state)
         labeller, letter = state // self.letter_states, state % self.letter_states
-        between = self.edge_outer.shape[0]
+        between = self.edge_boundary.shape[0]
         outer = xp.where(labeller < between, labeller, 0)
         inner = xp.where(labeller >= between, labeller - between + 1, 0)
-        edge = xp.concatenate([self.edge_outer[outer], self.edge_inner[inner]], axis=1)
+        edge = xp.concatenate([self.edge_boundary[outer], self.edge_midchar[inner]], axis=1)
         # An edge moves the labeller to its target and maps the letter state by its function.
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)

@@ -112,7 +112,7 @@ def test_a_signed_but_inconsistent_body_is_refused(compiled: Compiled) -> None:
     document = json.loads(good["document"].tobytes())
     broken: list[dict[str, np.ndarray]] = [
         {**good, "tokens.token_class": good["tokens.token_class"] + 10_000},
-        {**good, "labeller.next_state": good["labeller.next_state"] - 99_999},
+        {**good, "transducer.next_state": good["transducer.next_state"] - 99_999},
         {**good, "letters.accepting": good["letters.accepting"][:-1]},
         {name: array for name, array in good.items() if name != "tokens.distance"},
         {**good, "document": np.frombuffer(b"{not json", dtype=np.uint8)},
@@ -122,7 +122,7 @@ def test_a_signed_but_inconsistent_body_is_refused(compiled: Compiled) -> None:
         {"eos_ids": [9_999]},
         {"spec": {"regex": 3}},
         {"symbol_names": ["x"] * 999},
-        {"boundary": -1},
+        {"boundary_states": -1},
     ):
         text = json.dumps({**document, **change}).encode()
         broken.append({**good, "document": np.frombuffer(text, dtype=np.uint8)})

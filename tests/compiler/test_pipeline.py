@@ -101,7 +101,7 @@ def test_distances_are_those_of_the_table(case: dict[str, Any], spec: Spec) -> N
 def test_figure_1_has_the_papers_distances_except_one_misprint() -> None:
     spec = spec_from_json(json.loads(CASES[0]["constraint"]))
     compiled = compile_spec(spec, WORDS)
-    dfa, names = compiled.text.dfa, list(compiled.text.symbol_names)
+    dfa, names = compiled.text.display_dfa, list(compiled.text.symbol_names)
     to = {state: {name: dfa.step(state, names.index(name)) for name in names} for state in range(dfa.states)}
     q0 = dfa.start
     q1, q2 = to[q0]["cat"], to[q0]["coffee"]

@@ -38,7 +38,7 @@ def random_table(
 
 
 def random_factored(random: np.random.Generator) -> TokenAutomaton:
-    """A live automaton of labeller states times letter states, with states inside a character and two tables."""
+    """A live automaton of transducer states times letter states, with states inside a character and two tables."""
     while True:
         between, inside, letters = int(random.integers(3, 6)), int(random.integers(1, 3)), int(random.integers(1, 5))
         outer, inner = int(random.integers(2, 6)), int(random.integers(1, 4))
@@ -50,16 +50,16 @@ def random_factored(random: np.random.Generator) -> TokenAutomaton:
         effect = random.integers(0, 4, edges).astype(np.int32)
         target[0], effect[0], target[1], effect[1] = 0, 0, end, 0
         target[2:][target[2:] == end] = 0
-        edge_outer = random.integers(0, edges, (between, outer))
-        edge_outer[edge_outer == 1] = 0
-        edge_outer[0] = edge_outer[end] = 0
-        edge_outer[1:, eos_class] = 1
-        edge_inner = random.integers(2, edges, (inside + 1, inner))
-        edge_inner[0] = 0
+        edge_boundary = random.integers(0, edges, (between, outer))
+        edge_boundary[edge_boundary == 1] = 0
+        edge_boundary[0] = edge_boundary[end] = 0
+        edge_boundary[1:, eos_class] = 1
+        edge_midchar = random.integers(2, edges, (inside + 1, inner))
+        edge_midchar[0] = 0
         accepting = np.zeros((between + inside, letters), dtype=bool)
         accepting[end] = random.random(letters) < 0.5
-        pairs = [(row, edge) for row in range(between) for edge in set(edge_outer[row]) if edge]
-        pairs += [(between + row, edge) for row in range(inside) for edge in set(edge_inner[row + 1]) if edge]
+        pairs = [(row, edge) for row in range(between) for edge in set(edge_boundary[row]) if edge]
+        pairs += [(between + row, edge) for row in range(inside) for edge in set(edge_midchar[row + 1]) if edge]
         source, used = np.array(sorted(pairs)).T
         distance = distances(source, used, target, effect, function, accepting).reshape(-1)
         token_class = random.integers(0, outer + inner, 24)
@@ -70,6 +70,6 @@ def random_factored(random: np.random.Generator) -> TokenAutomaton:
             missing = set(range(outer + inner)) - set(token_class.tolist())
             if not missing and distance[start] not in (UNREACHABLE, 0):
                 return TokenAutomaton(
-                    token_class.astype(np.int32), edge_outer.astype(np.int16), edge_inner.astype(np.int16), target,
+                    token_class.astype(np.int32), edge_boundary.astype(np.int16), edge_midchar.astype(np.int16), target,
                     effect, function, distance, start, (7,),
                 )

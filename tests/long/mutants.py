@@ -127,7 +127,7 @@ def signed_by_a_stranger(values: Values, draw: random.Random, place: int) -> tup
 
 
 def of_an_older_format(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    return values.keys[place], b"ABSDFA%02d" % draw.choice((0, 2, 99)) + values.stored[place][8:]
+    return values.keys[place], b"ABSDFA%02d" % draw.choice((0, 1, 99)) + values.stored[place][8:]
 
 
 def said_otherwise(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:

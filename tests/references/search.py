@@ -87,7 +87,7 @@ class Problem:
 
     def cost_after(self, row: Row, token: int, state: int) -> float:
         """The same after one more token: where only EOS is missing, an ending may cost less."""
-        begins_character = self.automaton.token_class[token] < self.automaton.edge_outer.shape[1]
+        begins_character = self.automaton.token_class[token] < self.automaton.edge_boundary.shape[1]
         if self.distance(state) != 1 or not begins_character:
             return self.cost(state)
         tokens = {ending_token for _, ending_token in self.endings}

@@ -1,6 +1,6 @@
 """Whether a text satisfies a constraint, by the definitions: the reference for every answer in the tests.
 
-Shares nothing with the compiler but the spec's types and, for LTLf, the parsed formula: no automaton, no labeller.
+Shares nothing with the compiler but the spec's types and, for LTLf, the parsed formula: no automaton, no transducer.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Number(str):
 
 
 def _valid(spec: JsonSchemaSpec, text: str) -> bool:
-    """The text parses and validates, and is written our way: white space, strings, numbers, order of properties."""
+    """The text parses and validates, and is written our way: white space, outputs, numbers, order of properties."""
     try:
         instance = json.loads(text)
         written = json.loads(text, parse_int=_Number, parse_float=_Number, object_pairs_hook=list)

@@ -202,7 +202,7 @@ class Generator:
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
         """
         compiled = self._compiled(job.automaton, context)
-        check_paths(len(job.log_probs), compiled.text.dfa.states, self._settings)
+        check_paths(len(job.log_probs), compiled.text.display_dfa.states, self._settings)
         search = functools.partial(_label_path, job, context.cancelled)
         sizes = _sizes(job.automaton, compiled, context)
         return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s), job.names)

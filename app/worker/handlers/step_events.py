@@ -9,7 +9,7 @@ from app.messages import Reason, RejectedTokenBody, StepMessage, StepRow
 from app.worker.handlers.base import Context
 from compiler.artifact import Compiled
 from compiler.lifting import UNREACHABLE
-from compiler.text import shown_state
+from compiler.text import display_state_of
 
 
 class Row(Protocol):
@@ -74,7 +74,7 @@ class StepEventBuilder:
 
     def __init__(self, vocabulary: Sequence[bytes | None], compiled: Compiled, start: int, context: Context) -> None:
         self._vocabulary, self._compiled, self._context = vocabulary, compiled, context
-        shown = shown_state(compiled.text, start)
+        shown = display_state_of(compiled.text, start)
         assert shown is not None  # an answer begins between characters
         self._nothing = _Said(b"", start, shown)
         self._known: dict[tuple[int, ...], _Said] = {}
@@ -131,7 +131,7 @@ class StepEventBuilder:
         before = self._read(tokens[:-1])
         if state is None:
             state = self._compiled.tokens.advance(before.state, tokens[-1])
-        shown = shown_state(self._compiled.text, state)
+        shown = display_state_of(self._compiled.text, state)
         text = before.text + (self._vocabulary[tokens[-1]] or b"")
         return _Said(text, state, before.shown if shown is None else shown)
 

@@ -111,15 +111,15 @@ def test_distances_agree_with_relaxation(
 ) -> None:
     monkeypatch.setattr(compiler.lifting.distance, "_BLOCK_CELLS", block_cells)
     dice, reached = np.random.default_rng(letter_states), 0
-    for labeller_states in (1, 3, 12, 40):
-        edges = 2 * labeller_states
+    for transducer_states in (1, 3, 12, 40):
+        edges = 2 * transducer_states
         function = np.concatenate(
             [[np.arange(letter_states)], dice.integers(0, letter_states, (3, letter_states))]
         ).astype(np.int32)
-        target = dice.integers(0, labeller_states, edges).astype(np.int32)
+        target = dice.integers(0, transducer_states, edges).astype(np.int32)
         effect = dice.integers(0, 4, edges).astype(np.int32)
-        source, edge = np.divmod(distinct(dice.integers(0, labeller_states * edges, 4 * labeller_states)), edges)
-        end = dice.random((labeller_states, letter_states)) < 0.2
+        source, edge = np.divmod(distinct(dice.integers(0, transducer_states * edges, 4 * transducer_states)), edges)
+        end = dice.random((transducer_states, letter_states)) < 0.2
         found = distances(source, edge, target, effect, function, end)
         assert np.array_equal(found, plain_distances(source, edge, target, effect, function, end))
         reached += np.count_nonzero((found > 0) & (found < UNREACHABLE))

@@ -204,9 +204,9 @@ def test_letters_and_states_are_those_of_the_automaton() -> None:
         "no proposition holds" if name == "other" else f"{name} holds" for name in constraint.text.symbol_names
     ]
     assert tuple(state.distance for state in explanation.states) == constraint.state_distances
-    assert [state.start for state in explanation.states].index(True) == constraint.text.dfa.start
+    assert [state.start for state in explanation.states].index(True) == constraint.text.display_dfa.start
     accepting = [state.state for state in explanation.states if state.accepting]
-    assert accepting == constraint.text.dfa.accepting.nonzero()[0].tolist()
+    assert accepting == constraint.text.display_dfa.accepting.nonzero()[0].tolist()
     assert explanation.letters_more == explanation.states_more == 0
 
 
@@ -214,13 +214,13 @@ def test_an_explanation_lists_the_first_states_and_counts_the_others() -> None:
     constraint = compiled({"regex": "a{500}"})
     explanation = explain(constraint)
     assert len(explanation.states) == SHOWN_MAX
-    assert explanation.states_more == constraint.text.dfa.states - SHOWN_MAX
+    assert explanation.states_more == constraint.text.display_dfa.states - SHOWN_MAX
 
 
 def test_the_numbers_in_the_sentences_are_those_of_the_automata() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
     told = " ".join(explain(constraint).sentences)
-    assert f"{constraint.text.dfa.states} states, 1 accepting" in told
+    assert f"{constraint.text.display_dfa.states} states, 1 accepting" in told
     assert f"takes {constraint.tokens.min_tokens} tokens" in told
     assert f"{constraint.tokens.states:,} states" in told
 
@@ -277,7 +277,7 @@ def test_samples_over_a_limit_do_not_prevent_the_explanation() -> None:
     told = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(DEFAULT_LIMITS))
     assert told.shortest is None and told.samples == ()
     assert told.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
-    assert len(told.states) == constraint.text.dfa.states
+    assert len(told.states) == constraint.text.display_dfa.states
 
 
 def test_long_texts_of_callers_are_cut_in_sentences() -> None:

@@ -1,4 +1,4 @@
-"""The lift against the labeller itself: every token from every state does what its bytes do."""
+"""The lift against the transducer itself: every token from every state does what its bytes do."""
 
 from __future__ import annotations
 
@@ -28,38 +28,41 @@ SPECS: tuple[Spec, ...] = (
 )
 
 
-def read(compiled: Compiled, labeller_state: int, letter_state: int, token: bytes) -> tuple[int, int] | None:
+def read(compiled: Compiled, transducer_state: int, letter_state: int, token: bytes) -> tuple[int, int] | None:
     """The pair after the bytes of a token, read one by one; None where it is dead."""
     text = compiled.text
     for byte in token:
-        labeller_state, letters = text.labeller.step(labeller_state, byte)
+        transducer_state, letters = text.transducer.step(transducer_state, byte)
         letter_state = text.letters.run(letters, letter_state)
-    return None if labeller_state == DEAD else (labeller_state, letter_state)
+    return None if transducer_state == DEAD else (transducer_state, letter_state)
 
 
 def check_state(
-    compiled: Compiled, vocabulary: Vocabulary, labeller_state: int, letter_state: int, ids: Iterable[int]
+    compiled: Compiled, vocabulary: Vocabulary, transducer_state: int, letter_state: int, ids: Iterable[int]
 ) -> None:
-    automaton, labeller = compiled.tokens, compiled.text.labeller
-    shift = int(labeller_state >= labeller.boundary)  # the state after EOS stands between the two groups
-    number = (labeller_state + shift) * automaton.letter_states + letter_state
+    automaton, transducer = compiled.tokens, compiled.text.transducer
+    shift = int(transducer_state >= transducer.boundary_states)  # the state after EOS stands between the two groups
+    number = (transducer_state + shift) * automaton.letter_states + letter_state
     successors = automaton.successors(number)
     for token in ids:
         text = vocabulary.tokens[token]
         if text is None:
             continue
         target = int(successors[automaton.token_class[token]])
-        expected = read(compiled, labeller_state, letter_state, text)
+        expected = read(compiled, transducer_state, letter_state, text)
         if expected is None:
             assert automaton.distance[target] == UNREACHABLE
         elif automaton.distance[target] != UNREACHABLE:
             after, letters = expected
-            assert divmod(target, automaton.letter_states) == (after + int(after >= labeller.boundary), letters)
+            assert divmod(target, automaton.letter_states) == (
+                after + int(after >= transducer.boundary_states),
+                letters,
+            )
     ended = int(successors[automaton.token_class[vocabulary.eos_ids[0]]])
-    flush = int(labeller.flush[labeller_state])
+    final_output = int(transducer.final_output[transducer_state])
     good = (
-        flush != NO_END
-        and compiled.text.letters.accepting[compiled.text.letters.run(labeller.strings[flush], letter_state)]
+        final_output != NO_END
+        and compiled.text.letters.accepting[compiled.text.letters.run(transducer.outputs[final_output], letter_state)]
     )
     assert (automaton.distance[ended] == 0) == bool(good)
 
@@ -71,10 +74,10 @@ def test_every_token_does_what_its_bytes_do(spec: Spec) -> None:
     whole = Vocabulary((*vocabulary.tokens, *(bytes([byte]) for byte in range(256)), *words), vocabulary.eos_ids)
     compiled = compile_spec(spec, whole)
     draw = random.Random(9)
-    labeller_states = range(1, compiled.text.labeller.states)
-    for labeller_state in draw.sample(labeller_states, min(60, len(labeller_states))):
+    transducer_states = range(1, compiled.text.transducer.states)
+    for transducer_state in draw.sample(transducer_states, min(60, len(transducer_states))):
         for letter_state in range(compiled.tokens.letter_states):
-            check_state(compiled, whole, labeller_state, letter_state, range(whole.size))
+            check_state(compiled, whole, transducer_state, letter_state, range(whole.size))
 
 
 @pytest.mark.parametrize("name, size, eos", REAL, ids=[name for name, _, _ in REAL])
@@ -83,9 +86,9 @@ def test_real_tokens_do_what_their_bytes_do(name: str, size: int, eos: int, shar
     assert vocabulary is not None
     compiled = compile_spec(LtlfSpec("F dog & G(dog -> X !cat)"), vocabulary)
     draw = random.Random(2)
-    for labeller_state in draw.sample(range(1, compiled.text.labeller.states), 4):
+    for transducer_state in draw.sample(range(1, compiled.text.transducer.states), 4):
         letter_state = draw.randrange(compiled.tokens.letter_states)
-        check_state(compiled, vocabulary, labeller_state, letter_state, draw.sample(range(size), min(size, 20_000)))
+        check_state(compiled, vocabulary, transducer_state, letter_state, draw.sample(range(size), min(size, 20_000)))
 
 
 def test_ids_that_never_occur_are_dead_everywhere() -> None:
@@ -142,7 +145,7 @@ def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
     alphabet = [bytes([a, b]) for a in range(97, 123) for b in range(97, 123)]
     with pytest.raises(LimitExceeded, match="table_bytes_max"):
         lift(
-            compiled.text.labeller,
+            compiled.text.transducer,
             compiled.text.letters,
             Vocabulary((None, *alphabet), (0,)),
             ResourceGuard(Limits(table_bytes_max=4_000)),

@@ -205,7 +205,7 @@ def test_the_per_character_path_accepts_the_same_texts(
     usual = compile_spec(spec, vocabulary)
     monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
     spelled = compile_spec(spec, vocabulary)
-    assert spelled.text.dfa is spelled.text.letters and usual.text.dfa is not usual.text.letters
+    assert spelled.text.display_dfa is spelled.text.letters and usual.text.display_dfa is not usual.text.letters
     assert spelled.tokens.min_tokens == usual.tokens.min_tokens
     for length in range(5):
         for raw in map("".join, itertools.product(" aé-", repeat=length)):

@@ -1,4 +1,4 @@
-"""The word labeller against the definition of the word trace, and the display of a text."""
+"""The word transducer against the definition of the word trace, and the display of a text."""
 
 from __future__ import annotations
 

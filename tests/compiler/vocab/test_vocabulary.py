@@ -79,7 +79,7 @@ def test_the_trie_spells_each_token_once() -> None:
     tokens = (b"a", b"ab", b"abc", None, b"b", b"\xa9", b"\xc3\xa9", b"a", b"\x80\x80", None)
     vocabulary = Vocabulary(tokens, (9,))
     spelled: dict[int, bytes] = {}
-    for trie in (vocabulary.outer_trie, vocabulary.inner_trie):
+    for trie in (vocabulary.boundary_trie, vocabulary.midchar_trie):
         texts = [b""]
         for above, level in pairwise(trie.levels):
             for node in range(level.start, level.stop):
@@ -93,7 +93,7 @@ def test_the_trie_spells_each_token_once() -> None:
                 assert (trie.node[ends] == node - level.start).all()
                 spelled.update(dict.fromkeys(trie.ids[ends].tolist(), texts[node]))
     assert spelled == {number: token for number, token in enumerate(tokens) if token}
-    assert set(vocabulary.inner_trie.ids.tolist()) == {5, 8}
+    assert set(vocabulary.midchar_trie.ids.tolist()) == {5, 8}
 
 
 def test_different_vocabularies_have_different_fingerprints() -> None:

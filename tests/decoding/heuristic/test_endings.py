@@ -156,7 +156,7 @@ def test_separate_token_classes_keep_the_language(draw: Callable[[np.random.Gene
     for seed in range(40):
         random = np.random.default_rng(seed)
         automaton = draw(random)
-        size, outer = automaton.vocabulary_size, automaton.edge_outer.shape[1]
+        size, outer = automaton.vocabulary_size, automaton.edge_boundary.shape[1]
         ids = np.sort(random.choice(size, int(random.integers(0, size)), replace=False))
         ids = np.setdiff1d(ids, automaton.eos_ids)
         split = automaton.with_own_classes(ids)
