@@ -58,10 +58,13 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
         "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
         "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
     }
+    # safetensors holds plain arrays and no code: reading it cannot run anything.
     raw = save(arrays)
     body = zstandard.ZstdCompressor(level=3).compress(raw)
+    # What `decode` would refuse is not written.
     if len(raw) > RAW_BYTES_MAX or len(body) + _HEADER.size > BLOB_BYTES_MAX:
         raise LimitExceeded("blob_bytes_max", BLOB_BYTES_MAX, len(body))
+    # The signature covers the header up to where it stands itself.
     head = _HEADER.pack(MAGIC, len(raw), len(body), bytes(32))
     return _HEADER.pack(MAGIC, len(raw), len(body), _sign(head, body, secret)) + body
 
@@ -106,6 +109,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> Compiled:
         compiled = _rebuild(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
+    # The constructors have checked each part; this checks that the parts fit together.
     if compiled.tokens.min_tokens == UNREACHABLE or len(compiled.state_distances) != compiled.text.display_dfa.states:
         raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
@@ -119,8 +123,10 @@ def _open(data: bytes, secret: bytes) -> bytes:
         raise ArtefactInvalid(f"the stored automaton has {len(data)} bytes")
     magic, raw_length, body_length, signature = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
+    # The cheap checks come first; nothing is decompressed before the signature is checked.
     if magic != MAGIC or body_length != len(body) or raw_length > RAW_BYTES_MAX:
         raise ArtefactInvalid("the stored automaton is of another format")
+    # In constant time, so that a signature cannot be guessed byte by byte.
     if not hmac.compare_digest(signature, _sign(data, body, secret)):
         raise ArtefactInvalid("the stored automaton was not signed by this deployment")
     try:
@@ -152,6 +158,7 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         "strips_space": bool(document["strips_space"]),
     }
     text: TextAutomaton
+    # Only a whole-text automaton displays another DFA than its letters.
     if "dfa.next_state" in arrays:
         whole = Dfa(**take("dfa", _DFA), start=starts["dfa"])
         text = WholeTextAutomaton(**common, whole=whole, whole_state=arrays["dfa_state"])

@@ -62,6 +62,7 @@ def _chosen(kind: str, name: str, known: Mapping[str, Callable[[], _Engine]]) ->
 
 
 def _mona(binary: str) -> FormulaEngine:
+    # Imported here: the package takes half a second, and most deployments do not have it.
     from compiler.ltlf import formula_to_dfa_mona, require_ltlf2dfa
 
     require_ltlf2dfa()
@@ -71,5 +72,6 @@ def _mona(binary: str) -> FormulaEngine:
 def _fado() -> NodeEngine:
     from compiler.regex import node_to_dfa_fado, require_fado
 
+    # Fails at start-up where the package is missing, not at the first request.
     require_fado()
     return node_to_dfa_fado

@@ -81,8 +81,11 @@ class SpecSyntaxError(SpecError):
     """
 
     facts = ErrorFacts(
-        422, "constraint_syntax", "The constraint does not parse",
-        ("position", "line", "column", "expected", "field"), outcome="refused",
+        422,
+        "constraint_syntax",
+        "The constraint does not parse",
+        ("position", "line", "column", "expected", "field"),
+        outcome="refused",
     )
 
     def __init__(
@@ -93,6 +96,7 @@ class SpecSyntaxError(SpecError):
         self.position = position
         self.expected = expected
         self.field = field
+        # Lines and columns count from 1, as editors do.
         before = source[: position or 0]
         self.line = None if position is None else before.count("\n") + 1
         self.column = None if position is None else len(before) - (before.rfind("\n") + 1) + 1
@@ -102,7 +106,10 @@ class SpecUnsupported(SpecError):
     """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is."""
 
     facts = ErrorFacts(
-        422, "unsupported", "A construct that is not supported", ("construct", "position", "field"),
+        422,
+        "unsupported",
+        "A construct that is not supported",
+        ("construct", "position", "field"),
         outcome="refused",
     )
 
@@ -143,8 +150,13 @@ class LimitExceeded(CompileError):
     """
 
     facts = ErrorFacts(
-        422, "constraint_too_large", "The constraint is over a limit", ("limit", "cap"), outcome="limit",
-        cache_s=600.0, explanation_optional=True,
+        422,
+        "constraint_too_large",
+        "The constraint is over a limit",
+        ("limit", "cap"),
+        outcome="limit",
+        cache_s=600.0,
+        explanation_optional=True,
     )
 
     def __init__(self, limit: str, cap: float, value: float) -> None:
@@ -158,7 +170,10 @@ class BudgetTooSmall(CompileError):
     """The constraint needs more tokens than the budget grants; `min_tokens` is None if no budget is enough."""
 
     facts = ErrorFacts(
-        422, "budget_too_small", "The constraint needs more tokens than max_tokens", ("min_tokens", "max_tokens"),
+        422,
+        "budget_too_small",
+        "The constraint needs more tokens than max_tokens",
+        ("min_tokens", "max_tokens"),
         outcome="infeasible",
     )
 
@@ -193,5 +208,6 @@ def within(prefix: str) -> Iterator[None]:
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
+        # The path grows from the inside out, while the error passes through the parts around it.
         error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
         raise

@@ -64,16 +64,19 @@ class ResourceGuard:
     def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None = None) -> None:
         self.limits = limits
         self._cancelled = cancelled
+        # Wall time, since a caller waits for it; monotonic, since clocks may be set.
         self._started = time.monotonic()
 
     def check(self, limit: str, value: int) -> None:
         """Raise LimitExceeded when `value` is over the cap of the limit named `limit`."""
+        # By name, so that the error names the setting.
         cap = getattr(self.limits, limit)
         if value > cap:
             raise LimitExceeded(limit, cap, value)
 
     def check_time(self) -> None:
         """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled when called off."""
+        # Cancellation first: a cancelled compilation is not reported as one that was too slow.
         if self._cancelled is not None and self._cancelled():
             raise CompileCancelled("the compilation was called off")
         elapsed = time.monotonic() - self._started

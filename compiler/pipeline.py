@@ -1,4 +1,4 @@
-"""The story of a compilation: constraint, automaton over texts, automaton over tokens."""
+"""The compilation of a constraint: to an automaton over texts, and from there to one over tokens."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compile_spec(
 ) -> Compiled:
     """A constraint compiled for a vocabulary.
 
-    cancelled  asked again and again; CompileCancelled once it says so
+    cancelled  called at short intervals; the compilation raises CompileCancelled when it returns True
     Raises what compile_text raises, and SpecUnspellable where texts satisfy it but no tokens spell one.
     """
     guard = ResourceGuard(limits, cancelled)
@@ -69,6 +69,7 @@ def compile_spec(
             text, tokens = _compile_labels(read, engines, guard)
             return Compiled(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
         text = _compile_text(read, engines, guard)
+        # From bytes to tokens; the distances to acceptance are computed with it.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, guard)
@@ -77,6 +78,7 @@ def compile_spec(
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
+    # Length before content: a constraint that is too long is not parsed.
     check_limits(spec, guard.limits)
     return trimmed(spec, guard)
 
@@ -101,6 +103,7 @@ def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAut
         "strips_space": combined.strips_space,
         "limits": guard.limits,
     }
+    # Four kinds of DFA can be displayed; labels are the fourth, above.
     if combined.per_character:
         unnamed = (None,) * combined.letters.symbols
         return PerCharacterAutomaton(**common, symbol_names=character_letter_names(combined), letter_names=unnamed)
@@ -119,6 +122,7 @@ def _impossible(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuar
     """Why no tokens satisfy the constraint: no text does, or the vocabulary cannot spell those that do."""
     if text.byte_automaton.min_tokens == UNREACHABLE:
         return SpecUnsatisfiable("no text satisfies the constraint")
+    # Texts exist, so the vocabulary is at fault: the characters that it cannot spell are named.
     characters = missing_characters(text.byte_automaton, vocabulary, guard)
     if not characters:
         return SpecUnspellable("texts satisfy the constraint, but the model's tokens cannot spell one")

@@ -7,7 +7,6 @@ in front of these. All tables are numpy arrays. Nothing here knows a constraint,
 
 from __future__ import annotations
 
-from compiler.automata.byte_transducer import DEAD, NO_END, ByteTransducer
 from compiler.automata.char_dfa import (
     CharDfa,
     char_complement,
@@ -17,7 +16,6 @@ from compiler.automata.char_dfa import (
     common_minterms,
     everything,
 )
-from compiler.automata.char_transducer import CharTransducer, minimize_transducer, to_byte_transducer
 from compiler.automata.character_sets import (
     ANYTHING,
     NO_MINTERM,
@@ -39,6 +37,14 @@ from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimi
 from compiler.automata.interning import distinct, grown, hash_rows, hash_sparse_rows, spread, stable_order, unique_rows
 from compiler.automata.minimization import UNREACHABLE, steps_along, steps_to
 from compiler.automata.products import SINK, Explored, explore, intersection, product, union
+from compiler.automata.transducers import (
+    DEAD,
+    NO_END,
+    ByteTransducer,
+    CharTransducer,
+    minimize_transducer,
+    to_byte_transducer,
+)
 from compiler.automata.utf8 import inner_estimate
 from compiler.automata.utf8_inverse import by_characters
 

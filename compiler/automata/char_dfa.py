@@ -59,6 +59,7 @@ def char_intersection(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa
     """
     if len(parts) < 2:
         return parts[0] if parts else everything()
+    # The parts read different partitions of the characters: they are rewritten over the coarsest common one.
     shared, own = common_minterms([part.minterms for part in parts])
     dfas = [
         Dfa(part.dfa.symbol_class[mine], part.dfa.next_state, part.dfa.accepting, part.dfa.start)
@@ -69,7 +70,9 @@ def char_intersection(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa
 
 def coarsened(part: CharDfa) -> CharDfa:
     """The same language over as few minterms as it tells apart."""
+    # Minterms that read the same column are one minterm of the result.
     cell = np.where(part.minterms.cell == NO_MINTERM, NO_MINTERM, part.dfa.symbol_class[part.minterms.cell])
+    # A cut between two intervals of one minterm is no longer needed.
     keep = np.concatenate([[True], cell[1:] != cell[:-1]])
     columns = part.dfa.next_state.shape[1]
     whole = Minterms(part.minterms.cuts[keep], cell[keep].astype(np.int32), columns, ())
@@ -81,6 +84,7 @@ def coarsened(part: CharDfa) -> CharDfa:
 def common_minterms(families: Sequence[Minterms]) -> tuple[Minterms, list[np.ndarray]]:
     """The coarsest partition that refines all, and for each family which of its minterms holds each part: int64 [M]."""
     cuts = np.unique(np.concatenate([family.cuts for family in families]))
+    # [N, F]: the minterm of each interval in each family. Equal rows are one minterm of the refinement.
     cells = np.column_stack([family.of(cuts) for family in families])
     real = cells[:, 0] != NO_MINTERM
     first, which = unique_rows(cells[real])

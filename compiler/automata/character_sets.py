@@ -33,6 +33,7 @@ def charset(intervals: Iterable[tuple[int, int]]) -> CharSet:
     """The set of the code points in any of the half-open `intervals`, given in any order and overlapping or not."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(_without_surrogates(intervals)):
+        # Adjacent intervals are joined too: equal sets must be equal tuples, since sets are dictionary keys.
         if merged and low <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:
@@ -64,6 +65,7 @@ def charset_complement(one: CharSet) -> CharSet:
     """The characters that are not in `one`."""
     edges = [0, *(edge for interval in one for edge in interval), CODE_POINTS]
     gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+    # The gaps are already sorted and disjoint, so only the one around the surrogates needs work.
     cut = [gap for gap in gaps if gap[0] < SURROGATES[1] and gap[1] > SURROGATES[0]]  # at most one
     if not cut:
         return tuple(gaps)
@@ -92,6 +94,7 @@ def category(escape: str, ascii_only: bool = False) -> CharSet:
     r"""What `re` means by one of \w \W \d \D \s \S, with or without its ASCII flag."""
     if escape[1].isupper():
         return charset_complement(category(escape.lower(), ascii_only))
+    # One scan of all code points by `re` finds the intervals, in C.
     runs = re.compile(escape + "+", re.ASCII if ascii_only else re.NOFLAG)
     return charset(match.span() for match in runs.finditer(_every_code_point()))
 
@@ -100,6 +103,7 @@ def category(escape: str, ascii_only: bool = False) -> CharSet:
 def _cased() -> str:
     """The characters whose verdict IGNORECASE can change: those with another case, and those cases."""
     every, found = _every_code_point(), set[str]()
+    # Most blocks have no cased character, which one comparison of whole strings shows.
     for block in (every[low : low + 256] for low in range(0, CODE_POINTS, 256)):
         if block.lower() != block or block.upper() != block:
             for char in block:
@@ -123,6 +127,7 @@ def ignore_case(source: str, plain: CharSet, ascii_only: bool = False) -> CharSe
            U+1E9E, but not "SS")
     """
     flags = re.IGNORECASE | (re.ASCII if ascii_only else re.NOFLAG)
+    # Only cased characters are put to `re`: a few thousand instead of a million.
     found = re.compile(source, flags).findall(_cased())
     return charset_union(charset_intersection(plain, _uncased()), tuple((ord(char), ord(char) + 1) for char in found))
 
@@ -212,10 +217,12 @@ def minterms(sets: Sequence[CharSet]) -> Minterms:
     cuts = np.unique(np.concatenate([[0, *SURROGATES], flat.reshape(-1)]))
     cuts = cuts[cuts < CODE_POINTS]
     steps = np.zeros((len(sets) + 1, len(cuts) + 1), dtype=np.int8)  # a set's intervals are apart: sums are 0 or 1
+    # +1 where an interval begins and -1 behind its end: the running sum is 1 inside a set.
     steps[owner, np.searchsorted(cuts, flat[:, 0])] += 1
     steps[owner, np.searchsorted(cuts, flat[:, 1])] -= 1
     inside = np.cumsum(steps[:, :-1], axis=1, dtype=np.int8).astype(bool)
     real = cuts != SURROGATES[0]
+    # Intervals that lie in the same sets are one minterm. Eight sets a byte keep the rows short.
     first, which = unique_rows(np.packbits(inside[:, real], axis=0).T)
     cell = np.full(len(cuts), NO_MINTERM, dtype=np.int32)
     cell[real] = which

@@ -38,6 +38,7 @@ def count_dfa(counted: Sequence[bool] | np.ndarray, minimum: int, maximum: int |
     here = np.arange(top + 1)
     accepting = here >= minimum if maximum is None else (here >= minimum) & (here <= maximum)
     columns = np.column_stack([here, np.minimum(here + 1, top)])
+    # The columns are numbered by their first symbol, as `minimize` numbers them.
     kinds = symbols if top else np.zeros_like(symbols)  # with one state all columns are equal
     first, symbol_class = unique_rows(kinds.reshape(-1, 1))
     return Dfa(symbol_class.astype(np.int32), columns[:, kinds[first]].astype(np.int32), accepting, 0)
@@ -80,6 +81,7 @@ def keyword_counts_dfa(
     holds = holds.reshape(len(names), len(letters))  # [J, A]
     if not ordered:
         return _counts(holds, bounds, guard)
+    # Minima are met in order, by one chain; maxima need no order, and are counted beside it.
     duties = [number for number, (minimum, _) in enumerate(bounds) if minimum > 0]
     chain = _in_order([names[number] for number in duties], holds[duties], [bounds[one][0] for one in duties], guard)
     capped = [number for number, (_, maximum) in enumerate(bounds) if maximum is not None]
@@ -92,6 +94,7 @@ def keyword_counts_dfa(
 def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct columns of holds [J, A], and which of them each symbol reads: int32 [A]."""
     _symbols(holds[0] if len(holds) else np.zeros(holds.shape[1]))
+    # Letters at which the same names hold share a column.
     marked = np.concatenate([np.ones((1, holds.shape[1]), dtype=np.int64), holds])  # so that no column is empty
     first, symbol_class = unique_rows(marked.T)
     return holds[:, first], symbol_class.astype(np.int32)
@@ -104,11 +107,13 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
     guard.check("table_bytes_max", (sum(minima) + 2) * columns.shape[1] * _CELL_BYTES)
     rows = [np.full(columns.shape[1], _SINK)]
     for stage, minimum in enumerate(minima):
+        # A later name before this one is complete breaks the order, unless it is the same name.
         others = [row for row in range(stage + 1, len(names)) if names[row] != names[stage]]
         later = columns[others].any(axis=0)
         for missing in range(minimum, 0, -1):
             state = len(rows)
             following = np.where(columns[stage], state + 1, state)
+            # The step that completes this name may hold a later name as well.
             completes = columns[stage] if missing == 1 else np.zeros_like(later)
             rows.append(np.where(later & ~completes, _SINK, following))
         guard.check_time()
@@ -119,6 +124,7 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
 
 def _counts(holds: np.ndarray, bounds: Sequence[Bounds], guard: ResourceGuard) -> Dfa:
     """The words in which each name occurs as often as its bounds say, in any order: an intersection of counts."""
+    # Without names the intersection still needs one part.
     everything = count_dfa(np.zeros(holds.shape[1], dtype=bool), 0, None, guard)
     return intersection(
         [everything, *(count_dfa(row, *limits, guard) for row, limits in zip(holds, bounds, strict=True))], guard
@@ -156,11 +162,13 @@ def sentences_dfa(
     guard.check("dfa_states_max", (top + 1) * 3)
     count = np.arange(top + 1)[:, None]
     following = np.minimum(count + 1, top)
+    # The state (count, since the last end) has the number 3 * count + since.
     states = count * 3 + np.arange(3)  # [N, 3]
     table = np.zeros((top + 1, 3, 4), dtype=np.int32)
     table[:, :, _OTHER] = count * 3 + np.array([_DIRTY, _DIRTY, _OPEN])
     table[:, :, _WORD] = count * 3 + _OPEN
     table[:, :, _END] = states
+    # An end mark after a word completes a sentence; any other end mark changes nothing.
     table[:, _OPEN, _END] = following[:, 0] * 3 + _CLEAN
     table[:, :, _CLOSER] = states
     enough = (count >= minimum) & (count <= (top if maximum is None else maximum))

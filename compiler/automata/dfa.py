@@ -76,6 +76,7 @@ def live_states(dfa: Dfa) -> np.ndarray:
 
 def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
     """The columns that symbols read, by the first symbol that reads each, and each symbol's column among them."""
+    # A column that no symbol reads leads nowhere for a word; it must not make a state look alive or a state distinct.
     first, symbol_class = unique_rows(dfa.symbol_class.reshape(-1, 1))
     return dfa.next_state[:, dfa.symbol_class[first]], symbol_class
 
@@ -92,13 +93,17 @@ def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
     seen[start] = True
     level = np.array([start], dtype=np.int64)
     order = [level]
+    # The queue of the search is one level at a time, so that numpy expands a level in one step.
     while level.size:
+        # A chain has one state a level: plain Python is faster there than six calls of numpy.
         if len(level) * columns <= _NARROW:
             found = dict.fromkeys(next_state[level].reshape(-1).tolist())
             level = np.array([state for state in found if not seen[state]], dtype=np.int64)
         else:
             targets = next_state[level].reshape(-1)
             targets = targets[~seen[targets]]
+            # np.unique sorts by state; the indices restore the order in which the states were met, which is
+            # canonical.
             level = targets[np.sort(np.unique(targets, return_index=True)[1])].astype(np.int64)
         seen[level] = True
         order.append(level)
@@ -112,6 +117,7 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
     so two DFAs over the same symbols have equal languages exactly when their arrays are equal.
     """
     whole, symbol_class = _used(dfa)
+    # Unreachable states go first: they would be refined for nothing, and could keep their own blocks.
     keep = _breadth_first(whole, dfa.start)
     index = np.zeros(dfa.states, dtype=np.int64)
     index[keep] = np.arange(len(keep))
@@ -119,6 +125,7 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
     # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
     first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), guard).reshape(-1, 1))
     table = block[table[first]]
+    # Symbols that all states treat alike share a column.
     column, merged = unique_rows(table.T)
     return Dfa(merged[symbol_class].astype(np.int32), table[:, column].astype(np.int32), dfa.accepting[keep][first], 0)
 

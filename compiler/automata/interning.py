@@ -11,6 +11,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 def mix(values: np.ndarray) -> np.ndarray:
     """splitmix64, elementwise, wrapping modulo 2**64: numbers that stand in no simple relation any more."""
+    # The constants are those of splitmix64 (Steele, Lea and Flood 2014).
     z = values.astype(np.uint64) + _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -34,6 +35,7 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 def hash_sparse_rows(place: np.ndarray, entry: np.ndarray, count: int, width: int) -> np.ndarray:
     """`hash_rows` of a matrix [count, width] with the entries `entry` at the flat places `place`, ascending, else 0."""
+    # Entries that are 0 add nothing to a row's sum, so only the given ones are read.
     weighted = entry.astype(np.uint64) * _weights(width)[place % width]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighted)])
     begin = np.searchsorted(place, np.arange(count + 1) * width)
@@ -48,6 +50,7 @@ def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         _, first, inverse = np.unique(hash_rows(rows), return_index=True, return_inverse=True)
         if not np.array_equal(rows[first][inverse], rows):  # two rows share a hash: fall back to comparing rows
             _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    # np.unique numbers by value; the callers need numbers by first appearance.
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -56,6 +59,7 @@ def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values of an integer array, ascending; for short ones much quicker than np.unique."""
+    # np.unique does the same, behind checks that cost more than the sort of a short array.
     ordered = np.sort(values, axis=None)
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -71,6 +75,7 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
 def spread(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the ranges first[i] .. end[i] - 1 [n], one range after the other, and the length of each [n]."""
     counts = end - first
+    # Element k of range i is first[i] + k, and k is the position in the result less where the range begins there.
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - counts), counts), counts
 

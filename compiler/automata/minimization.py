@@ -26,6 +26,7 @@ _UNSETTLED_BYTES = np.array(_UNSETTLED, dtype=_ENTRY).tobytes()
 def _edges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """The edges of a table [S, K] between two states, each once and loops left out: sources, targets, and S."""
     states = len(table)
+    # Sorting each row puts equal targets side by side, where repeats are seen.
     ordered = np.sort(table, axis=1)
     new = ordered != np.arange(states)[:, None]
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
@@ -37,6 +38,7 @@ class _Predecessors:
     """The edges of a graph over states 0..S-1, by where they lead."""
 
     def __init__(self, source: np.ndarray, target: np.ndarray, states: int) -> None:
+        # Compressed sparse rows: the edges sorted by target, and where those into each state begin.
         order = stable_order(target)
         self._source = source[order]
         self._first = np.searchsorted(target[order], np.arange(states + 1))
@@ -44,6 +46,7 @@ class _Predecessors:
     def of(self, states: np.ndarray) -> np.ndarray:
         """The states with an edge into any of `states`, each once, ascending."""
         found = self._source[spread(self._first[states], self._first[states + 1])[0]]
+        # A few states are sorted; many are marked in a table of all states, which needs no sort.
         if len(found) * _MARKED < len(self._first):
             return distinct(found)
         marked = np.zeros(len(self._first), dtype=bool)
@@ -82,6 +85,7 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuar
         distance += 1
         if guard:
             guard.check_time()
+        # On long chains a level has one state, and numpy's calls would cost more than the work.
         if len(frontier) <= _NARROW:
             near = {source for state in frontier.tolist() for source in predecessors.into(state)}
             found = np.array(sorted(near), dtype=np.int64)
@@ -204,6 +208,8 @@ class _AcyclicMinimizer:
             number = len(self.first)
             self.first.append(state)
             if loops:
+                # Kept under both rows: as it was read, for states with the same self-loops; and with the loops
+                # replaced, for states that lead to this block where it loops.
                 self._by_loop[row] = number
                 row = _under_assumption(row, number)
             self._by_row[row] = number
@@ -283,6 +289,7 @@ class _Partition:
 
     def split_small(self, touched: np.ndarray) -> np.ndarray:
         """`split` in plain Python, which is faster for a small round than twenty calls of numpy."""
+        # owner block -> blocks led to -> states
         parts: dict[int, dict[tuple[int, ...], list[int]]] = {}
         leads_to = self.block[self._table[touched]].tolist()
         for state, owner, row in zip(touched.tolist(), self.block[touched].tolist(), leads_to, strict=True):

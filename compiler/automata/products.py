@@ -41,12 +41,14 @@ def explore(
     """
     if fits([len(table) for table in tables]):
         return _Product(tables, live, guard).build(starts)
+    # The codes of all parts together would overflow 64 bits: each half is explored, then the product of the two.
     half = len(tables) // 2
     left = explore(tables[:half], live[:half], [start[:half] for start in starts], guard)
     right = explore(tables[half:], live[half:], [start[half:] for start in starts], guard)
     alive = [np.arange(len(part.next_state)) != SINK for part in (left, right)]
     pairs = list(zip(left.starts, right.starts, strict=True))
     both = _Product([left.next_state, right.next_state], alive, guard).build(pairs)
+    # A state of the outer product is a pair of states of the halves, whose components are looked up.
     first, second = both.component.T
     return Explored(both.next_state, np.hstack([left.component[first], right.component[second]]), both.starts)
 
@@ -82,6 +84,7 @@ def product(parts: Sequence[Dfa], live: Sequence[np.ndarray], guard: ResourceGua
     """
     if len(parts) == 1:
         return parts[0]
+    # Symbols that every part treats alike share a column: the product has as few columns as the parts allow.
     first, symbol_class = unique_rows(np.column_stack([part.symbol_class for part in parts]))
     tables = [part.next_state[:, part.symbol_class[first]] for part in parts]
     found = explore(tables, live, [[part.start for part in parts]], guard)
@@ -94,6 +97,7 @@ def product(parts: Sequence[Dfa], live: Sequence[np.ndarray], guard: ResourceGua
 
 def union(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
     """The minimal DFA of the words that some part accepts. Raises as `intersection` does."""
+    # De Morgan: one construction serves both operations.
     return complement(intersection([complement(part) for part in parts], guard))
 
 
@@ -103,12 +107,14 @@ class _Product:
     def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], guard: ResourceGuard) -> None:
         self._tables, self._live, self._guard = tables, live, guard
         self._columns = tables[0].shape[1]
+        # A state (s0, s1, ...) has the code s0 + |S0| * (s1 + |S1| * ...).
         radix = [1]
         for table in tables:
             radix.append(radix[-1] * len(table))
         self._radix, self._sink = radix[:-1], radix[-1]
 
     def build(self, starts: Sequence[Sequence[int]]) -> Explored:
+        # Every state with a dead part has the one code `_sink`: the product of dead states is never built.
         number = {self._sink: SINK}
         first = [self._code(start) for start in starts]
         for code in first:
@@ -116,9 +122,11 @@ class _Product:
         frontier = np.array(list(number), dtype=np.int64)
         block = max(1, _CELLS // max(1, self._columns))
         tables = []
+        # Breadth first, a level in blocks of bounded size.
         while frontier.size:
             fresh: list[int] = []
             for low in range(0, len(frontier), block):
+                # Python looks up each distinct code once; a level has far fewer codes than transitions.
                 distinct, inverse = np.unique(self._targets(frontier[low : low + block]), return_inverse=True)
                 codes = distinct.tolist()
                 new = [code for code in codes if code not in number]
@@ -130,6 +138,7 @@ class _Product:
                 self._guard.check("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
                 self._guard.check_time()
             frontier = np.array(fresh, dtype=np.int64)
+        # The dictionary keeps the order of the numbers, so its keys are the codes of states 0, 1, ...
         every = np.array(list(number), dtype=np.int64)
         component = np.column_stack(
             [every // radix % len(table) for table, radix in zip(self._tables, self._radix, strict=True)]
@@ -146,6 +155,7 @@ class _Product:
         targets = np.zeros((len(codes), self._columns), dtype=np.int64)
         dead = np.repeat((codes == self._sink)[:, None], self._columns, axis=1)
         for table, live, radix in zip(self._tables, self._live, self._radix, strict=True):
+            # [N, K]: where this part leads from each code.
             following = table[codes // radix % len(table)]
             targets += following.astype(np.int64) * radix
             dead |= ~live[following]

@@ -73,11 +73,13 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, guard: ResourceGuard) 
     """
     wide = np.column_stack([np.full(len(table), dead), table]).astype(np.int32)  # column 0: no character
     layout, column = _layout(parts)
+    # Rows that agree outside ASCII share all their inner states.
     first, row_of = unique_rows(wide[:, column])
     values = wide[first][:, column]  # [D, m]: the rows that differ outside ASCII
     leaf, leaf_rows = _intern(values, layout.leaves, dead, 0, guard)
     middle, middle_rows = _intern(leaf, layout.middle, dead, len(leaf_rows), guard)
     outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), guard)
+    # [D, 51]: the inner state behind each lead byte C2..F4.
     leads = np.concatenate([leaf[:, layout.two], middle[:, layout.three], outer[:, layout.four]], axis=1)
     ascii_part = wide[:, 1 + parts.of(np.arange(_ASCII_END))]
     inner = np.concatenate([leaf_rows, middle_rows, outer_rows])
@@ -104,6 +106,8 @@ def _intern(
     """
     count = len(blocks)
     guard.check("table_bytes_max", len(values) * count * _PAIR_BYTES)
+    # The hash of a row of 64 entries is the sum of byte weight times value. All pairs are hashed by one matrix
+    # product, so that equal rows are found before any is written out.
     weight = np.zeros((values.shape[1], count), dtype=np.uint64)
     np.add.at(weight, (blocks, np.arange(count)[:, None]), _BYTE_WEIGHTS)
     scattered = mix(values)
@@ -116,6 +120,7 @@ def _intern(
         rows = _rows(values, blocks, np.arange(len(which)))
         first, which = unique_rows(rows)
         rows = rows[first]
+    # An inner state from which every byte is dead is the dead state itself.
     alive = (rows != dead).any(axis=1)
     entry = np.full(len(rows), dead, dtype=np.int32)
     entry[alive] = -(1 + offset + np.arange(np.count_nonzero(alive)))
@@ -144,6 +149,8 @@ def _assemble(
     states = len(leads)
     nothing = np.full((states, 1), dead, dtype=np.int32)
     outside = np.concatenate([nothing, ascii_part, leads], axis=1)
+    # Bytes that begin a character and bytes that continue one share no class but the dead one, so their columns are
+    # merged apart.
     first, outside_class = unique_rows(outside.T)
     inside = np.concatenate([np.full((len(inner), 1), dead, dtype=np.int32), inner], axis=1)
     inside_first, inside_class = unique_rows(inside.T)
@@ -163,6 +170,7 @@ def _assemble(
 def _layout(parts: Minterms) -> tuple[_Layout, np.ndarray]:
     """The layout of a partition, and for each of its numbers 1 + the minterm (0 for no character): int [m]."""
     begin = int(np.searchsorted(parts.cuts, _ASCII_END, side="right")) - 1
+    # ASCII is read by its own columns; the layout begins behind it.
     cuts = np.maximum(parts.cuts[begin:], _ASCII_END).astype(np.int32)
     first, number = unique_rows(np.concatenate([[NO_MINTERM], parts.cell[begin:]]).reshape(-1, 1))
     column = 1 + np.concatenate([[NO_MINTERM], parts.cell[begin:]])[first]
@@ -174,6 +182,7 @@ def _blocks(cut_bytes: bytes, number_bytes: bytes) -> _Layout:
     """The layout of a partition given as bytes, its parts numbered by appearance so that few layouts occur at all."""
     cuts, number = np.frombuffer(cut_bytes, dtype=np.int32), np.frombuffer(number_bytes, dtype=np.int32)
     starts = np.arange(0, CODE_POINTS, _BLOCK)
+    # Blocks without a cut inside hold one minterm; only the others are looked at character by character.
     block = number[np.maximum(np.searchsorted(cuts, starts, side="right") - 1, 0)].astype(np.int64)
     mixed = np.unique(cuts[cuts % _BLOCK != 0] // _BLOCK)
     points = mixed[:, None] * _BLOCK + np.arange(_BLOCK)
@@ -188,6 +197,7 @@ def _stack(leaves: np.ndarray, block: np.ndarray) -> _Layout:
     """The levels above the leaves; block int [17408] is the leaf of each 64 code points."""
     no_blocks = np.zeros((1, _BLOCK), dtype=np.int64)
     groups = np.concatenate([no_blocks, block.reshape(-1, _BLOCK)])
+    # Overlong forms have no characters: their blocks are the empty one, number 0.
     groups[1, : 0x800 // _BLOCK] = 0  # under E0: what two bytes encode
     first, group = unique_rows(groups)
     middle, three, others = groups[first], group[1:17], group[17:]

@@ -45,6 +45,7 @@ def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` (of the distinct functions) or `compile_s_max`.
     """
+    # Bytes that are no UTF-8 must not make two states differ.
     valid = intersection([dfa, _utf8_dfa()], guard)
     over_bytes = valid.next_state[:, valid.symbol_class]  # [S, 256]
     live = live_states(valid)
@@ -52,10 +53,12 @@ def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
     begins = live[over_bytes]
     begins[:, _CONTINUATION] = False
     kept = np.flatnonzero(~live | valid.accepting | begins.any(axis=1))
+    # Code points with one function on the states between characters are one class.
     functions, cell = _functions(over_bytes, kept, guard)
     parts, used = _minterms(cell)
     index = np.zeros(valid.states, dtype=np.int32)
     index[kept] = np.arange(len(kept))
+    # [B, M]: where each class leads from each state between characters.
     table = index[functions[used]].T
     start = int(index[valid.start])
     smallest = minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, valid.accepting[kept], start), guard)
@@ -69,11 +72,14 @@ def _functions(over_bytes: np.ndarray, kept: np.ndarray, guard: ResourceGuard) -
     """
     after = over_bytes[kept]  # [B, 256]
     pieces, numbers, offset = [after[:, _ASCII].T], [np.arange(_ASCII.stop)], _ASCII.stop
+    # The functions after one byte are composed with each continuation byte in turn; equal functions are merged after
+    # every byte.
     for leads, more, first in ((_LEADS_2, 1, 0), (_LEADS_3, 2, _FIRST_3), (_LEADS_4, 3, _FIRST_4)):
         rows, number = _interned(after[:, leads].T)
         for _ in range(more):
             rows, following = _read_continuation(rows, over_bytes, guard)
             number = following[number]
+        # The code points under these leads, in order. What comes before `first` is overlong.
         flat = number.reshape(-1)[first:]
         pieces.append(rows)
         numbers.append(flat + offset)
@@ -95,6 +101,7 @@ def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, guard: Resource
     """
     columns, column_of = _interned(over_bytes[:, _CONTINUATION].T)  # [C, S]
     step = columns.T  # [S, C]
+    # Continuation bytes that act alike are read once, and the candidates in blocks of bounded size.
     block = max(1, _CELLS // max(1, rows.shape[1] * len(columns)))
     pieces, numbers, total = [], [], 0
     for low in range(0, len(rows), block):

@@ -41,6 +41,7 @@ class _Walk:
         self._guard = guard
         self._columns = columns
         self._ids: dict[int, int] = {}
+        # [rows, columns]: the row behind each byte class, computed at its first use and grown with the rows.
         self._move = np.full((64, columns), _UNSEEN, dtype=np.int32)
         self._move[_DEAD_ROW] = _DEAD_ROW
         # Each node adds one row at most; memory that is never written costs nothing.
@@ -71,6 +72,7 @@ class _Walk:
         """The rows that `rows` [N] lead to by one byte class each [N]: int32 [N]."""
         keys = rows * np.int64(self._columns) + byte_class  # one flat index is faster than two
         rows = self._move.reshape(-1).take(keys)
+        # Most keys were seen before: the table is read, the unseen keys are computed together, and it is read again.
         if rows.size and rows.min() == _UNSEEN:
             self._extend(self._distinct(keys[rows == _UNSEEN]))
             rows = self._move.reshape(-1).take(keys)
@@ -97,6 +99,7 @@ class _Walk:
         """Where rows of effects [N, S] lead by one byte class each [N], and the hashes of that."""
         count, width = rows.shape
         live = rows.reshape(-1) != DEAD_EFFECT
+        # A row whose states are mostly dead is advanced for its live states alone.
         if np.count_nonzero(live) * _SPARSE >= live.size:
             rows = self._effects.after(rows, column[:, None])
             return rows, hash_rows(rows)
@@ -110,6 +113,7 @@ class _Walk:
         """The numbers of rows of effects; new ones are added. Hashes find them, comparison confirms."""
         if len(rows) <= _ONE_BY_ONE:
             return self._intern_one_by_one(rows, hashes)
+        # Python looks up each distinct hash once.
         found, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         keys = found.tolist()
         numbers = np.array([self._ids.get(key, -1) for key in keys], dtype=np.int32)
@@ -219,6 +223,7 @@ def _classes(
     """What the tokens of a trie do from a group of states."""
     walk = _Walk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard)
     ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))
+    # Rows at which no token ends are only steps on the way; the others are the token classes.
     used = np.zeros(walk.count, dtype=bool)
     used[ends] = used[_DEAD_ROW] = True
     column = np.cumsum(used, dtype=np.int32) - 1
@@ -238,11 +243,13 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     outer, outer_ids, outer_column = _classes(effects, transducer, states[:between], vocabulary.boundary_trie, guard)
     inner, inner_ids, inner_column = _classes(effects, transducer, states[between:], vocabulary.midchar_trie, guard)
     cells, pairs = outer.size + inner.size, (transducer.states + 1) * letters.states
+    # Checked before the large tables are written.
     guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
     token_class = np.zeros(vocabulary.size, dtype=np.int32)
     token_class[outer_ids] = outer_column
     inner_live = inner_column != _DEAD_ROW
     token_class[inner_ids[inner_live]] = outer.shape[1] + 1 + inner_column[inner_live]  # the EOS class stands between
+    # EOS has a class of its own, the last one of the tokens that follow a complete character.
     token_class[list(vocabulary.eos_ids)] = outer.shape[1]
     lifted = _LiftedEdges(outer=_with_end(transducer, effects, outer), inner=inner, token_class=token_class)
     return _assemble(transducer, letters, effects, lifted, vocabulary.eos_ids)
@@ -255,6 +262,7 @@ def _with_end(transducer: ByteTransducer, effects: Effects, outer: np.ndarray) -
     """
     end = transducer.states
     final_output = transducer.final_output[: transducer.boundary_states]
+    # Where a text may not end, EOS leads to the dead state.
     ends = final_output != NO_END
     flushed = effects.letter_maps.after(
         np.full(len(final_output), IDENTITY, dtype=np.int32), np.where(ends, final_output, 0)
@@ -344,6 +352,7 @@ def _distinct(table: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     live = table != DEAD_EDGE
     if np.count_nonzero(live) * _SPARSE < live.size:
         place = np.flatnonzero(live)
+        # Row and edge in one integer sort together.
         width = int(table.max()) + 1
         row, edge = np.divmod(distinct(place // table.shape[1] * width + table.reshape(-1)[place]), width)
         return row + first, edge

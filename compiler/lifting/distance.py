@@ -109,6 +109,7 @@ def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np
 def _packed(bits: np.ndarray) -> np.ndarray:
     """The rows of a Boolean matrix [N, Q] as bits of words: uint64 [N, W]."""
     packed = np.zeros((len(bits), -(-bits.shape[1] // _WORD_BITS) * _WORD_BYTES), dtype=np.uint8)
+    # Rows are padded to whole words, so that unions and differences work on 64 letter states at once.
     packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1)
     return packed.view(np.uint64)
 
@@ -139,6 +140,7 @@ def _unions(
     """The distinct indices, ascending, and for each the union of its rows[row[i]]; `block_rows` indices at a time."""
     order = stable_order(index)
     index, row = index[order], row[order]
+    # Equal indices are adjacent: one reduceat makes the unions of a block.
     first = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]])) if index.size else index
     ends = np.append(first, len(index))
     for at in range(0, len(first), block_rows):

@@ -46,6 +46,7 @@ class LetterMaps:
         numbers = np.empty(len(rows), dtype=np.int32)
         alive = np.any(self._live.take(rows), axis=1, keepdims=True)
         for place, key in enumerate(hash_rows(rows).tolist()):
+            # Maps with one hash are compared; a list holds those that differ.
             alike = self._ids.setdefault(key, [])
             row = rows[place]
             number = next((known for known in alike if (self._rows[known] == row).all()), self._count)
@@ -73,6 +74,7 @@ class LetterMaps:
             block = max(1, _BLOCK_CELLS // max(1, self._rows.shape[1]))
             for at in range(0, len(fresh), block):
                 first, then = np.divmod(fresh[at : at + block], width)
+                # [n, Q]: the string's map applied to the states that the first map leads to, by one flat index.
                 moved = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
                 self._after[first, then] = self._intern(moved)
                 self._guard.check_time()
@@ -123,10 +125,12 @@ class Effects:
             self._numbers = grown(self._numbers, 2 * len(alive))
             self._numbers[known:] = _UNSEEN
         numbers = self._numbers[function, state]
+        # A map that leaves no letter state alive is as dead as the transducer's dead state.
         numbers[(state == DEAD) | ~alive[function]] = DEAD_EFFECT
         unseen = numbers == _UNSEEN
         if unseen.any():
             width = self._numbers.shape[1]
+            # Pairs as integers, so that each new one is numbered once.
             fresh = np.unique(function[unseen].astype(np.int64) * width + state[unseen])
             self._add(*np.divmod(fresh, width))
             numbers[unseen] = self._numbers[function[unseen], state[unseen]]
@@ -161,6 +165,7 @@ class Effects:
             state = self.state[before]
             output = self._transducer.output[state]
             function = np.repeat(self.function[before][:, None], output.shape[1], axis=1)
+            # An empty output leaves the map as it is: only the others are composed.
             non_identity = output != 0
             if non_identity.any():
                 function[non_identity] = self.letter_maps.after(function[non_identity], output[non_identity])

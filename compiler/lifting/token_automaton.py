@@ -75,6 +75,7 @@ class TokenAutomaton:
         columns = self.edge_boundary.shape[1]
         own = self.token_class[ids]
         ids, own = ids[own < columns], own[own < columns]
+        # The new columns stand behind those of edge_boundary, so the classes of edge_midchar move.
         token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
         token_class[ids] = np.arange(columns, columns + len(ids))
         edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, own]], axis=1)
@@ -154,9 +155,11 @@ def from_table(
     """
     states, columns = next_state.shape
     end = states + 1
+    # One edge for each target state: edge i leads to state i. The last column is that of EOS.
     target = np.zeros((states + 2, columns + 1), dtype=np.int64)
     target[1:end, :columns] = next_state + 1
     target[1:end, columns] = np.where(accepting, end, DEAD)
+    # After EOS only EOS may follow, and stays there.
     target[end, columns] = end
     ids = token_class.astype(np.int32).copy()
     ids[list(eos_ids)] = columns

@@ -35,6 +35,7 @@ class MonotoneBdd:
 
     def node(self, variable: int, low: int, high: int) -> int:
         """The function `low | (variable & high)`; both children test smaller variables only, and low implies high."""
+        # The reduction rule: a node whose children are equal does not depend on its variable.
         if low == high:
             return low
         key = (variable, low, high)
@@ -67,6 +68,7 @@ class MonotoneBdd:
         unseen = self._unseen(function, results)
         self._grow(len(unseen))
         for index in unseen:
+            # Shannon's expansion of a monotone function: low | (variable & high).
             gated = self.conjoin(values[self.variable[index]], results[self.high[index]])
             results[index] = self.disjoin(results[self.low[index]], gated)
         return results[function]
@@ -100,6 +102,7 @@ class MonotoneBdd:
         if settled is not None:
             return settled
         results = self._results[unit]
+        # Both operations commute: a sorted pair is remembered once.
         root = (left, right) if left < right else (right, left)
         pending = [] if root in results else [root]
         while pending:
@@ -122,6 +125,7 @@ class MonotoneBdd:
 
     def _cofactors(self, left: int, right: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
         """The top variable of two nodes, and the sorted pairs of their parts where it is false and where it is true."""
+        # A node with a smaller variable does not test the top one: it is its own cofactor on both sides.
         above = self.variable[left] - self.variable[right]
         low_left, high_left = (self.low[left], self.high[left]) if above >= 0 else (left, left)
         low_right, high_right = (self.low[right], self.high[right]) if above <= 0 else (right, right)
@@ -140,6 +144,7 @@ class MonotoneBdd:
 
 def _settled(left: int, right: int, unit: int) -> int | None:
     """The result of joining two functions where it is plain, else None."""
+    # x | FALSE = x and x | TRUE = TRUE; for & the two constants swap.
     absorbing = TRUE - unit
     if left == right or right == unit:
         return left

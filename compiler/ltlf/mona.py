@@ -76,6 +76,7 @@ def run_mona(binary: str, program: str, guard: ResourceGuard) -> bytes:
                 advice = "install it (Debian and Ubuntu: apt install mona), or choose the engine native"
                 raise EngineFailure(f"the program MONA cannot be started: {error.strerror}; {advice}") from error
             try:
+                # Before the first wait: the process has hardly begun.
                 _lower_limits(process.pid, guard.limits)
                 _wait(process, answer, guard)
             finally:
@@ -105,10 +106,12 @@ def _lower_limits(pid: int, limits: Limits) -> None:
 def _wait(process: subprocess.Popen[bytes], answer: Path, guard: ResourceGuard) -> None:
     """Wait for the end of the process, without collecting it.
 
-    Raises what `guard.tick` raises, and EngineFailure when the answer outgrows OUTPUT_BYTES_MAX.
+    Raises what `guard.check_time` raises, and EngineFailure when the answer outgrows OUTPUT_BYTES_MAX.
     """
     handle = os.pidfd_open(process.pid)
     try:
+        # A pidfd becomes readable when the process ends, and does not collect it: its number cannot be taken by
+        # another process before `_kill`.
         watch = select.poll()
         watch.register(handle, select.POLLIN)
         ended = False
@@ -130,6 +133,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _failure(status: int, answer: Path, limits: Limits) -> CompileError:
     """What MONA's end was due to, by its last words. They speak of our program, never of the user's text."""
     last = answer.read_bytes()[-400:].decode("ascii", "replace")
+    # MONA reports a failed allocation itself; it is a limit of ours, not a fault of the engine.
     if "out of memory" in last:
         cap = limits.compile_memory_bytes_max
         return LimitExceeded("compile_memory_bytes_max", cap, cap)
@@ -153,12 +157,14 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
     states = int(count[1])
     accepted = [int(state) for state in accepting_line[1].split()]
     cubes = [(int(source), cube, int(target)) for source, cube, target in _CUBE.findall(output)]
+    # The program is not trusted: every number is checked before it indexes an array.
     if max([*accepted, *(end for source, _, target in cubes for end in (source, target))], default=0) >= states:
         raise EngineFailure("MONA's answer cannot be read: a state that does not exist")
     guard.check("dfa_states_max", states + 1)
     guard.check("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
     accepting = np.zeros(states + 1, dtype=bool)
     accepting[accepted] = True
+    # The new start's number marks entries that no cube has filled.
     table = np.full((states + 1, len(letters)), states, dtype=np.int32)
     named = [int(number) for number in free[1].replace(b"P", b" ").split()]  # the cubes' columns, in MONA's order
     if any(len(cube) != len(named) for _, cube, _ in cubes) or any(number >= len(names) for number in named):
@@ -167,6 +173,7 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
     _fill(table, cubes, np.array(holds, dtype=bool))
     if (table[:states] == states).any() or (table[0] != table[0, 0]).any():
         raise EngineFailure("MONA's answer cannot be read: transitions are missing")
+    # The new start reads what the successor of MONA's state 0 reads.
     table[states] = table[table[0, 0]]
     return Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, states)
 
@@ -181,6 +188,7 @@ def _fill(table: np.ndarray, cubes: list[tuple[int, bytes, int]], holds: np.ndar
     for begin in range(0, len(cubes), block):
         some = cubes[begin : begin + block]
         marks = np.frombuffer(b"".join(cube for _, cube, _ in some), dtype=np.uint8).reshape(len(some), -1)
+        # [G, A]: on how many propositions a cube and a letter disagree, as two matrix products.
         wrong = (marks == ord("1")).astype(np.int32) @ (1 - wide).T + (marks == ord("0")).astype(np.int32) @ wide.T
         line, letter = np.nonzero(wrong == 0)  # wrong [G, A]: propositions on which a cube and a letter disagree
         ends = np.array([(source, target) for source, _, target in some], dtype=np.int32)

@@ -30,6 +30,7 @@ def ltlf2dfa_program(formula: Formula) -> str:
     The string's positions are the trace's steps, P<i> those where name i (of `propositions_of`) holds. Raises
     EngineFailure when LTLf2DFA is not installed, or cannot read a formula so deep, or would write one so large.
     """
+    # Counted first: the text can be exponentially longer than the formula.
     operators = program_operators(formula)
     if operators > OPERATORS_MAX:
         raise EngineFailure(f"LTLf2DFA would write a program of more than {OPERATORS_MAX} operators")
@@ -40,6 +41,7 @@ def ltlf2dfa_program(formula: Formula) -> str:
         raise EngineFailure("the formula is nested too deeply for LTLf2DFA") from None
     except Exception as error:  # its parser's and its own, none of which it documents
         raise EngineFailure(f"LTLf2DFA cannot translate the formula: {type(error).__name__}") from error
+    # MONA reads no more than 8 kB of a comment line.
     comment, _, rest = text.partition("\n")
     if not comment.startswith("#"):
         raise EngineFailure("LTLf2DFA's program does not begin with the formula: is it version 2.0?")
@@ -76,11 +78,13 @@ def ltlf2dfa_text(formula: Formula) -> str:
             texts.append(node.op.value)
         elif node.op in PREFIX:
             texts.append(f"{node.op.value}({inner[0]})")
+        # a W b = b R (a | b), and a M b = b U (a & b).
         elif node.op is Op.WEAK_UNTIL:
             texts.append(f"({inner[1]}) R (({inner[0]}) | ({inner[1]}))")
         elif node.op is Op.STRONG_RELEASE:
             texts.append(f"({inner[1]}) U (({inner[0]}) & ({inner[1]}))")
         else:
+            # LTLf2DFA's parser recurses on brackets; a run to the right without them keeps it flat.
             run = node.op in (Op.UNTIL, Op.RELEASE) and formula.nodes[node.args[-1]].op is node.op
             parts = [f"({text})" for text in inner]
             texts.append(f" {node.op.value} ".join([*parts[:-1], inner[-1] if run else parts[-1]]))

@@ -35,11 +35,14 @@ def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], guard: R
     if not letters:
         raise ValueError("an automaton needs at least one letter")
     names = propositions_of(formula)
+    # [P, A]: whether proposition p holds in letter a.
     holds = np.array([[name in letter for letter in letters] for name in names], dtype=bool)
     holds = holds.reshape(len(names), len(letters))
     normal = _Normal()
     root = normal.of(formula, negated=False)
     negated = normal.nodes[root].op is Op.OR  # a disjunction is the complement of a conjunction
+    # Small automata and one product are far cheaper than the progression of the whole formula: its states are sets of
+    # what the conjuncts' states are.
     conjuncts = normal.conjuncts(normal.of(formula, negated=True) if negated else root)
     try:
         dfa = product(*_conjunct_dfas(normal, conjuncts, holds, guard), guard)
@@ -54,6 +57,8 @@ def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], guard: R
 
 def _reject_start(dfa: Dfa) -> Dfa:
     """The same automaton without the empty word: a new start that no transition enters."""
+    # Complementing accepts the empty trace, which LTLf excludes; an old start that is entered again keeps its
+    # acceptance.
     table = np.vstack([dfa.next_state, dfa.next_state[dfa.start]])
     return Dfa(dfa.symbol_class, table, np.append(dfa.accepting, False), dfa.states)
 
@@ -89,6 +94,7 @@ class _Normal:
                     made[index, flip] = self.add(Op.NOT if flip else Op.NAME, (number[node.name],))
                 elif node.op is Op.NOT:
                     made[index, flip] = made[node.args[0], not flip]
+                # The only operator that needs both polarities of its arguments.
                 elif node.op is Op.IFF:
                     made[index, flip] = self._iff(node.args, flip, made)
                 else:
@@ -127,10 +133,12 @@ class _Normal:
         split: dict[int, list[int]] = {}
         for index in post_order([() if node.op in (Op.NAME, Op.NOT) else node.args for node in self.nodes], root):
             node = self.nodes[index]
+            # X (a & b) = X a & X b, and the same for WX; a R (b & c) = (a R b) & (a R c).
             if node.op is Op.AND:
                 found = dict.fromkeys(part for argument in node.args for part in split[argument])
                 split[index] = list(found)
             elif node.op in (Op.NEXT, Op.WEAK_NEXT, Op.RELEASE):
+                # The left argument of R stays whole.
                 *before, last = node.args
                 split[index] = [self.add(node.op, (*before, part)) for part in split[last]]
             else:
@@ -142,6 +150,7 @@ def _polarities(formula: Formula, negated: bool) -> list[set[bool]]:
     """Which of a node and its negation the normal form needs, per node: False for itself, True for the negation."""
     wanted: list[set[bool]] = [set() for _ in formula.nodes]
     wanted[formula.root].add(negated)
+    # From the root down: a node's users come after it in the table, so its polarities are complete when it is read.
     for index in range(formula.root, -1, -1):
         node = formula.nodes[index]
         for place, argument in enumerate(node.args):
@@ -211,7 +220,9 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
     the atom "strong root", which no trace satisfies by ending: the empty trace is rejected.
     """
     bdd = MonotoneBdd(guard)
+    # Both atoms of a node become the same function: once a step is read, there was a next step.
     steps = [np.repeat(_one_step(shape, mask, bdd), 2).tolist() for mask in masks]  # by atom
+    # One memory of substitutions a letter: states share most of their nodes.
     became: list[dict[int, int]] = [{} for _ in masks]
     ends: dict[int, bool] = {}
     weak = [False, True] * len(shape)  # at the end of a trace the weak atoms hold
@@ -222,6 +233,7 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
         row = []
         for step, results in zip(steps, became, strict=True):
             following = bdd.substitute(function, step, results)
+            # Equal functions are one BDD node, so a number identifies a state.
             if following not in number:
                 number[following] = len(functions)
                 functions.append(following)
@@ -247,6 +259,7 @@ def _one_step(shape: tuple[Node, ...], mask: int, bdd: MonotoneBdd) -> list[int]
         elif op in (Op.AND, Op.OR):
             join = bdd.conjoin if op is Op.AND else bdd.disjoin
             left.append(reduce(join, (left[argument] for argument in args)))
+        # a U b = b | (a & X(a U b)), with the strong next.
         elif op is Op.UNTIL:
             left.append(bdd.disjoin(left[args[1]], bdd.conjoin(left[args[0]], bdd.atom(2 * index))))
         else:

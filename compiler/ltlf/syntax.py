@@ -86,6 +86,7 @@ def post_order(args: Sequence[tuple[int, ...]], root: int) -> list[int]:
     pending = [root]
     while pending:
         index = pending[-1]
+        # A node is put back until its arguments are done; each is done once, however often it is used.
         waiting = [argument for argument in args[index] if argument not in done]
         if waiting:
             pending.extend(reversed(waiting))
@@ -109,6 +110,7 @@ class Builder:
         flat: list[int] = []
         for argument in args:
             inner = self._nodes[argument]
+            # & and | take any number of arguments, so that equal formulas with other brackets have equal tables.
             flat.extend(inner.args if inner.op is op and op in (Op.AND, Op.OR) else (argument,))
         node = Node(op, tuple(flat), name)
         if node not in self._index:
@@ -208,6 +210,7 @@ def _word(text: str, position: int) -> Iterator[_Token]:
     """A bare word: a constant, a run of operators, or a name."""
     if text.lower() in _CONSTANTS:
         yield _Token(_CONSTANTS[text.lower()], position, text)
+    # A word of operator letters alone is read as these operators: GF, XX.
     elif _OPERATOR_WORD.fullmatch(text):
         for letters in _OPERATOR_LETTERS.finditer(text):
             yield _Token(Op(letters[0]), position + letters.start(), letters[0])
@@ -292,6 +295,7 @@ class _Parser:
     def _no_infix(self, token: _Token, previous: _Token) -> Exception:
         if token.text == ")" and token.op is None:
             return _fault("')' closes no bracket", self.source, token.position, _INFIX)
+        # A name beside an operand is an error; the names of other dialects' operators get a message of their own.
         for suspect in (previous, token):
             if suspect.op is Op.NAME and suspect.bare and suspect.text in _OTHER_DIALECTS:
                 message = f"the operator {suspect.text} is not supported: X is the strong next, WX the weak one"
@@ -305,6 +309,7 @@ class _Parser:
     def _complete(self, operand: int) -> None:
         """Take a finished operand: the waiting prefixes apply to it, innermost first."""
         frame = self.frames[-1]
+        # The prefix that stands last is applied first.
         for op in reversed(frame.prefixes):
             operand = self.builder.add(op, (operand,))
         self.depth -= len(frame.prefixes)
@@ -316,6 +321,7 @@ class _Parser:
         if not operators:
             return operands[0]
         ops = _LEVELS[level]
+        # The loosest operators cut the sequence; what lies between two cuts binds tighter.
         cuts = [place for place, token in enumerate(operators) if token.op in ops]
         if level == 0 and len(cuts) > 1:
             at = operators[cuts[1]].position
@@ -324,6 +330,7 @@ class _Parser:
         parts = [self._group(operands[a : b + 1], operators[a:b], level + 1) for a, b in zip(starts, ends, strict=True)]
         if ops[0] in (Op.OR, Op.AND):
             return self.builder.add(ops[0], parts) if cuts else parts[0]
+        # To the right: a U b U c is a U (b U c).
         result = parts.pop()
         for cut in reversed(cuts):
             op = operators[cut].op
@@ -373,6 +380,7 @@ def print_formula(formula: Formula) -> str:
             texts.append(node.op.value + space + bracketed(node.args[0]))
         else:
             *firsts, final = node.args
+            # These operators read to the right, so the last argument needs no brackets.
             same_run = any(node.op in ops and nodes[final].op in ops for ops in ((Op.UNTIL,), _RELEASES))
             parts = [*map(bracketed, firsts), texts[final] if same_run else bracketed(final)]
             texts.append(f" {node.op.value} ".join(parts))

@@ -74,6 +74,7 @@ def require_fado() -> _Package:
 def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, Minterms]:
     """FAdo's minimal DFA of a tree, over the numbers of minterms as text, and the minterms."""
     anchored = has_anchor(node)
+    # FAdo's symbols are the minterms: an alphabet of all characters would be a million symbols.
     sets = list(dict.fromkeys([*_sets(node), *[_NEWLINE] * anchored]))
     parts = minterms(sets)
     members = dict(zip(sets, parts.members, strict=True))
@@ -82,6 +83,7 @@ def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, 
     guard.check_time()
     automaton = expression.nfaPosition()
     if anchored:
+        # Anchors have been symbols so far; here they are checked and erased.
         automaton = _placed(package.fa, automaton, members[_NEWLINE][0], parts.count)
     guard.check_time()
     return automaton.toDFA().minimal(), parts
@@ -147,6 +149,7 @@ class _Writer:
         while len(level) > 1:
             pairs = [join(left, right) for left, right in zip(level[::2], level[1::2], strict=False)]
             level = pairs + level[2 * len(pairs) :]
+        # FAdo walks expressions by recursion: a balanced tree keeps them flat.
         neutral = self._reex.CEpsilon if join is self._reex.CConcat else self._reex.CEmptySet
         return level[0] if level else neutral()
 
@@ -162,6 +165,7 @@ def _placed(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
             texts = {"newline": [str(newline)], "other": [str(one) for one in range(symbols) if one != newline]}
             for symbol in texts.get(read, [read]):
                 places.addTransition(number[name], symbol, number[target])
+    # The intersection keeps the words in which every anchor stands where it may.
     both = automaton.conjunction(places)
     for edges in both.delta.values():
         erased: set[int] = set()
@@ -176,6 +180,7 @@ def _placed(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
 def _ours(minimal: Any, symbols: int) -> Dfa:
     """FAdo's automaton as ours. Where it has no transition the word is lost."""
     states = len(minimal.States)
+    # FAdo's DFA is partial; the state behind its own is the dead one.
     table = np.full((states + 1, symbols), states, dtype=np.int32)
     for state, edges in minimal.delta.items():
         for symbol, target in edges.items():

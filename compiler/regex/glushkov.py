@@ -75,6 +75,7 @@ def node_nfa(node: Node, guard: ResourceGuard) -> CharNfa:
     Raises LimitExceeded over `nfa_positions_max`, before anything is built.
     """
     try:
+        # Counted before anything is built: a{1000}{1000} is refused without its million positions.
         guard.check("nfa_positions_max", _size(node))
         builder = _Builder(guard)
         return builder.finish(builder.build(node))
@@ -142,9 +143,13 @@ class _Builder:
 
     def finish(self, whole: _Fragment) -> CharNfa:
         """The automaton of the whole text: every condition is now decided."""
+        # A first position under $ would read a character behind the end, and a last one under ^ a character before
+        # the start.
         first, last = _allowed(whole.first, _END | _FINAL), _allowed(whole.last, _START)
+        # Positions that may come first only if they read the one newline that ends the text.
         before_newline = _allowed(whole.first, _END) & ~first
         newlines = self._newlines() & last if before_newline or self._follow_final else 0
+        # One position for all newlines behind a $: what follows it is the end, whatever came before.
         shared = 1 << len(self._follow)
         extra = {position for position, targets in self._follow_final.items() if targets & newlines}
         for position in extra:
@@ -178,6 +183,7 @@ class _Builder:
         base, first = len(self._follow), 0
         for one, before in zip(node.letters, node.before, strict=True):
             bit = 1 << self._position(one)
+            # A letter without one before it begins a word; the others follow in their trie.
             if before == NO_LETTER:
                 first |= bit
             else:
@@ -188,6 +194,7 @@ class _Builder:
 
     def _then(self, left: _Fragment, right: _Fragment) -> _Fragment:
         """`left`, then `right`."""
+        # The construction's rule for a sequence: first, last and follow of the two sides (Glushkov 1961).
         self._link(left.last, right.first)
         first, last = left.first, right.last
         if left.nullable:
@@ -204,9 +211,11 @@ class _Builder:
         result = self.build(node.item)
         if not result.first:  # reads nothing, however often: only its anchors count
             return result if node.minimum else _EMPTY
+        # The star: the last positions lead back to the first ones.
         if node.maximum is None:
             self._link(result.last, result.first)
         copies = max(node.minimum, 1) if node.maximum is None else node.maximum
+        # From the last copy to the first, so that the optional ones nest to the right.
         for number in range(copies, 0, -1):
             if number < copies:
                 result = self._then(self.build(node.item), result)
@@ -219,6 +228,7 @@ class _Builder:
         for left, sources in last.items():
             for right, targets in first.items():
                 condition = left | right
+                # Between two characters neither the start nor the end of the text can lie.
                 if condition & (_START | _END):
                     continue
                 for position in _bits(sources):
@@ -254,6 +264,7 @@ def _allowed(part: _Conditional, forbidden: int) -> int:
 
 def _bits(mask: int) -> list[int]:
     """The positions in a bit set, ascending."""
+    # numpy reads the digits of a large mask at once; a small one is read bit by bit.
     if mask.bit_count() > _DENSE:
         digits = np.frombuffer(bin(mask)[:1:-1].encode(), dtype=np.uint8)
         return np.flatnonzero(digits == ord("1")).tolist()
@@ -271,6 +282,7 @@ def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
     """
     parts = minterms(nfa.sets)
+    # One more bit says that the text may end here. It follows the last positions as if it were a position.
     accept = 1 << nfa.positions
     follow = list(nfa.follow)
     for position in _bits(nfa.last):
@@ -279,8 +291,10 @@ def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     index = {_DEAD_SET: 0, start: 1} if start else {_DEAD_SET: 0}
     step = _Step(tuple(follow), nfa.position_set, parts, start & ~accept)
     order, rows = list(index), []
+    # The powerset construction: a state of the DFA is the set of positions that may read next.
     for state in order:  # grows while it is walked
         shared, successors = step.successors(state & ~accept)
+        # States are numbered in the order in which they are met, also inside the shared row.
         shared.number(successors, index, order)
         row = shared.row.copy()
         for minterm, successor in successors.items():
@@ -329,6 +343,8 @@ class _Step:
         self._follow = follow
         self._position_set = position_set
         self._members = parts.members
+        # Positions of wide sets, such as those of a dot, occur in most states of a search: what they lead to is
+        # computed once.
         wide = [len(members) > _WIDE for members in parts.members]
         self._wide = sum(1 << position for position, which in enumerate(position_set) if wide[which])
         self._first = first
@@ -340,6 +356,7 @@ class _Step:
         kept = self._wide | self._first if state & self._first == self._first else self._wide
         part = state & kept
         if part not in self._known:
+            # The cache is bounded; dropping all of it is simpler than choosing, and rare.
             if len(self._known) == _SHARED_MAX:
                 self._known.clear()
             self._known[part] = _Shared(self._after(part, {}), self._minterms)
@@ -349,6 +366,7 @@ class _Step:
     def _after(self, state: int, besides: dict[int, int]) -> dict[int, int]:
         """What the positions of `state` lead to, together with what each minterm leads to `besides`."""
         by_set: dict[int, int] = {}
+        # Positions with the same character set are read together: one union a set, not one a minterm.
         for position in _bits(state):
             which = self._position_set[position]
             by_set[which] = by_set.get(which, 0) | self._follow[position]

@@ -139,6 +139,7 @@ def parse_pattern(pattern: str, guard: ResourceGuard) -> Node:
     """
     guard.check("pattern_chars_max", len(pattern))
     tree = _parse(pattern, guard)
+    # The undocumented flag disables backtracking in old versions of Python.
     if tree.state.flags & _TEMPLATE:
         _refuse("template flag")
     try:
@@ -165,6 +166,7 @@ def _said(error: Exception) -> str:
 
 def _parse(pattern: str, guard: ResourceGuard) -> Any:
     try:
+        # A pattern of a caller must not write deprecation warnings into the log.
         with _warnings_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _parser.parse(pattern)
@@ -192,6 +194,7 @@ class _PatternReader:
         items, literals = [], self._literals
         for op, value in tree.data:
             if op is _constants.LITERAL:  # most of most patterns
+                # One node for each distinct literal: `alternation` compares nodes, and equal ones are then identical.
                 item: Node | None = literals.get((value, flags))
                 if item is None:
                     item = literals[value, flags] = Chars(_leaf(op, value, flags))
@@ -205,8 +208,10 @@ class _PatternReader:
             return alternation([self.sequence(branch, flags, depth + 1) for branch in value[1]])
         if op is _constants.SUBPATTERN:
             _, added, removed, tree = value
+            # (?a:...), (?L:...) and (?u:...) exclude each other: the inner one replaces the outer one.
             kept = flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags
             return self.sequence(tree, (kept | added) & ~removed, depth + 1)
+        # Greedy and lazy repeats differ in what they capture, not in what matches as a whole.
         if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
             minimum, maximum, tree = value
             last = None if maximum == _constants.MAXREPEAT else int(maximum)
@@ -247,6 +252,7 @@ def _class(items: Sequence[tuple[Any, Any]], fold: bool, ascii_only: bool) -> Ch
     listed = items[1:] if negated else items
     plain = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
     plain = charset_complement(plain) if negated else plain
+    # Categories have no case; every other class is put to `re` once more with the flag.
     if not fold or all(op is _constants.CATEGORY for op, _ in listed):
         return plain
     source = "".join(_class_source(op, value) for op, value in listed)
@@ -293,10 +299,12 @@ def _alternation(nodes: Sequence[Node], depth: int) -> Node:
     words, groups = list[list[CharSet]](), dict[object, list[tuple[Node, ...]]]()
     for number, node in enumerate(nodes):
         items = node.items if isinstance(node, Concat) else (node,)
+        # A branch of characters alone is a word: all words together become one trie.
         word = [item.charset for item in items if isinstance(item, Chars)]
         if len(word) == len(items):
             words.append(word)
             continue
+        # Branches are grouped by their first character, so that a common beginning is read once.
         shareable = isinstance(items[0], Chars) and depth < _SHARED_DEPTH_MAX
         groups.setdefault(items[0] if shareable else number, []).append(items)
     branches = [words_node(words)] if words else []
@@ -309,6 +317,7 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
     if len(group) == 1:
         return concat(group[0])
     length = 0
+    # The common beginning ends at the first place where two branches differ, or are not characters.
     for column in zip(*group, strict=False):
         if not isinstance(column[0], Chars) or any(item != column[0] for item in column[1:]):
             break
@@ -321,6 +330,7 @@ def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None =
 
     Raises LimitExceeded over `nfa_positions_max` while it grows.
     """
+    # The trie grows by one letter for each character that no earlier word has there.
     below: list[dict[CharSet, int]] = [{}]  # the letters after no letter, then after each letter
     letters, before, ends = list[CharSet](), list[int](), dict[int, None]()
     for number, word in enumerate(words):
@@ -338,6 +348,7 @@ def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None =
         ends[at] = None
     if not ends:
         return Alternation(())
+    # A trie of one word is a sequence, which other branches can share beginnings with.
     if len(ends) == 1 and all(len(after) < 2 for after in below):  # one word
         return concat([Chars(one) for one in letters])
     last = tuple(letter for letter in ends if letter != NO_LETTER)

@@ -104,12 +104,14 @@ def _of_type(tree: ConstraintTree | None, kind: type[_Leaf]) -> list[_Leaf]:
 
 def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
+    # The strategies build only their transducers here; the letters of the one that is taken follow.
     parts = _take_apart(tree, guard)
     return _first_within_limits(_plan(parts, guard)).combined()
 
 
 def _take_apart(tree: ConstraintTree, guard: ResourceGuard) -> _Parts:
     spaces = {leaf.leading_space for leaf in _of_type(tree, CharLeaf)}
+    # The leaves are counted before the normal form: merging them drops their leading spaces.
     root = normal_form(tree, guard)
     mandatory, optional = split_mandatory(root)
     words = _word_trace(_of_type(optional, WordLeaf), guard)
@@ -213,12 +215,14 @@ class _SideBySide:
             parts.words, parts.mandatory, optional, parts.counts_characters, parts.leading_space, guard
         )
         transducer = self._transducer.transducer
+        # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
         inner = inner_estimate(transducer.next_state, transducer.minterms) if parts.char_leaves else 0
         self.is_wide = inner > _JOINT_INNER_STATES_MAX
 
     def combined(self) -> Combined:
         letters, optional = NO_LETTERS, self._parts.optional
         if optional is not None:
+            # The mandatory constraint is no part of the letters: the transducer itself dies where it fails.
             builder = LetterDfaBuilder(self._transducer.alphabet, self._parts.optional_leaves, self._guard)
             letters = minimize(builder.dfa(optional), self._guard)
         return _combined_words(self._parts, self._transducer, letters, self._parts.mandatory)
@@ -234,6 +238,7 @@ class _WordsPerCharacter:
         texts = [leaf.texts for leaf in leaves]
         self._transducer, classes = word_trace_per_character(parts.words, texts, parts.leading_space, guard)
         builder = PerCharacterDfaBuilder(self._transducer.alphabet, leaves, classes, guard)
+        # Here every whole-text constraint is read from letters, the mandatory one too.
         self._letters = minimize(builder.dfa(parts.root), guard)
 
     def combined(self) -> Combined:
@@ -243,6 +248,7 @@ class _WordsPerCharacter:
 def _combined_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, mandatory: CharDfa | None) -> Combined:
     leaves = parts.word_leaves
     internal = {name for leaf in leaves if leaf.internal for name in leaf.propositions}
+    # A name that a caller uses as well stays visible.
     internal -= {name for leaf in leaves if not leaf.internal for name in leaf.propositions}
     return Combined(
         transducer=transducer,
@@ -272,9 +278,11 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     width = letters.states  # Q: the state (s, q) of the product has the number s * Q + q
     guard.check("table_bytes_max", states * width * columns * 8)
     moves = np.stack([_moved(letters, string) for string in transducer.outputs])  # [outputs, Q]
+    # One product of the transducer and the letter DFA, written out: a character moves the letters by what it writes.
     table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
     table = table + moves[transducer.output].transpose(0, 2, 1)  # [S, Q, M]
     flushed = letters.accepting[moves[np.maximum(transducer.final_output, 0)]]  # [S, Q]
+    # The end of the text writes its letters, after which the letter DFA must accept.
     accepting = flushed & (transducer.final_output >= 0)[:, None]
     start = combined.transducer.text_start * width + letters.start
     symbols = np.arange(columns, dtype=np.int32)

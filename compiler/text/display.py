@@ -38,6 +38,7 @@ def letter_names(combined: Combined) -> LetterNames:
 def symbol_names(combined: Combined, names: LetterNames) -> tuple[str, ...]:
     """The names of all letters. `names` are those of `letter_names`."""
     alphabet = combined.transducer.alphabet
+    # Names in the order of LetterAlphabet: units, characters, the leading space, outcomes.
     steps = zip(alphabet.units, names, strict=False)  # the units come first among the letters
     units = (", ".join((*(held or ()), *_internal_names(letter))) or "other" for letter, held in steps)
     characters = ["(a character)"] * alphabet.character_letters + [_SPACE_NAME] * alphabet.has_space_letter

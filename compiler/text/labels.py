@@ -41,6 +41,7 @@ def label_automata(
     builder = _LabelDfaBuilder(labels, guard)
     dfa = minimize(builder.dfa(tree), guard)
     shown = _text_automaton(dfa, labels, builder.letter_names(tree), guard)
+    # The column of the id that ends a sequence means nothing: `from_table` gives it one of its own.
     ids = np.append(dfa.symbol_class, 0)
     return shown, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
 
@@ -59,6 +60,7 @@ def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
             raise SpecSyntaxError("the label is none of the constraint's labels", field=f"labels.{position}")
         state = dfa.step(state, number[label])
         steps.append(WordStep(label, automaton.letter_names[number[label]] or (), state))
+        # The first label after which no continuation is accepted.
         if violated_at is None and not live[state]:
             violated_at = position
     if dfa.accepting[state]:
@@ -109,6 +111,7 @@ class _LabelDfaBuilder:
     def _words(self, leaf: WordLeaf) -> Dfa:
         """The leaf's automaton over what holds at each label; its last step, if it has one, is read at the end."""
         held = {name: self._holds(proposition) for name, proposition in leaf.propositions.items()}
+        # The letter of each label: the leaf's propositions that hold at it.
         steps = [
             frozenset(name for name, holds in held.items() if holds[number]) or frozenset((NOMATCH,))
             for number in range(len(self._labels))
@@ -128,10 +131,12 @@ class _LabelDfaBuilder:
         table = np.empty((start + 1, len(self._labels)), dtype=np.int32)
         for number, label in enumerate(self._labels):
             states = np.arange(dfa.states)
+            # A label is read whole: its characters are applied to all states at once.
             for minterm in texts.minterms.word(SEPARATOR + label):
                 states = dfa.next_state[states, dfa.symbol_class[minterm]]
             table[:start, number] = states
             table[start, number] = dfa.run(texts.minterms.word(label))
+        # No label at all is the empty text.
         accepting = np.append(dfa.accepting, dfa.accepting[dfa.start])
         return minimize(Dfa(np.arange(len(self._labels), dtype=np.int32), table, accepting, start), self._guard)
 
@@ -140,6 +145,7 @@ class _LabelDfaBuilder:
         self._guard.check("dfa_states_max", most + 3)
         self._guard.check("table_bytes_max", (most + 3) * len(self._labels) * 4)
         lengths = np.array([len(label) for label in self._labels])
+        # [most + 2, labels]: every label but the first has a separator before it.
         after = np.minimum(np.arange(most + 2)[:, None] + len(SEPARATOR) + lengths, most + 1)
         table = np.vstack([after, np.minimum(lengths, most + 1)]).astype(np.int32)
         accepting = np.arange(most + 3) != most + 1

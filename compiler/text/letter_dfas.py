@@ -36,6 +36,7 @@ class LetterDfaBuilder:
     def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
         """Whether this reading meets the mandatory constraint and, if one is named, this optional one."""
         alphabet = self._alphabet
+        # Column 1 of a letter that says no, column 2 of one that says yes; column 0 of every letter before the last.
         number = None if leaf is None else self._number[leaf]
         symbol_class = np.zeros(len(alphabet), dtype=np.int32)
         outcomes = [outcome[reading] for outcome in alphabet.outcomes]
@@ -69,6 +70,7 @@ class PerCharacterDfaBuilder:
                 symbol_class[characters.stop - 1] = 1
             table = np.array([[0, 1], [1, 1]], dtype=np.int32)
             return Dfa(symbol_class, table, np.array([reading == 0, True]))
+        # Letters of units and outcomes are passed over: the constraint reads characters alone.
         dfa = leaf.texts.dfa
         ignored = dfa.next_state.shape[1]  # one more column, in which every state stays
         columns = dfa.symbol_class[self._minterms[leaf]].tolist()
@@ -109,6 +111,7 @@ def _in_some_reading(
 
 def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
     """The leaf's automaton; letters that are no step of its trace leave its state as it is."""
+    # Only the letters that this leaf can tell apart are built: what holds of other leaves' propositions is dropped.
     number: dict[frozenset[str], int] = {}
     projected = [_projected(unit, leaf) for unit in alphabet.units]
     for letter in projected:
@@ -134,6 +137,7 @@ def _projected(unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
 def _length_dfa(most: int, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
     """A chain that each character's letter steps along; its last state is one too many."""
     guard.check("dfa_states_max", most + 2)
+    # State c has read c characters.
     states = np.arange(most + 2, dtype=np.int32)
     table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
     symbol_class = np.zeros(len(alphabet), dtype=np.int32)

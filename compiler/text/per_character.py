@@ -28,7 +28,10 @@ def per_character_transducer(texts: CharDfa, leading_space: bool, guard: Resourc
     """
     whole = whole_text(texts, leading_space, guard)
     states, columns = whole.next_state.shape
+    # Output 1 + m is the letter of minterm m; the last one is that of the leading space.
     outputs = ((), *((letter,) for letter in range(columns + leading_space)))
+    # Two states: dead, and one that every character leads back to. All that the constraint remembers is in the letter
+    # DFA. The start of raw texts is a third one, where a space writes its own letter.
     next_state = np.ones((2 + leading_space, columns), dtype=np.int32)
     next_state[DEAD] = DEAD
     output = np.tile(np.arange(1, columns + 1, dtype=np.int32), (len(next_state), 1))
@@ -67,10 +70,13 @@ def word_trace_per_character(
     For combinations whose joint transducer would have very many states. Raises what `joint_transducer` does.
     """
     base = words or silent_words()
+    # The letters name the coarsest classes that all constraints can be read over; the space is one of them by itself.
     classes, own = common_minterms([part.minterms for part in texts])
     classes, old = space_apart(classes)
     parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
     first, outputs = len(base.letters), list[tuple[int, ...]]([()])
+    # [S, M]: (output of the word trace, class) as one integer. A step writes the units that it ends, and then its
+    # character's letter.
     pairs = base.transducer.output[:, mine].astype(np.int64) * classes.count + of_class
     distinct, which = np.unique(pairs, return_inverse=True)
     for string, letter in (divmod(pair, classes.count) for pair in distinct.tolist()):
@@ -86,6 +92,7 @@ def word_trace_per_character(
         outputs.append((first + classes.count,))
         next_state, output = np.vstack([next_state, next_state[start]]), np.vstack([output, output[start]])
         final_output = np.append(final_output, final_output[start])
+        # The one step that differs: a space before the raw text's first character.
         output[-1, space] = len(outputs) - 1
         start = len(final_output) - 1
     output[next_state == DEAD] = EMPTY

@@ -101,6 +101,7 @@ class WordTraceAutomaton(TextAutomaton):
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
         """From each letter state between words; a state that only the step of `eos` enters accepts at distance 0."""
         by_state = _by_transducer_state(tokens, self.transducer)
+        # int32 [Q]. Without restrictions every state between words behaves as the start does.
         found = by_state.min(axis=0) if self._restricts_text else by_state[self.transducer.start].copy()
         if any(EOS in (letter or ()) for letter in self.letter_names):
             found[self.letters.accepting & (found == UNREACHABLE)] = 0
@@ -121,6 +122,7 @@ class PerCharacterAutomaton(TextAutomaton):
 
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
         """From each letter state at the start of an answer."""
+        # The state (l, q) has the number l * Q + q.
         first = self.text_start * tokens.letter_states
         return _distances(tokens.distance[first : first + tokens.letter_states])
 
@@ -155,6 +157,7 @@ class WholeTextAutomaton(TextAutomaton):
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
         """From each state of the whole-text DFA; at best over what else the transducer and the letters remember."""
         found = np.full(self.whole.states, UNREACHABLE)
+        # int32 [B]: the least distance over the letter states.
         best = _by_transducer_state(tokens, self.transducer).min(axis=1)
         # without letters the transducer's states 1..S are the DFA's own; those behind them have read a leading space
         read = slice(1, None) if self.letters.symbols else slice(1, self.whole.states + 1)
@@ -257,6 +260,7 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None
     reader = _TextReader(automaton)
     if before is None:
         raw = b"".join(pieces).decode()
+        # One leading space at most, which the first non-empty piece holds.
         skipped = len(raw) - len(answer_text(automaton, raw))
         first = next((number for number, piece in enumerate(pieces) if piece), 0)
         pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
@@ -308,6 +312,7 @@ def _accepts(automaton: TextAutomaton, text: str) -> bool:
 def _violation(automaton: TextAutomaton, text: str) -> int:
     """Where a text that does not satisfy the constraint goes wrong."""
     over_bytes = automaton.byte_automaton
+    # The byte automaton knows which states are dead, which the transducer and the letters only know together.
     state = automaton.text_start * over_bytes.letter_states + automaton.letters.start
     for offset, character in enumerate(text):
         for byte in character.encode():
@@ -326,6 +331,7 @@ def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
         state = automaton.letters.step(state, letter)
         names = automaton.letter_names[letter]
         if names is not None:
+            # Letters and units come in the same order, one letter a unit.
             unit = units[len(steps)] if len(steps) < len(units) else ""  # the step of `eos` has no text
             steps.append(WordStep(unit, names, state))
     return tuple(steps)

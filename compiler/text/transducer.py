@@ -126,17 +126,20 @@ def joint_transducer(
         if words is None:
             return _alone(whole)
         return _ProductBuilder(words, whole, (), False, leading_space, guard).one_reading()
+    # Two readings or a start of its own take care of the leading space below.
     whole = whole_text(mandatory or everything(), False, guard)
     builder = _ProductBuilder(words, whole, optional, counts_characters, leading_space, guard)
     if not leading_space:
         return builder.one_reading()
     space = whole.minterms.word(SPACE)[0]
+    # Where no answer begins with a space, the space before a raw text can be nothing else.
     both = bool(whole.live[whole.next_state[whole.start, space]])
     return builder.two_readings() if both else builder.without_space()
 
 
 def _alone(whole: WholeText) -> TextTransducer:
     """A whole-text constraint by itself: no letters at all. State s of its table is state s + 1."""
+    # Steps into dead states lead to the transducer's own dead state, so that they can be dropped early.
     dead = ~whole.live[whole.next_state]
     table = np.where(dead, DEAD, whole.next_state + 1)
     table[~whole.live] = DEAD
@@ -163,6 +166,7 @@ class _ProductBuilder:
         self._guard = guard
         self._whole, self._optional, self._counts_characters = whole, optional, counts_characters
         self._words = words or silent_words()
+        # All parts read the same minterms: the coarsest ones that each part's are made of.
         families = [self._words.transducer.minterms, whole.minterms, *(part.minterms for part in optional)]
         minterms, members = common_minterms(families)
         if leading_space:
@@ -231,8 +235,10 @@ class _ProductBuilder:
         layout = ProductLayout(len(self._optional), readings)
         words, component = self._words.transducer, found.component
         word_state, whole_state = component[:, layout.WORDS], component[:, layout.mandatory(0)]
+        # component [S, parts]: the state of each part in each product state.
         outcomes = self._outcomes(component, layout)
         alive = self._alive(component, layout)
+        # With two readings the product itself goes on until both are dead: such states become the sink here.
         next_state = np.where(alive[found.next_state], found.next_state, SINK)
         output = self._outputs_of(words.output[:, self._members[0]][word_state])
         if silent is not None:
@@ -241,6 +247,7 @@ class _ProductBuilder:
         final_output = self._final_outputs(words.final_output[word_state], outcomes)
         transducer = CharTransducer(next_state, output, final_output, tuple(self._outputs), self._minterms)
         smaller, number = minimize_transducer(transducer, self._guard)
+        # The first product state of each minimized state stands for it.
         first = np.unique(number, return_index=True)[1]
         display = self._whole.display_state
         display_state = display[np.minimum(whole_state, len(display) - 1)][first].astype(np.int32)
@@ -284,6 +291,7 @@ class _ProductBuilder:
 
     def _outputs_of(self, emitted: np.ndarray) -> np.ndarray:
         """What each step emits: the letters of the word trace, and that of the character where it is counted."""
+        # The units that a step ends come before the character that ends them.
         character = (len(self._words.letters),) if self._counts_characters else ()
         of = {old: self._string(self._words.transducer.outputs[old] + character) for old in np.unique(emitted).tolist()}
         table = np.zeros(max(of) + 1, dtype=np.int32)
@@ -292,6 +300,8 @@ class _ProductBuilder:
 
     def _final_outputs(self, final_output: np.ndarray, outcomes: list[Outcome]) -> np.ndarray:
         """What each end emits: the letters that end the word trace, and the outcome of the whole-text constraints."""
+        # With one reading and no optional constraint the end of the text says nothing new: it exists only where the
+        # text is accepted.
         emits_outcome = bool(self._optional) or len(outcomes[SINK]) > 1
         first = len(self._words.letters) + self._counts_characters
         numbers = np.full(len(final_output), NO_END, dtype=np.int32)

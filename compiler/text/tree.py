@@ -125,6 +125,7 @@ def _negation_normal_form(tree: ConstraintTree, negated: bool) -> ConstraintTree
     parts: list[ConstraintTree] = []
     for part in tree.parts:
         normal = _negation_normal_form(part, negated)
+        # (a & b) & c is one node, so that all whole-text leaves under it are merged at once.
         parts.extend(normal.parts if isinstance(normal, BooleanNode) and normal.is_and is is_and else (normal,))
     return BooleanNode(is_and, tuple(parts)) if len(parts) > 1 else parts[0]
 
@@ -137,6 +138,8 @@ def _merge_whole_text(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintT
     texts = [part.texts for part in parts if isinstance(part, CharLeaf)]
     merged: list[ConstraintTree] = [part for part in parts if not isinstance(part, CharLeaf)]
     if texts:
+        # Automata over characters combine among themselves for little; each one that is left over doubles what a
+        # product must remember.
         join = char_intersection if tree.is_and else char_union
         merged.insert(0, CharLeaf(join(texts, guard), None))
     return merged[0] if len(merged) == 1 else BooleanNode(tree.is_and, tuple(merged))

@@ -37,14 +37,17 @@ def whole_text(part: CharDfa, leading_space: bool, guard: ResourceGuard) -> Whol
     """The texts of a DFA, and one space before them if asked. Where the DFA's own texts can begin with a space, both
     readings are followed. Raises LimitExceeded over `dfa_states_max` or `compile_s_max`.
     """
+    # Dead states are marked, not removed: their display states must exist.
     dfa, live = part.dfa, live_states(part.dfa)
     states = np.arange(dfa.states, dtype=np.int32)
     if not leading_space:
         table = dfa.next_state[:, dfa.symbol_class]
         return WholeText(table, dfa.accepting, live, dfa.start, dfa.start, states, part.minterms)
+    # The space needs a column of its own, since only it has a second reading.
     parts, part_of = space_apart(part.minterms)
     table = dfa.next_state[:, dfa.symbol_class[part_of]]
     added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], guard)
+    # A set accepts where one of its readings does.
     accepting = [dfa.accepting[dfa.start], *(dfa.accepting[sorted(states)].any() for states in added.sets)]
     return WholeText(
         np.concatenate([table, np.array(added.rows, dtype=np.int32)]),
@@ -80,6 +83,7 @@ class _LeadingSpace:
         first = self._row(frozenset((start,)))
         first[space] = self._state({int(table[start, space]), start})
         self.rows = [first]
+        # The powerset construction, restricted to what two readings can reach: the sets stay small.
         while len(self.rows) <= len(self.sets):
             self.rows.append(self._row(self.sets[len(self.rows) - 1]))
 
@@ -89,6 +93,7 @@ class _LeadingSpace:
 
     def _state(self, states: set[int]) -> int:
         """The number of a set: that of its one live state, any where all are dead, a new one behind them for more."""
+        # A dead reading is dropped, so that the set ends as soon as one reading is left.
         alive = frozenset(state for state in states if self._live[state])
         if len(alive) < 2:
             return next(iter(alive or states))

@@ -39,6 +39,7 @@ def _phrase_node(phrase: str, ignore_case: bool) -> Node:
     """A phrase: its words as they are, with any run of white space between them."""
     parts: list[Node] = []
     for word in phrase.split():
+        # Any run of white space may stand between two words of a phrase, a line break too.
         if parts:
             parts.append(space_run_node())
         parts.append(literal_node(word, ignore_case))
@@ -83,8 +84,10 @@ def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
     first, offset = 0, 0
     follow: list[int] = []
     accepting: list[tuple[str, int]] = []
+    # The two categories come first, so that every minterm is a word character, white space or neither.
     sets: dict[CharSet, int] = {category(r"\w"): 0, category(r"\s"): 0}  # each with the positions that read it
     for name, nfa in named:
+        # All patterns share one numbering of positions: those of a pattern begin at its offset.
         first |= nfa.first << offset
         follow.extend(mask << offset for mask in nfa.follow)
         accepting.append((name, nfa.last << offset))
@@ -111,6 +114,7 @@ class _Tracker:
     def __init__(self, patterns: _Patterns, with_eos: bool, guard: ResourceGuard) -> None:
         self._patterns = patterns
         self._guard = guard
+        # The letters after the last unit: the step of `eos`, where a leaf reads it.
         self._ending: tuple[int, ...] = ()
         self._letters: dict[frozenset[str], int] = {}
         self._outputs: dict[tuple[int, ...], int] = {(): 0}
@@ -122,6 +126,7 @@ class _Tracker:
     def build(self) -> tuple[CharTransducer, int, tuple[frozenset[str], ...]]:
         """The transducer, its start, and its letters."""
         minterm_count = self._patterns.minterms.count
+        # No word is being read, and no pattern is under way.
         start = self._state(False, 0)
         rows, outputs_of, final_output = [[DEAD] * minterm_count], [[0] * minterm_count], [NO_END]
         while len(final_output) <= len(self._order):
@@ -145,15 +150,18 @@ class _Tracker:
     def _row(self, in_word: bool, positions: int) -> tuple[list[int], list[int]]:
         """Where each minterm leads from a state, and the string it emits."""
         patterns = self._patterns
+        # Patterns that began at an earlier unit; `starting` adds those that begin at this one.
         going_on = patterns.after(positions)
         starting = going_on | patterns.first
         closing = self._closing(in_word, positions)
         closed = self._string(closing)
         row, emitted = [], []
         for reads, kind in zip(patterns.reads, patterns.kind, strict=True):
+            # Inside a word no pattern begins: a match starts where a unit does.
             if kind == _WORD_CHAR:
                 row.append(self._state(True, (going_on if in_word else starting) & reads))
                 emitted.append(0)
+            # White space ends the word before it, and belongs to no unit itself.
             elif kind == _SPACE_CHAR:
                 row.append(self._state(False, going_on & reads))
                 emitted.append(closed)
@@ -192,6 +200,7 @@ def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, gua
     named: list[tuple[str, CharNfa]] = []
     for name, proposition in propositions.items():
         named.append((name, node_nfa(proposition_node(proposition, guard), guard)))
+        # The tracker's sets range over the positions of all patterns together.
         guard.check("nfa_positions_max", sum(nfa.positions for _, nfa in named))
     transducer, start, letters = _Tracker(_patterns(named), with_eos, guard).build()
     smaller, number = minimize_transducer(transducer, guard)

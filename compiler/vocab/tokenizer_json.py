@@ -13,6 +13,8 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 def _byte_of_symbol() -> dict[str, int]:
     """The map of byte-level BPE (GPT-2): each printable byte stands for itself, the rest for U+0100 onwards."""
+    # GPT-2's table: byte-level BPE writes bytes that are no printable Latin-1 character as U+0100 and up, in
+    # ascending order.
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [value for value in range(256) if value not in printable]
     return {chr(value): value for value in printable} | {chr(256 + i): value for i, value in enumerate(others)}
@@ -33,6 +35,7 @@ class _Spelling:
     def __init__(self, steps: list[dict[str, object]]) -> None:
         kinds = {str(step.get("type")) for step in steps}
         known = {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
+        # An unknown step may change the bytes: it is refused rather than guessed.
         if not kinds or kinds - known:
             raise VocabularyError(
                 f"the tokenizer's decoder has the steps {sorted(kinds)}; readable are byte-level BPE and SentencePiece"
@@ -48,6 +51,7 @@ class _Spelling:
                 return bytes(self._byte_level[symbol] for symbol in piece)
             except KeyError:
                 return None
+        # SentencePiece writes bytes without a piece of their own as <0xNN>.
         byte = _BYTE_TOKEN.fullmatch(piece) if self._byte_fallback else None
         if byte:
             return bytes([int(byte[1], 16)])
@@ -93,7 +97,9 @@ def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[i
         spell = _Spelling(_decoder_steps(data.get("decoder")))
         written = {number: spell(piece) for piece, number in _pieces(model)}
         for token in added:
+            # Special tokens are no text; other added tokens are written as they are, not in the model's alphabet.
             written[int(token["id"])] = None if token.get("special") else str(token["content"]).encode()
+        # The unknown token stands for any text, so it has no bytes.
         unknown = model.get("unk_token")
         if isinstance(unknown, str) and isinstance(model.get("vocab"), dict) and unknown in model["vocab"]:
             written[int(model["vocab"][unknown])] = None
@@ -104,6 +110,7 @@ def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[i
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise VocabularyError(f"not a tokenizer.json that we can read: {error!r}") from error
     width = max(written, default=-1) + 1 if size is None else size
+    # Empty pieces would be steps that write nothing: they never occur.
     tokens = [written.get(number) or None for number in range(width)]
     for eos in eos_ids:
         if not 0 <= eos < width:

@@ -40,18 +40,22 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
     at = np.zeros(len(tokens), dtype=np.int64)
     levels, parents, edge_bytes, nodes = [slice(0, 1)], [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.uint8)], 1
     children = []
+    # One level a round: all tokens that are longer than `depth` step down by one byte.
     for depth in range(int(lengths.max()) if len(tokens) else 0):
         active = np.flatnonzero(lengths > depth)
+        # (node, byte) as one integer: equal ones are the same child.
         key = at[active] * 256 + flat[offset[active] + depth]
         found, inverse = np.unique(key, return_inverse=True)
         at[active] = nodes + inverse
         above = levels[-1]
         parents.append(found // 256 - above.start)
+        # Children of one node are adjacent, since the keys are sorted by parent.
         children.append(np.bincount(parents[-1], minlength=above.stop - above.start))
         levels.append(slice(nodes, nodes + len(found)))
         edge_bytes.append((found % 256).astype(np.uint8))
         nodes += len(found)
     children.append(np.zeros(levels[-1].stop - levels[-1].start, dtype=np.int64))
+    # Ids by the node at which they end; ids with equal bytes end at one node.
     by_node = np.argsort(at, kind="stable")
     starts = np.array([level.start for level in levels])
     return Trie(
@@ -79,6 +83,7 @@ class Vocabulary:
     def __post_init__(self) -> None:
         if not self.eos_ids:
             raise ValueError("a vocabulary has at least one EOS id")
+        # EOS ends a text and writes nothing: a constraint must not see it as bytes.
         for eos in self.eos_ids:
             if not 0 <= eos < len(self.tokens) or self.tokens[eos] is not None:
                 raise ValueError(f"EOS id {eos} is outside the vocabulary, or writes bytes")
@@ -90,6 +95,7 @@ class Vocabulary:
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256, in hex, over every id's bytes and the EOS ids: what an artefact must match to be used."""
+        # Each token is preceded by its length, so that no two vocabularies have one stream of bytes.
         digest = hashlib.sha256(repr(self.eos_ids).encode())
         for token in self.tokens:
             digest.update(b"-" if token is None else b"%d:" % len(token) + token)
