@@ -48,7 +48,16 @@ def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.
 
 
 def encode(compiled: Compiled, secret: bytes) -> bytes:
-    """The bytes of a compiled constraint, signed with `secret`. Raises LimitExceeded for more than `decode` takes."""
+    """The bytes of a compiled constraint, signed with `secret`. Raises LimitExceeded for more than `decode` takes.
+
+    >>> from compiler.pipeline import compile_spec
+    >>> from compiler.spec import RegexSpec
+    >>> from compiler.vocab import byte_vocabulary
+    >>> vocabulary = byte_vocabulary()
+    >>> data = encode(compile_spec(RegexSpec("a|b"), vocabulary), secret=b"secret")
+    >>> decode(data, b"secret", vocabulary.fingerprint).tokens.min_tokens
+    2
+    """
     text = compiled.text
     arrays = {
         **_arrays("transducer", text.transducer, _TRANSDUCER),

@@ -59,7 +59,14 @@ DEFAULT_LIMITS = Limits()
 
 
 class ResourceGuard:
-    """Watches one compilation: each stage reports what it has grown to, and the first to outgrow its cap stops."""
+    """Watches one compilation: each stage reports what it has grown to, and the first to outgrow its cap stops.
+
+    >>> guard = ResourceGuard(Limits(dfa_states_max=100))
+    >>> guard.check("dfa_states_max", 101)
+    Traceback (most recent call last):
+        ...
+    compiler.errors.LimitExceeded: the constraint needs more than the limit dfa_states_max = 100
+    """
 
     def __init__(self, limits: Limits, cancelled: Callable[[], bool] | None = None) -> None:
         self.limits = limits

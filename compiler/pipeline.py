@@ -38,6 +38,12 @@ def compile_text(
 
     Raises SpecSyntaxError or SpecUnsupported where it cannot be read, SpecUnsatisfiable where no text satisfies it,
     LimitExceeded where it outgrows a limit.
+
+    >>> from compiler.spec import spec_from_json
+    >>> from compiler.text import check_text
+    >>> text = compile_text(spec_from_json({"keywords": ["dog", "ball"], "ordered": True}))
+    >>> check_text(text, "A dog with a ball.").satisfied, check_text(text, "A ball for a dog.").satisfied
+    (True, False)
     """
     guard = ResourceGuard(limits, cancelled)
     with naming_conflicts(spec, engines, guard):
@@ -61,6 +67,12 @@ def compile_spec(
 
     cancelled  called at short intervals; the compilation raises CompileCancelled when it returns True
     Raises what compile_text raises, and SpecUnspellable where texts satisfy it but no tokens spell one.
+
+    >>> from compiler.spec import spec_from_json
+    >>> vocabulary = Vocabulary((b"ye", b"s", b"no", b"yes", None), eos_ids=(4,))
+    >>> tokens = compile_spec(spec_from_json({"choice": ["yes", "no"]}), vocabulary).tokens
+    >>> tokens.min_tokens  # "yes" or "no", and EOS
+    2
     """
     guard = ResourceGuard(limits, cancelled)
     with naming_conflicts(spec, engines, guard):

@@ -211,7 +211,12 @@ class Minterms:
 
 
 def minterms(sets: Sequence[CharSet]) -> Minterms:
-    """The minterms of the family `sets`; the part that lies in no set is one of them, if there is one."""
+    """The minterms of the family `sets`; the part that lies in no set is one of them, if there is one.
+
+    >>> parts = minterms([charset([(97, 123)]), charset([(120, 128)])])  # a-z, and x to U+007F
+    >>> parts.count, parts.members, parts.word("ax~!")
+    (4, ((1, 2), (2, 3)), [1, 2, 3, 0])
+    """
     flat = np.array([edge for one in sets for interval in one for edge in interval], dtype=np.int64).reshape(-1, 2)
     owner = np.repeat(np.arange(len(sets)), [len(one) for one in sets]) if sets else np.zeros(0, dtype=np.int64)
     cuts = np.unique(np.concatenate([[0, *SURROGATES], flat.reshape(-1)]))

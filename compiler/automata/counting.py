@@ -27,6 +27,11 @@ def count_dfa(counted: Sequence[bool] | np.ndarray, minimum: int, maximum: int |
 
     counted  for each symbol whether it counts
     Raises ValueError for a bound below 0 or no symbols, LimitExceeded over `dfa_states_max`.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> dfa = count_dfa([True, False], 1, 2, ResourceGuard(DEFAULT_LIMITS))  # one or two of symbol 0, any of symbol 1
+    >>> [dfa.accepts(word) for word in ([1], [0, 1], [0, 1, 0], [0, 0, 0])]
+    [False, True, True, False]
     """
     _check_bounds(minimum, maximum)
     symbols = _symbols(counted)

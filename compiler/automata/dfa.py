@@ -27,6 +27,10 @@ class Dfa:
     start         the state before the first symbol
 
     Raises ValueError where an index is out of range or a shape is off.
+
+    >>> even = Dfa(np.array([0]), np.array([[1], [0]]), np.array([True, False]))  # words of even length over one symbol
+    >>> even.accepts([0, 0]), even.accepts([0])
+    (True, False)
     """
 
     symbol_class: np.ndarray
@@ -115,6 +119,10 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
 
     Equal columns are merged and numbered by their first symbol, states are numbered breadth-first,
     so two DFAs over the same symbols have equal languages exactly when their arrays are equal.
+
+    >>> ring = Dfa(np.array([0]), np.array([[1], [2], [3], [0]]), np.array([True, False, True, False]))
+    >>> minimize(ring).next_state.tolist()  # counting to four in order to count to two
+    [[1], [0]]
     """
     whole, symbol_class = _used(dfa)
     # Unreachable states go first: they would be refined for nothing, and could keep their own blocks.

@@ -102,6 +102,9 @@ def refine(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None = N
     The states that lead to no cycle but self-loops are settled first, from the ends backwards, once each: most automata
     consist of them. The other states are refined together with one representative of each settled block.
     Raises LimitExceeded over `compile_s_max`.
+
+    >>> refine(np.array([[1], [2], [2]]), np.array([0, 1, 1])).tolist()  # states 1 and 2 have equal continuations
+    [1, 0, 0]
     """
     acyclic = _AcyclicMinimizer(table, block, guard)
     number = acyclic.blocks()

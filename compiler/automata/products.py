@@ -65,6 +65,13 @@ def intersection(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
     """The minimal DFA of the words that every part accepts; all parts read the same symbols.
 
     Raises ValueError where there is no part or the alphabets differ, LimitExceeded as `explore` does.
+
+    >>> from compiler.automata.counting import count_dfa
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> guard = ResourceGuard(DEFAULT_LIMITS)
+    >>> both = intersection([count_dfa([True, False], 1, None, guard), count_dfa([False, True], 0, 1, guard)], guard)
+    >>> both.accepts([0, 1, 0]), both.accepts([1]), both.accepts([0, 1, 1])
+    (True, False, False)
     """
     if len({part.symbols for part in parts}) != 1:
         raise ValueError("a product needs automata over the same symbols, at least one")

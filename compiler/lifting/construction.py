@@ -236,6 +236,14 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     letters  DFA over the letters in the transducer's outputs; a text satisfies the constraint when the letters
              emitted while it is read, and the final_output at its end, are accepted
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
+
+    >>> from compiler.pipeline import compile_text
+    >>> from compiler.spec import RegexSpec
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> text = compile_text(RegexSpec("abc"))
+    >>> vocabulary = Vocabulary((b"a", b"bc", b"abc", None), (3,))
+    >>> lift(text.transducer, text.letters, vocabulary, ResourceGuard(DEFAULT_LIMITS)).min_tokens  # "abc", EOS
+    2
     """
     effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
     between = transducer.boundary_states

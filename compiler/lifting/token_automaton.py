@@ -36,6 +36,11 @@ class TokenAutomaton:
     The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_boundary, C0..C-1 those of
     edge_midchar: tokens whose first byte continues a character live only inside one, so two small tables replace one
     that is mostly dead. Raises ValueError where a shape, an index or the dead state's rows are off.
+
+    >>> table, accepting = np.array([[1], [1]]), np.array([False, True])  # at least one token of id 0, then EOS (id 1)
+    >>> automaton = from_table(np.array([0, 0]), table, accepting, start=0, eos_ids=(1,))
+    >>> automaton.min_tokens, int(automaton.distance[automaton.advance(automaton.start, 0)])
+    (2, 1)
     """
 
     token_class: np.ndarray

@@ -21,6 +21,12 @@ class MonotoneBdd:
 
     Every method that makes nodes raises LimitExceeded over bdd_nodes_max (nodes and remembered results) or
     compile_s_max.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> bdd = MonotoneBdd(ResourceGuard(DEFAULT_LIMITS))
+    >>> a, b = bdd.atom(0), bdd.atom(1)
+    >>> bdd.disjoin(a, bdd.conjoin(a, b)) == a  # equal functions are one node
+    True
     """
 
     def __init__(self, guard: ResourceGuard) -> None:

@@ -345,6 +345,10 @@ def parse_formula(source: str, guard: ResourceGuard) -> Formula:
     Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (X[!], N, and
     those of the past) and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix operators
     inside one another) or propositions_max.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> print_formula(parse_formula("F(dog) -> dog && cat U toy", ResourceGuard(DEFAULT_LIMITS)))
+    'F dog -> (dog & (cat U toy))'
     """
     guard.check("formula_chars_max", len(source))
     return _Parser(source, guard).parse()

@@ -60,6 +60,11 @@ def pattern_dfa(pattern: str, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """The minimal DFA of the texts that `re.fullmatch(pattern, text)` accepts, over the minterms of the pattern.
 
     Raises what `parse_pattern` raises, and LimitExceeded over `nfa_positions_max` or `dfa_states_max`.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> dfa, parts = pattern_dfa("[0-9]+", ResourceGuard(DEFAULT_LIMITS))
+    >>> dfa.accepts(parts.word("2024")), dfa.accepts(parts.word("20x4"))
+    (True, False)
     """
     return determinize(pattern_nfa(pattern, guard), guard)
 

@@ -41,6 +41,9 @@ def spec_from_json(constraint: object) -> Spec:
 
     Raises SpecSyntaxError, whose `field` says which part is at fault ("all.1.keywords.0"), for an unknown form or field
     or a wrong type.
+
+    >>> spec_from_json({"choice": ["yes", "no"]}).choices
+    ('yes', 'no')
     """
     return _spec(constraint, 0)
 

@@ -297,6 +297,11 @@ def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
     """Decide whether a text satisfies the constraint, and where it first cannot any more.
 
     Raises UnicodeEncodeError where the text holds half of a surrogate pair.
+
+    >>> from compiler.pipeline import compile_text
+    >>> from compiler.spec import RegexSpec
+    >>> check_text(compile_text(RegexSpec("a+b")), "aac").violated_at
+    2
     """
     violated_at = None if _accepts(automaton, text) else _violation(automaton, text)
     words = _word_steps(automaton, text) if automaton.traced else _unit_steps(automaton, text)

@@ -75,6 +75,10 @@ class Vocabulary:
 
     eos_ids  the ids that end a text, at least one
     Raises ValueError where an EOS id is out of range or writes bytes.
+
+    >>> vocabulary = Vocabulary((b"a", b" dog", None), eos_ids=(2,))
+    >>> vocabulary.size, vocabulary.boundary_trie.ids.tolist()  # the trie orders ids by their bytes
+    (3, [0, 1])
     """
 
     tokens: tuple[bytes | None, ...]

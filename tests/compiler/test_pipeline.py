@@ -149,9 +149,7 @@ def spellings(text: bytes, vocabulary: Vocabulary) -> list[list[int]]:
         ({"ltlf": "F(é日)"}, "éé日", False),
     ],
 )
-def test_every_tokenization_of_a_text_has_the_same_verdict(
-    constraint: dict[str, Any], text: str, wanted: bool
-) -> None:
+def test_every_tokenization_of_a_text_has_the_same_verdict(constraint: dict[str, Any], text: str, wanted: bool) -> None:
     parts = {text.encode()[i:j] for i, j in itertools.combinations(range(len(text.encode()) + 1), 2)}
     vocabulary = Vocabulary((None, *sorted(parts)), (0,))
     automaton = compile_spec(spec_from_json(constraint), vocabulary).tokens

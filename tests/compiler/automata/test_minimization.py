@@ -106,9 +106,7 @@ def plain_distances(
 
 @pytest.mark.parametrize("block_cells", [1, 50, 1 << 18])
 @pytest.mark.parametrize("letter_states", [1, 2, 8, 63, 64, 65, 200])
-def test_distances_agree_with_relaxation(
-    letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_distances_agree_with_relaxation(letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.lifting.distance, "_BLOCK_CELLS", block_cells)
     dice, reached = np.random.default_rng(letter_states), 0
     for transducer_states in (1, 3, 12, 40):

@@ -102,9 +102,7 @@ def test_a_violation_is_at_the_first_character_without_a_continuation() -> None:
         ({"ltlf": "F dog"}, " dog", " dog"), ({"regex": "[^a]*"}, "  b", " b"),
     ],
 )  # fmt: skip
-def test_an_answer_excludes_one_leading_space(
-    constraint: dict[str, object], raw: str, answer: str
-) -> None:
+def test_an_answer_excludes_one_leading_space(constraint: dict[str, object], raw: str, answer: str) -> None:
     assert answer_text(compile_text(spec_from_json(constraint)), raw) == answer
 
 
