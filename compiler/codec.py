@@ -62,7 +62,7 @@ def encode(compiled: Compiled, secret: bytes) -> bytes:
     arrays = {
         **_arrays("transducer", text.transducer, _TRANSDUCER),
         **_arrays("letters", text.letters, _DFA),
-        **(_arrays("dfa", text.whole, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
+        **(_arrays("dfa", text.whole_dfa, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
         **_arrays("tokens", compiled.tokens, _TOKENS),
         "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
         "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
@@ -169,8 +169,8 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
     text: TextAutomaton
     # Only a whole-text automaton displays another DFA than its letters.
     if "dfa.next_state" in arrays:
-        whole = Dfa(**take("dfa", _DFA), start=starts["dfa"])
-        text = WholeTextAutomaton(**common, whole=whole, whole_state=arrays["dfa_state"])
+        whole_dfa = Dfa(**take("dfa", _DFA), start=starts["dfa"])
+        text = WholeTextAutomaton(**common, whole_dfa=whole_dfa, whole_state=arrays["dfa_state"])
     else:
         text = _LETTER_AUTOMATA[document["kind"]](**common)
     tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))

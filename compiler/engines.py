@@ -55,10 +55,10 @@ def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mo
     return Engines(formula, node)
 
 
-def _chosen(kind: str, name: str, known: Mapping[str, Callable[[], _Engine]]) -> _Engine:
-    if name not in known:
-        raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(known)}")
-    return known[name]()
+def _chosen(kind: str, name: str, engines: Mapping[str, Callable[[], _Engine]]) -> _Engine:
+    if name not in engines:
+        raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(engines)}")
+    return engines[name]()
 
 
 def _mona(binary: str) -> FormulaEngine:

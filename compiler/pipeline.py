@@ -123,7 +123,7 @@ def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAut
         return WordTraceAutomaton(**common, symbol_names=symbol_names(combined, names), letter_names=names)
     return WholeTextAutomaton(
         **common,
-        whole=mandatory.dfa,
+        whole_dfa=mandatory.dfa,
         whole_state=transducer.display_state,
         symbol_names=minterm_names(mandatory.minterms),
         letter_names=names,

@@ -76,7 +76,6 @@ TWICE = frozenset(
         "_Line",
         "_Masked",
         "_Refused",
-        "_Walk",
     ]
 )
 """Class names that are defined more than once; a name may go, none may come."""

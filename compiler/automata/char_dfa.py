@@ -37,8 +37,8 @@ class CharDfa:
 
 def everything() -> CharDfa:
     """All texts."""
-    one = np.zeros(1, dtype=np.int32)
-    return CharDfa(Dfa(one, one.reshape(1, 1), np.ones(1, dtype=bool)), minterms(()))
+    zero = np.zeros(1, dtype=np.int32)
+    return CharDfa(Dfa(zero, zero.reshape(1, 1), np.ones(1, dtype=bool)), minterms(()))
 
 
 def char_complement(part: CharDfa) -> CharDfa:
@@ -60,10 +60,10 @@ def char_intersection(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa
     if len(parts) < 2:
         return parts[0] if parts else everything()
     # The parts read different partitions of the characters: they are rewritten over the coarsest common one.
-    shared, own = common_minterms([part.minterms for part in parts])
+    shared, members = common_minterms([part.minterms for part in parts])
     dfas = [
         Dfa(part.dfa.symbol_class[mine], part.dfa.next_state, part.dfa.accepting, part.dfa.start)
-        for part, mine in zip(parts, own, strict=True)
+        for part, mine in zip(parts, members, strict=True)
     ]
     return coarsened(CharDfa(products.intersection(dfas, guard), shared))
 
@@ -75,9 +75,9 @@ def coarsened(part: CharDfa) -> CharDfa:
     # A cut between two intervals of one minterm is no longer needed.
     keep = np.concatenate([[True], cell[1:] != cell[:-1]])
     columns = part.dfa.next_state.shape[1]
-    whole = Minterms(part.minterms.cuts[keep], cell[keep].astype(np.int32), columns, ())
+    merged = Minterms(part.minterms.cuts[keep], cell[keep].astype(np.int32), columns, ())
     return CharDfa(
-        Dfa(np.arange(columns, dtype=np.int32), part.dfa.next_state, part.dfa.accepting, part.dfa.start), whole
+        Dfa(np.arange(columns, dtype=np.int32), part.dfa.next_state, part.dfa.accepting, part.dfa.start), merged
     )
 
 
@@ -90,5 +90,5 @@ def common_minterms(families: Sequence[Minterms]) -> tuple[Minterms, list[np.nda
     first, which = unique_rows(cells[real])
     cell = np.full(len(cuts), NO_MINTERM, dtype=np.int32)
     cell[real] = which
-    held = cells[real][first]
-    return Minterms(cuts.astype(np.int32), cell, len(first), ()), list(held.T.astype(np.int64))
+    members_of = cells[real][first]
+    return Minterms(cuts.astype(np.int32), cell, len(first), ()), list(members_of.T.astype(np.int64))

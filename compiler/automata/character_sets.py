@@ -58,19 +58,19 @@ def single(code_point: int) -> CharSet:
 
 def charset_union(*sets: CharSet) -> CharSet:
     """The characters in any of `sets`."""
-    return charset(interval for one in sets for interval in one)
+    return charset(interval for charset_ in sets for interval in charset_)
 
 
-def charset_complement(one: CharSet) -> CharSet:
+def charset_complement(charset_: CharSet) -> CharSet:
     """The characters that are not in `one`."""
-    edges = [0, *(edge for interval in one for edge in interval), CODE_POINTS]
+    edges = [0, *(edge for interval in charset_ for edge in interval), CODE_POINTS]
     gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
     # The gaps are already sorted and disjoint, so only the one around the surrogates needs work.
     cut = [gap for gap in gaps if gap[0] < SURROGATES[1] and gap[1] > SURROGATES[0]]  # at most one
     if not cut:
         return tuple(gaps)
-    place = gaps.index(cut[0])
-    return (*gaps[:place], *_without_surrogates(cut), *gaps[place + 1 :])
+    gap_number = gaps.index(cut[0])
+    return (*gaps[:gap_number], *_without_surrogates(cut), *gaps[gap_number + 1 :])
 
 
 def charset_intersection(left: CharSet, right: CharSet) -> CharSet:
@@ -78,9 +78,9 @@ def charset_intersection(left: CharSet, right: CharSet) -> CharSet:
     return charset_complement(charset_union(charset_complement(left), charset_complement(right)))
 
 
-def contains(one: CharSet, code_point: int) -> bool:
+def contains(charset_: CharSet, code_point: int) -> bool:
     """True when the code point is in the set."""
-    return any(low <= code_point < high for low, high in one)
+    return any(low <= code_point < high for low, high in charset_)
 
 
 @lru_cache(maxsize=1)
@@ -102,15 +102,15 @@ def category(escape: str, ascii_only: bool = False) -> CharSet:
 @lru_cache(maxsize=1)
 def _cased() -> str:
     """The characters whose verdict IGNORECASE can change: those with another case, and those cases."""
-    every, found = _every_code_point(), set[str]()
+    every, cased = _every_code_point(), set[str]()
     # Most blocks have no cased character, which one comparison of whole strings shows.
     for block in (every[low : low + 256] for low in range(0, CODE_POINTS, 256)):
         if block.lower() != block or block.upper() != block:
             for char in block:
                 cases = char.lower() + char.upper()
                 if cases != char + char:
-                    found.update(char, cases)
-    return "".join(sorted(found))
+                    cased.update(char, cases)
+    return "".join(sorted(cased))
 
 
 @lru_cache(maxsize=1)
@@ -119,40 +119,42 @@ def _uncased() -> CharSet:
 
 
 @lru_cache(maxsize=1024)
-def ignore_case(source: str, plain: CharSet, ascii_only: bool = False) -> CharSet:
+def ignore_case(source: str, case_sensitive: CharSet, ascii_only: bool = False) -> CharSet:
     r"""What the one-character pattern `source` matches under IGNORECASE.
 
-    plain  what it matches without the flag, which stands for all characters that have no case; `re` itself is asked
-           about the others, for it has rules of its own (`k` takes U+212A, the Kelvin sign, and U+00DF takes
-           U+1E9E, but not "SS")
+    case_sensitive  the characters it matches without the flag. They are right for characters that have no case. The
+                    others are matched by `re` itself, which has rules of its own: `k` takes U+212A, the Kelvin sign,
+                    and U+00DF takes U+1E9E, but not "SS".
     """
     flags = re.IGNORECASE | (re.ASCII if ascii_only else re.NOFLAG)
     # Only cased characters are put to `re`: a few thousand instead of a million.
-    found = re.compile(source, flags).findall(_cased())
-    return charset_union(charset_intersection(plain, _uncased()), tuple((ord(char), ord(char) + 1) for char in found))
+    cased = re.compile(source, flags).findall(_cased())
+    return charset_union(
+        charset_intersection(case_sensitive, _uncased()), tuple((ord(char), ord(char) + 1) for char in cased)
+    )
 
 
 @lru_cache(maxsize=4096)
 def literal(code_point: int, fold_case: bool = False, ascii_only: bool = False) -> CharSet:
     """The set of one character, and of its other cases when `fold_case`."""
-    plain = single(code_point)
-    if not fold_case or not plain or any(low <= code_point < high for low, high in _uncased()):
-        return plain
-    return ignore_case(re.escape(chr(code_point)), plain, ascii_only)
+    case_sensitive = single(code_point)
+    if not fold_case or not case_sensitive or any(low <= code_point < high for low, high in _uncased()):
+        return case_sensitive
+    return ignore_case(re.escape(chr(code_point)), case_sensitive, ascii_only)
 
 
-def describe(one: CharSet) -> str:
+def describe(charset_: CharSet) -> str:
     r"""A short name for people: `'x'`, `[0-9]`, `[^a]`, `\w`, `any`; long ones are cut with an ellipsis."""
-    if one in (NOTHING, ANYTHING):
-        return "any" if one else "none"
+    if charset_ in (NOTHING, ANYTHING):
+        return "any" if charset_ else "none"
     for escape in (name for pair in _NAMED for name in pair):
-        if one == category(escape):
+        if charset_ == category(escape):
             return escape
-    other = charset_complement(one)
-    if len(one) == 1 and one[0][1] - one[0][0] == 1:
-        return repr(chr(one[0][0]))
-    negated = len(other) < len(one) or (one[-1][1] == CODE_POINTS and len(other) <= len(one))
-    parts = other if negated else one
+    other = charset_complement(charset_)
+    if len(charset_) == 1 and charset_[0][1] - charset_[0][0] == 1:
+        return repr(chr(charset_[0][0]))
+    negated = len(other) < len(charset_) or (charset_[-1][1] == CODE_POINTS and len(other) <= len(charset_))
+    parts = other if negated else charset_
     shown = "".join(_part(low, high) for low, high in parts[:_NAME_PARTS_MAX])
     return f"[{'^' if negated else ''}{shown}{'…' if len(parts) > _NAME_PARTS_MAX else ''}]"
 
@@ -202,11 +204,11 @@ class Minterms:
         """The first character of the minterm."""
         return chr(int(self.cuts[np.argmax(self.cell == minterm)]))
 
-    def charset(self, wanted: Iterable[int]) -> CharSet:
-        """The characters of the minterms `wanted`, together."""
+    def charset(self, chosen: Iterable[int]) -> CharSet:
+        """The characters of the minterms `chosen`, together."""
         ends = np.append(self.cuts[1:], CODE_POINTS)
-        some = list(wanted)
-        keep = self.cell == some[0] if len(some) == 1 else np.isin(self.cell, some)
+        numbers = list(chosen)
+        keep = self.cell == numbers[0] if len(numbers) == 1 else np.isin(self.cell, numbers)
         return charset(zip(self.cuts[keep].tolist(), ends[keep].tolist(), strict=True))
 
 
@@ -217,8 +219,12 @@ def minterms(sets: Sequence[CharSet]) -> Minterms:
     >>> parts.count, parts.members, parts.word("ax~!")
     (4, ((1, 2), (2, 3)), [1, 2, 3, 0])
     """
-    flat = np.array([edge for one in sets for interval in one for edge in interval], dtype=np.int64).reshape(-1, 2)
-    owner = np.repeat(np.arange(len(sets)), [len(one) for one in sets]) if sets else np.zeros(0, dtype=np.int64)
+    flat = np.array([edge for charset_ in sets for interval in charset_ for edge in interval], dtype=np.int64).reshape(
+        -1, 2
+    )
+    owner = (
+        np.repeat(np.arange(len(sets)), [len(charset_) for charset_ in sets]) if sets else np.zeros(0, dtype=np.int64)
+    )
     cuts = np.unique(np.concatenate([[0, *SURROGATES], flat.reshape(-1)]))
     cuts = cuts[cuts < CODE_POINTS]
     steps = np.zeros((len(sets) + 1, len(cuts) + 1), dtype=np.int8)  # a set's intervals are apart: sums are 0 or 1

@@ -88,7 +88,7 @@ def keyword_counts_dfa(
         return _counts(holds, bounds, guard)
     # Minima are met in order, by one chain; maxima need no order, and are counted beside it.
     duties = [number for number, (minimum, _) in enumerate(bounds) if minimum > 0]
-    chain = _in_order([names[number] for number in duties], holds[duties], [bounds[one][0] for one in duties], guard)
+    chain = _in_order([names[number] for number in duties], holds[duties], [bounds[duty][0] for duty in duties], guard)
     capped = [number for number, (_, maximum) in enumerate(bounds) if maximum is not None]
     if not capped:
         return chain

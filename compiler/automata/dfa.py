@@ -101,8 +101,8 @@ def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
     while level.size:
         # A chain has one state a level: plain Python is faster there than six calls of numpy.
         if len(level) * columns <= _NARROW:
-            found = dict.fromkeys(next_state[level].reshape(-1).tolist())
-            level = np.array([state for state in found if not seen[state]], dtype=np.int64)
+            targets_met = dict.fromkeys(next_state[level].reshape(-1).tolist())
+            level = np.array([state for state in targets_met if not seen[state]], dtype=np.int64)
         else:
             targets = next_state[level].reshape(-1)
             targets = targets[~seen[targets]]
@@ -124,12 +124,12 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
     >>> minimize(ring).next_state.tolist()  # counting to four in order to count to two
     [[1], [0]]
     """
-    whole, symbol_class = _used(dfa)
+    columns_read, symbol_class = _used(dfa)
     # Unreachable states go first: they would be refined for nothing, and could keep their own blocks.
-    keep = _breadth_first(whole, dfa.start)
+    keep = _breadth_first(columns_read, dfa.start)
     index = np.zeros(dfa.states, dtype=np.int64)
     index[keep] = np.arange(len(keep))
-    table = index[whole[keep]]
+    table = index[columns_read[keep]]
     # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
     first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), guard).reshape(-1, 1))
     table = block[table[first]]

@@ -33,12 +33,12 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.astype(np.uint64) @ _weights(rows.shape[1]))
 
 
-def hash_sparse_rows(place: np.ndarray, entry: np.ndarray, count: int, width: int) -> np.ndarray:
-    """`hash_rows` of a matrix [count, width] with the entries `entry` at the flat places `place`, ascending, else 0."""
+def hash_sparse_rows(position: np.ndarray, entry: np.ndarray, count: int, width: int) -> np.ndarray:
+    """`hash_rows` of a matrix [count, width] with `entry` at the flat positions `position`, ascending, else 0."""
     # Entries that are 0 add nothing to a row's sum, so only the given ones are read.
-    weighted = entry.astype(np.uint64) * _weights(width)[place % width]
+    weighted = entry.astype(np.uint64) * _weights(width)[position % width]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighted)])
-    begin = np.searchsorted(place, np.arange(count + 1) * width)
+    begin = np.searchsorted(position, np.arange(count + 1) * width)
     return np.asarray(sums[begin[1:]] - sums[begin[:-1]])
 
 

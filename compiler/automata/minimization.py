@@ -45,18 +45,18 @@ class _Predecessors:
 
     def of(self, states: np.ndarray) -> np.ndarray:
         """The states with an edge into any of `states`, each once, ascending."""
-        found = self._source[spread(self._first[states], self._first[states + 1])[0]]
+        near_states = self._source[spread(self._first[states], self._first[states + 1])[0]]
         # A few states are sorted; many are marked in a table of all states, which needs no sort.
-        if len(found) * _MARKED < len(self._first):
-            return distinct(found)
+        if len(near_states) * _MARKED < len(self._first):
+            return distinct(near_states)
         marked = np.zeros(len(self._first), dtype=bool)
-        marked[found] = True
+        marked[near_states] = True
         return marked.nonzero()[0]
 
     def into(self, state: int) -> list[int]:
         """The states with an edge into a state, perhaps more than once."""
-        found: list[int] = self._source[self._first[state] : self._first[state + 1]].tolist()
-        return found
+        near_states: list[int] = self._source[self._first[state] : self._first[state + 1]].tolist()
+        return near_states
 
     def lists(self) -> tuple[list[int], list[int]]:
         """The sources of all edges, and where those into each state begin: S + 1 of them."""
@@ -88,10 +88,10 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuar
         # On long chains a level has one state, and numpy's calls would cost more than the work.
         if len(frontier) <= _NARROW:
             near = {source for state in frontier.tolist() for source in predecessors.into(state)}
-            found = np.array(sorted(near), dtype=np.int64)
+            near_states = np.array(sorted(near), dtype=np.int64)
         else:
-            found = predecessors.of(frontier)
-        frontier = found[steps[found] == UNREACHABLE]
+            near_states = predecessors.of(frontier)
+        frontier = near_states[steps[near_states] == UNREACHABLE]
         steps[frontier] = distance
     return steps
 

@@ -94,12 +94,12 @@ def product(parts: Sequence[Dfa], live: Sequence[np.ndarray], guard: ResourceGua
     # Symbols that every part treats alike share a column: the product has as few columns as the parts allow.
     first, symbol_class = unique_rows(np.column_stack([part.symbol_class for part in parts]))
     tables = [part.next_state[:, part.symbol_class[first]] for part in parts]
-    found = explore(tables, live, [[part.start for part in parts]], guard)
-    accepting = np.ones(len(found.component), dtype=bool)
+    explored = explore(tables, live, [[part.start for part in parts]], guard)
+    accepting = np.ones(len(explored.component), dtype=bool)
     for number, part in enumerate(parts):
-        accepting &= part.accepting[found.component[:, number]]
+        accepting &= part.accepting[explored.component[:, number]]
     accepting[SINK] = False
-    return Dfa(symbol_class.astype(np.int32), found.next_state, accepting, found.starts[0])
+    return Dfa(symbol_class.astype(np.int32), explored.next_state, accepting, explored.starts[0])
 
 
 def union(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:

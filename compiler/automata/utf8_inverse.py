@@ -26,17 +26,21 @@ _CELL_BYTES = 4
 
 def _utf8_dfa() -> Dfa:
     """The DFA over bytes of the valid UTF-8 texts."""
-    between, one, two, three, after_e0, after_ed, after_f0, after_f4, dead = range(9)
+    between, one_more, two_more, three_more, after_e0, after_ed, after_f0, after_f4, dead = range(9)
     table = np.full((9, _BYTES), dead, dtype=np.int32)
     table[between, _ASCII] = between
-    table[between, _LEADS_2], table[between, _LEADS_3], table[between, 0xF1:0xF4] = one, two, three
+    table[between, _LEADS_2], table[between, _LEADS_3], table[between, 0xF1:0xF4] = one_more, two_more, three_more
     table[between, 0xE0], table[between, 0xED] = after_e0, after_ed
     table[between, 0xF0], table[between, 0xF4] = after_f0, after_f4
-    table[one, _CONTINUATION], table[two, _CONTINUATION], table[three, _CONTINUATION] = between, one, two
-    table[after_e0, 0xA0:0xC0] = one  # below, the form is overlong
-    table[after_ed, 0x80:0xA0] = one  # above lie the surrogates
-    table[after_f0, 0x90:0xC0] = two
-    table[after_f4, 0x80:0x90] = two  # above, no code points
+    table[one_more, _CONTINUATION], table[two_more, _CONTINUATION], table[three_more, _CONTINUATION] = (
+        between,
+        one_more,
+        two_more,
+    )
+    table[after_e0, 0xA0:0xC0] = one_more  # below, the form is overlong
+    table[after_ed, 0x80:0xA0] = one_more  # above lie the surrogates
+    table[after_f0, 0x90:0xC0] = two_more
+    table[after_f4, 0x80:0x90] = two_more  # above, no code points
     return Dfa(np.arange(_BYTES, dtype=np.int32), table, np.arange(9) == between, between)
 
 
@@ -52,25 +56,25 @@ def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
     # a live state lies between characters where the text may end or a character may begin
     begins = live[over_bytes]
     begins[:, _CONTINUATION] = False
-    kept = np.flatnonzero(~live | valid.accepting | begins.any(axis=1))
+    boundary = np.flatnonzero(~live | valid.accepting | begins.any(axis=1))
     # Code points with one function on the states between characters are one class.
-    functions, cell = _functions(over_bytes, kept, guard)
+    functions, cell = _functions(over_bytes, boundary, guard)
     parts, used = _minterms(cell)
     index = np.zeros(valid.states, dtype=np.int32)
-    index[kept] = np.arange(len(kept))
+    index[boundary] = np.arange(len(boundary))
     # [B, M]: where each class leads from each state between characters.
     table = index[functions[used]].T
     start = int(index[valid.start])
-    smallest = minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, valid.accepting[kept], start), guard)
+    smallest = minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, valid.accepting[boundary], start), guard)
     return CharDfa(smallest, parts)
 
 
-def _functions(over_bytes: np.ndarray, kept: np.ndarray, guard: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct functions int32 [F, B] of characters on the states `kept`, and each code point's: int64 [0x110000].
+def _functions(over_bytes: np.ndarray, boundary: np.ndarray, guard: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct functions int32 [F, B] on the states `boundary`, and each code point's: int64 [0x110000].
 
     The numbers of surrogates mean nothing.
     """
-    after = over_bytes[kept]  # [B, 256]
+    after = over_bytes[boundary]  # [B, 256]
     pieces, numbers, offset = [after[:, _ASCII].T], [np.arange(_ASCII.stop)], _ASCII.stop
     # The functions after one byte are composed with each continuation byte in turn; equal functions are merged after
     # every byte.
@@ -106,10 +110,10 @@ def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, guard: Resource
     pieces, numbers, total = [], [], 0
     for low in range(0, len(rows), block):
         candidates = step[rows[low : low + block]].transpose(0, 2, 1)  # [x, C, B]
-        some, which = _interned(candidates.reshape(-1, rows.shape[1]))
-        pieces.append(some)
+        block_rows, which = _interned(candidates.reshape(-1, rows.shape[1]))
+        pieces.append(block_rows)
         numbers.append(which.reshape(-1, len(columns)) + total)
-        total += len(some)
+        total += len(block_rows)
         guard.check("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
         guard.check_time()
     distinct, merged = _interned(np.concatenate(pieces))

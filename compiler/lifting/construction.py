@@ -33,7 +33,7 @@ _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cach
 _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
 
 
-class _Walk:
+class _TrieWalk:
     """One trie walked over one group of transducer states (those between characters, or those inside one)."""
 
     def __init__(self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, guard: ResourceGuard) -> None:
@@ -103,19 +103,19 @@ class _Walk:
         if np.count_nonzero(live) * _SPARSE >= live.size:
             rows = self._effects.after(rows, column[:, None])
             return rows, hash_rows(rows)
-        place = np.flatnonzero(live)
-        entry = self._effects.after(rows.reshape(-1)[place], column[place // width])
+        position = np.flatnonzero(live)
+        entry = self._effects.after(rows.reshape(-1)[position], column[position // width])
         after = np.zeros_like(rows)
-        after.reshape(-1)[place] = entry
-        return after, hash_sparse_rows(place, entry, count, width)
+        after.reshape(-1)[position] = entry
+        return after, hash_sparse_rows(position, entry, count, width)
 
     def _intern(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
         """The numbers of rows of effects; new ones are added. Hashes find them, comparison confirms."""
         if len(rows) <= _ONE_BY_ONE:
             return self._intern_one_by_one(rows, hashes)
         # Python looks up each distinct hash once.
-        found, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-        keys = found.tolist()
+        distinct_hashes, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        keys = distinct_hashes.tolist()
         numbers = np.array([self._ids.get(key, -1) for key in keys], dtype=np.int32)
         fresh = np.flatnonzero(numbers < 0)
         fresh = fresh[np.argsort(first[fresh])]  # numbered as they appear
@@ -126,7 +126,7 @@ class _Walk:
         ]  # no row yet: only what they are compared with
         if not np.array_equal(self.rows[numbers[inverse]], rows):
             return self._intern_one_by_one(rows, hashes)
-        self._ids.update((keys[place], self.count + i) for i, place in enumerate(fresh.tolist()))
+        self._ids.update((keys[position], self.count + i) for i, position in enumerate(fresh.tolist()))
         self.count += len(fresh)
         return np.asarray(numbers[inverse])
 
@@ -148,9 +148,9 @@ class _Walk:
         """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
         self._guard.check("table_bytes_max", count * self.rows[:1].nbytes)
         if count > len(self._move):
-            known = len(self._move)
-            self._move = grown(self._move, max(count, 2 * known))
-            self._move[known:] = _UNSEEN
+            filled = len(self._move)
+            self._move = grown(self._move, max(count, 2 * filled))
+            self._move[filled:] = _UNSEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class _DenseFrontier:
     level: slice
     rows: np.ndarray
 
-    def advance(self, walk: _Walk, trie: Trie, level: slice, byte_class: np.ndarray) -> _Frontier:
+    def advance(self, walk: _TrieWalk, trie: Trie, level: slice, byte_class: np.ndarray) -> _Frontier:
         """The rows of the next level."""
         return _DenseFrontier(level, walk.after(self.rows.take(trie.parent[level]), byte_class.take(trie.byte[level])))
 
@@ -184,7 +184,7 @@ class _SparseFrontier:
     nodes: np.ndarray
     rows: np.ndarray
 
-    def advance(self, walk: _Walk, trie: Trie, level: slice, byte_class: np.ndarray) -> _Frontier:
+    def advance(self, walk: _TrieWalk, trie: Trie, level: slice, byte_class: np.ndarray) -> _Frontier:
         """The live children of the nodes."""
         below, counts = spread(trie.first_child[self.nodes], trie.first_child[self.nodes + 1])
         rows = walk.after(self.rows.repeat(counts), byte_class.take(trie.byte[below]))
@@ -221,7 +221,7 @@ def _classes(
     effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, guard: ResourceGuard
 ) -> _Classes:
     """What the tokens of a trie do from a group of states."""
-    walk = _Walk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard)
+    walk = _TrieWalk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard)
     ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))
     # Rows at which no token ends are only steps on the way; the others are the token classes.
     used = np.zeros(walk.count, dtype=bool)
@@ -300,18 +300,18 @@ def _assemble(
 ) -> TokenAutomaton:
     """Number the effects that tokens reach as edges, compute the distances and check the result."""
     outer, inner = lifted.outer, lifted.inner
-    number, found = _numbers(outer, inner, len(effects))
+    number, used_effects = _numbers(outer, inner, len(effects))
     edge_boundary = np.zeros(outer.shape, dtype=number.dtype)
     edge_midchar = np.zeros((len(inner) + 1, inner.shape[1]), dtype=number.dtype)  # its row 0 is dead
     for edges, table in ((edge_boundary, outer), (edge_midchar[1:], inner)):
         for rows in _row_blocks(table):
             edges[rows] = number.take(table[rows])
     state, between = (
-        effects.state[found],
+        effects.state[used_effects],
         transducer.boundary_states,
     )  # the state after EOS moves between the two groups
     edge_target = np.where(state == transducer.states, between, state + (state >= between)).astype(np.int32)
-    used, edge_function = np.unique(effects.function[found], return_inverse=True)
+    used, edge_function = np.unique(effects.function[used_effects], return_inverse=True)
     edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)
     accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
     accepting[between] = letters.accepting  # only the state after EOS accepts
@@ -337,10 +337,10 @@ def _numbers(outer: np.ndarray, inner: np.ndarray, effects: int) -> tuple[np.nda
     for table in (outer, inner):
         for rows in _row_blocks(table):
             used[table[rows]] = True
-    found = np.flatnonzero(used)
-    number = np.zeros(effects, dtype=np.int16 if len(found) <= np.iinfo(np.int16).max else np.int32)
-    number[found] = np.arange(len(found))
-    return number, found
+    used_effects = np.flatnonzero(used)
+    number = np.zeros(effects, dtype=np.int16 if len(used_effects) <= np.iinfo(np.int16).max else np.int32)
+    number[used_effects] = np.arange(len(used_effects))
+    return number, used_effects
 
 
 def _row_blocks(table: np.ndarray) -> Iterator[slice]:
@@ -359,10 +359,10 @@ def _distinct(table: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Each row's distinct edges: most classes of a state lead to few places, and distances need each place once."""
     live = table != DEAD_EDGE
     if np.count_nonzero(live) * _SPARSE < live.size:
-        place = np.flatnonzero(live)
+        position = np.flatnonzero(live)
         # Row and edge in one integer sort together.
         width = int(table.max()) + 1
-        row, edge = np.divmod(distinct(place // table.shape[1] * width + table.reshape(-1)[place]), width)
+        row, edge = np.divmod(distinct(position // table.shape[1] * width + table.reshape(-1)[position]), width)
         return row + first, edge
     ordered = np.sort(table, axis=1)
     new = ordered != DEAD_EDGE

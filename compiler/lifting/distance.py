@@ -50,14 +50,14 @@ def distances(
             break
         if guard:
             guard.check_time()
-        found = []
+        reached_pairs = []
         for into_row, reached in graph.step_back(rows, fresh):
             new = reached & ~settled[into_row]
             grew = np.flatnonzero(new.any(axis=1))
-            found.append((into_row[grew], new[grew]))
-            _settle(distance, settled, *found[-1], level)
-        rows = np.concatenate([into_row for into_row, _ in found]) if found else rows[:0]
-        fresh = np.concatenate([new for _, new in found]) if found else fresh[:0]
+            reached_pairs.append((into_row[grew], new[grew]))
+            _settle(distance, settled, *reached_pairs[-1], level)
+        rows = np.concatenate([into_row for into_row, _ in reached_pairs]) if reached_pairs else rows[:0]
+        fresh = np.concatenate([new for _, new in reached_pairs]) if reached_pairs else fresh[:0]
     return distance
 
 
@@ -88,11 +88,13 @@ class _ReverseGraph:
         edges, leads_to = self._into.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
         moving = np.flatnonzero(~self._is_identity[edges])
-        for some in np.split(moving, range(self._block_rows, len(moving), self._block_rows)):
+        for block in np.split(moving, range(self._block_rows, len(moving), self._block_rows)):
             # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set
-            first = np.arange(len(some))[:, None] * self._letter_states
-            after = first + self._function[self._edge_function[edges[some]]]  # places in the bits below, one flat index
-            before[some] = _packed(_unpacked(before[some], self._letter_states).reshape(-1)[after])
+            first = np.arange(len(block))[:, None] * self._letter_states
+            after = (
+                first + self._function[self._edge_function[edges[block]]]
+            )  # places in the bits below, one flat index
+            before[block] = _packed(_unpacked(before[block], self._letter_states).reshape(-1)[after])
         used = np.flatnonzero(before.any(axis=1))
         pair, by_edge = self._sources.of(edges[used])
         return _unions(self._source[pair], before[used], by_edge, self._block_rows)
@@ -101,9 +103,9 @@ class _ReverseGraph:
 def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, level: int) -> None:
     """Write the pairs of a level: the letter states `new` [n, W] of the transducer states `rows` [n]."""
     settled[rows] |= new
-    found = distance[rows]
-    np.copyto(found, level, where=_unpacked(new, distance.shape[1]))
-    distance[rows] = found
+    reached_pairs = distance[rows]
+    np.copyto(reached_pairs, level, where=_unpacked(new, distance.shape[1]))
+    distance[rows] = reached_pairs
 
 
 def _packed(bits: np.ndarray) -> np.ndarray:
@@ -144,5 +146,5 @@ def _unions(
     first = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]])) if index.size else index
     ends = np.append(first, len(index))
     for at in range(0, len(first), block_rows):
-        begin, end, some = ends[at], ends[min(at + block_rows, len(first))], first[at : at + block_rows]
-        yield index[some], np.bitwise_or.reduceat(rows[row[begin:end]], some - begin, axis=0)
+        begin, end, block = ends[at], ends[min(at + block_rows, len(first))], first[at : at + block_rows]
+        yield index[block], np.bitwise_or.reduceat(rows[row[begin:end]], block - begin, axis=0)

@@ -45,17 +45,17 @@ class LetterMaps:
         """The numbers of functions given as rows [N, Q]; new ones are added."""
         numbers = np.empty(len(rows), dtype=np.int32)
         alive = np.any(self._live.take(rows), axis=1, keepdims=True)
-        for place, key in enumerate(hash_rows(rows).tolist()):
+        for position, key in enumerate(hash_rows(rows).tolist()):
             # Maps with one hash are compared; a list holds those that differ.
             alike = self._ids.setdefault(key, [])
-            row = rows[place]
-            number = next((known for known in alike if (self._rows[known] == row).all()), self._count)
+            row = rows[position]
+            number = next((filled for filled in alike if (self._rows[filled] == row).all()), self._count)
             if number == self._count:
                 self._make_room(number + 1)
                 alike.append(number)
-                self._rows[number], self._alive[number] = row, alive[place, 0]
+                self._rows[number], self._alive[number] = row, alive[position, 0]
                 self._count += 1
-            numbers[place] = number
+            numbers[position] = number
         return numbers
 
     def _make_room(self, count: int) -> None:
@@ -79,9 +79,9 @@ class LetterMaps:
                 self._after[first, then] = self._intern(moved)
                 self._guard.check_time()
             if self._count > len(self._after):
-                known = len(self._after)
+                filled = len(self._after)
                 self._after = grown(self._after, 2 * self._count)
-                self._after[known:] = _UNSEEN
+                self._after[filled:] = _UNSEEN
             result = self._after[function, string]
         return np.asarray(result)
 
@@ -121,9 +121,9 @@ class Effects:
         alive = self.letter_maps.alive()
         if len(alive) > len(self._numbers):
             self.guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
-            known = len(self._numbers)
+            filled = len(self._numbers)
             self._numbers = grown(self._numbers, 2 * len(alive))
-            self._numbers[known:] = _UNSEEN
+            self._numbers[filled:] = _UNSEEN
         numbers = self._numbers[function, state]
         # A map that leaves no letter state alive is as dead as the transducer's dead state.
         numbers[(state == DEAD) | ~alive[function]] = DEAD_EFFECT
@@ -142,20 +142,20 @@ class Effects:
             capacity = max(count, len(self.state) * 3 // 2)
             self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
-            known, self._after = len(self._after), grown(self._after, capacity)
-            self._after[known:] = _UNSEEN
+            filled, self._after = len(self._after), grown(self._after, capacity)
+            self._after[filled:] = _UNSEEN
         self.state[self._count : count], self.function[self._count : count] = state, function
         self._numbers[function, state] = np.arange(self._count, count)
         self._count = count
 
     def after(self, effect: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The effects one byte further: int32, the shape that `effect` and the byte's `column` broadcast to."""
-        place = effect.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
-        found = self._after.reshape(-1).take(place)
-        if found.size and found.min() == _UNSEEN:
-            self._fill(distinct(np.broadcast_to(effect, found.shape)[found == _UNSEEN]))
-            found = self._after.reshape(-1).take(place)
-        return np.asarray(found)
+        position = effect.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
+        next_effects = self._after.reshape(-1).take(position)
+        if next_effects.size and next_effects.min() == _UNSEEN:
+            self._fill(distinct(np.broadcast_to(effect, next_effects.shape)[next_effects == _UNSEEN]))
+            next_effects = self._after.reshape(-1).take(position)
+        return np.asarray(next_effects)
 
     def _fill(self, effects: np.ndarray) -> None:
         """Where every byte leads from these effects: whole rows, for reading them is quicker than choosing."""

@@ -78,12 +78,12 @@ class TokenAutomaton:
     def with_own_classes(self, ids: np.ndarray) -> TokenAutomaton:
         """The same automaton with a class of its own for each of these ids, int64 [n], that begins a character."""
         columns = self.edge_boundary.shape[1]
-        own = self.token_class[ids]
-        ids, own = ids[own < columns], own[own < columns]
+        columns_of_ids = self.token_class[ids]
+        ids, columns_of_ids = ids[columns_of_ids < columns], columns_of_ids[columns_of_ids < columns]
         # The new columns stand behind those of edge_boundary, so the classes of edge_midchar move.
         token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
         token_class[ids] = np.arange(columns, columns + len(ids))
-        edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, own]], axis=1)
+        edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, columns_of_ids]], axis=1)
         return replace(self, token_class=token_class, edge_boundary=edge_boundary)
 
     @property

@@ -92,15 +92,15 @@ class MonotoneBdd:
         """The nodes below `function` that are not in `seen`, children first (they have the smaller numbers)."""
         if function in seen:
             return []
-        found = {function}
+        collected = {function}
         pending = [function]
         while pending:
             index = pending.pop()
             for child in (self.low[index], self.high[index]):
-                if child not in seen and child not in found:
-                    found.add(child)
+                if child not in seen and child not in collected:
+                    collected.add(child)
                     pending.append(child)
-        return sorted(found)
+        return sorted(collected)
 
     def _apply(self, left: int, right: int, unit: int) -> int:
         """The disjunction (unit FALSE) or the conjunction (unit TRUE) of two functions."""
@@ -114,7 +114,7 @@ class MonotoneBdd:
         while pending:
             pair = pending[-1]
             top, lows, highs = self._cofactors(*pair)
-            low, high = self._known(lows, unit), self._known(highs, unit)
+            low, high = self._result(lows, unit), self._result(highs, unit)
             if low is None:
                 pending.append(lows)
             if high is None:
@@ -125,7 +125,7 @@ class MonotoneBdd:
                 self._grow(1)
         return results[root]
 
-    def _known(self, pair: tuple[int, int], unit: int) -> int | None:
+    def _result(self, pair: tuple[int, int], unit: int) -> int | None:
         settled = _settled(*pair, unit)
         return self._results[unit].get(pair) if settled is None else settled
 

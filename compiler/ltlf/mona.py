@@ -91,12 +91,12 @@ def _lower_limits(pid: int, limits: Limits) -> None:
 
     They end the process even where the process that started it has died.
     """
-    wanted = {
+    caps = {
         resource.RLIMIT_AS: limits.compile_memory_bytes_max,
         resource.RLIMIT_CPU: math.ceil(limits.compile_s_max) + 1,
         resource.RLIMIT_FSIZE: OUTPUT_BYTES_MAX + 1,
     }
-    for kind, cap in wanted.items():
+    for kind, cap in caps.items():
         with contextlib.suppress(ProcessLookupError):  # it may be done already
             _, hard = resource.prlimit(pid, kind)
             lower = cap if hard == resource.RLIM_INFINITY else min(cap, hard)
@@ -186,10 +186,10 @@ def _fill(table: np.ndarray, cubes: list[tuple[int, bytes, int]], holds: np.ndar
     wide = holds.astype(np.int32)
     block = max(1, _CELLS // len(holds))
     for begin in range(0, len(cubes), block):
-        some = cubes[begin : begin + block]
-        marks = np.frombuffer(b"".join(cube for _, cube, _ in some), dtype=np.uint8).reshape(len(some), -1)
+        batch = cubes[begin : begin + block]
+        marks = np.frombuffer(b"".join(cube for _, cube, _ in batch), dtype=np.uint8).reshape(len(batch), -1)
         # [G, A]: on how many propositions a cube and a letter disagree, as two matrix products.
         wrong = (marks == ord("1")).astype(np.int32) @ (1 - wide).T + (marks == ord("0")).astype(np.int32) @ wide.T
         line, letter = np.nonzero(wrong == 0)  # wrong [G, A]: propositions on which a cube and a letter disagree
-        ends = np.array([(source, target) for source, _, target in some], dtype=np.int32)
+        ends = np.array([(source, target) for source, _, target in batch], dtype=np.int32)
         table[ends[line, 0], letter] = ends[line, 1]

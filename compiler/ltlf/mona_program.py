@@ -20,7 +20,7 @@ OPERATORS_MAX = 20_000  # of the program, where <-> and nested G double what the
 class _Size(NamedTuple):
     """How many operators LTLf2DFA writes for a node, and for its negation in negation normal form."""
 
-    plain: int
+    positive: int
     negated: int
 
 
@@ -42,10 +42,10 @@ def ltlf2dfa_program(formula: Formula) -> str:
     except Exception as error:  # its parser's and its own, none of which it documents
         raise EngineFailure(f"LTLf2DFA cannot translate the formula: {type(error).__name__}") from error
     # MONA reads no more than 8 kB of a comment line.
-    comment, _, rest = text.partition("\n")
+    comment, _, program_text = text.partition("\n")
     if not comment.startswith("#"):
         raise EngineFailure("LTLf2DFA's program does not begin with the formula: is it version 2.0?")
-    return rest
+    return program_text
 
 
 @functools.cache
@@ -99,7 +99,7 @@ def program_operators(formula: Formula) -> int:
     sizes: list[_Size] = []
     for node in formula.nodes:
         sizes.append(_size(node.op, [sizes[argument] for argument in node.args]))
-    return sizes[-1].plain
+    return sizes[-1].positive
 
 
 def _size(op: Op, args: list[_Size]) -> _Size:
@@ -110,22 +110,22 @@ def _size(op: Op, args: list[_Size]) -> _Size:
     if op is Op.NOT:
         return _Size(max(left) + 1, max(left) + 1)
     if op in (Op.NEXT, Op.WEAK_NEXT):
-        return _Size(left.plain + 1, left.negated + 1)
+        return _Size(left.positive + 1, left.negated + 1)
     if op is Op.FINALLY:
-        return _Size(left.plain + 2, 2 * left.negated + 3)
+        return _Size(left.positive + 2, 2 * left.negated + 3)
     if op is Op.GLOBALLY:
         return _Size(2 * max(left) + 3, max(left) + 2)
     if op is Op.IMPLIES:
         return _Size(left.negated + max(right) + 1, max(left) + right.negated + 1)
     if op is Op.IFF:
-        both = sum(map(max, args)) + sum(one.negated for one in args) + 3
+        both = sum(map(max, args)) + sum(size.negated for size in args) + 3
         return _Size(both, both)
     if op is Op.UNTIL:
-        return _Size(left.plain + right.plain + 1, left.negated + 2 * right.negated + 2)
+        return _Size(left.positive + right.positive + 1, left.negated + 2 * right.negated + 2)
     if op is Op.RELEASE:
-        return _Size(left.plain + 2 * right.plain + 2, left.negated + right.negated + 1)
+        return _Size(left.positive + 2 * right.positive + 2, left.negated + right.negated + 1)
     if op is Op.WEAK_UNTIL:
-        return _Size(2 * left.plain + 3 * right.plain + 4, left.negated + 2 * right.negated + 3)
+        return _Size(2 * left.positive + 3 * right.positive + 4, left.negated + 2 * right.negated + 3)
     if op is Op.STRONG_RELEASE:
-        return _Size(left.plain + 2 * right.plain + 3, 2 * left.negated + 3 * right.negated + 4)
-    return _Size(sum(one.plain for one in args) + len(args), sum(one.negated for one in args) + len(args))
+        return _Size(left.positive + 2 * right.positive + 3, 2 * left.negated + 3 * right.negated + 4)
+    return _Size(sum(size.positive for size in args) + len(args), sum(size.negated for size in args) + len(args))

@@ -58,8 +58,8 @@ def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], guard: R
         if error.limit != "dfa_states_max" or conjuncts == [root]:
             raise
         # translated as one formula, whose states stay fewer where one conjunct absorbs another
-        [whole], _ = _conjunct_dfas(normal, [root], holds, guard)
-        return minimize(whole, guard)
+        [unsplit], _ = _conjunct_dfas(normal, [root], holds, guard)
+        return minimize(unsplit, guard)
     return minimize(_reject_start(complement(dfa)) if negated else dfa, guard)
 
 
@@ -93,11 +93,11 @@ class _Normal:
 
     def of(self, formula: Formula, negated: bool) -> int:
         """The normal form of the formula, or of its negation."""
-        wanted = _polarities(formula, negated)
+        polarities = _polarities(formula, negated)
         number = {name: index for index, name in enumerate(propositions_of(formula))}
         made: dict[tuple[int, bool], int] = {}
         for index, node in enumerate(formula.nodes):
-            for flip in wanted[index]:
+            for flip in polarities[index]:
                 if node.op is Op.NAME:
                     made[index, flip] = self.add(Op.NOT if flip else Op.NAME, (number[node.name],))
                 elif node.op is Op.NOT:
@@ -143,8 +143,8 @@ class _Normal:
             node = self.nodes[index]
             # X (a & b) = X a & X b, and the same for WX; a R (b & c) = (a R b) & (a R c).
             if node.op is Op.AND:
-                found = dict.fromkeys(part for argument in node.args for part in split[argument])
-                split[index] = list(found)
+                pieces = dict.fromkeys(part for argument in node.args for part in split[argument])
+                split[index] = list(pieces)
             elif node.op in (Op.NEXT, Op.WEAK_NEXT, Op.RELEASE):
                 # The left argument of R stays whole.
                 *before, last = node.args
@@ -156,19 +156,19 @@ class _Normal:
 
 def _polarities(formula: Formula, negated: bool) -> list[set[bool]]:
     """Which of a node and its negation the normal form needs, per node: False for itself, True for the negation."""
-    wanted: list[set[bool]] = [set() for _ in formula.nodes]
-    wanted[formula.root].add(negated)
+    polarities: list[set[bool]] = [set() for _ in formula.nodes]
+    polarities[formula.root].add(negated)
     # From the root down: a node's users come after it in the table, so its polarities are complete when it is read.
     for index in range(formula.root, -1, -1):
         node = formula.nodes[index]
-        for place, argument in enumerate(node.args):
+        for position, argument in enumerate(node.args):
             if node.op is Op.IFF:
-                wanted[argument] |= {False, True}
-            elif node.op is Op.NOT or (node.op is Op.IMPLIES and place == 0):
-                wanted[argument] |= {not flip for flip in wanted[index]}
+                polarities[argument] |= {False, True}
+            elif node.op is Op.NOT or (node.op is Op.IMPLIES and position == 0):
+                polarities[argument] |= {not flip for flip in polarities[index]}
             else:
-                wanted[argument] |= wanted[index]
-    return wanted
+                polarities[argument] |= polarities[index]
+    return polarities
 
 
 # --- one conjunct: progression --------------------------------------------------------------------------------------

@@ -274,9 +274,9 @@ class _Parser:
         return True
 
     def _no_operand(self, token: _Token) -> SpecSyntaxError:
-        found = f"'{token.text}' cannot start a formula" if token.text else "the formula ends too early"
+        fault = f"'{token.text}' cannot start a formula" if token.text else "the formula ends too early"
         quote = "; a name made of operator letters alone must be quoted" if token.text.isalpha() else ""
-        return _fault(found, self.source, token.position, _OPERAND + quote)
+        return _fault(fault, self.source, token.position, _OPERAND + quote)
 
     def _infix(self, token: _Token, previous: _Token) -> bool:
         """Read a token after an operand. True when what is read so far is again an operand."""
@@ -322,7 +322,7 @@ class _Parser:
             return operands[0]
         ops = _LEVELS[level]
         # The loosest operators cut the sequence; what lies between two cuts binds tighter.
-        cuts = [place for place, token in enumerate(operators) if token.op in ops]
+        cuts = [number for number, token in enumerate(operators) if token.op in ops]
         if level == 0 and len(cuts) > 1:
             at = operators[cuts[1]].position
             raise _fault("a chain of -> or <-> reads differently in different tools", self.source, at, "brackets")

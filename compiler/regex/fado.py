@@ -162,7 +162,10 @@ def _placed(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
     for name, steps in _PLACES.items():
         places.addFinal(number[name])
         for read, target in steps.items():
-            texts = {"newline": [str(newline)], "other": [str(one) for one in range(symbols) if one != newline]}
+            texts = {
+                "newline": [str(newline)],
+                "other": [str(symbol_number) for symbol_number in range(symbols) if symbol_number != newline],
+            }
             for symbol in texts.get(read, [read]):
                 places.addTransition(number[name], symbol, number[target])
     # The intersection keeps the words in which every anchor stands where it may.

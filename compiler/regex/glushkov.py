@@ -146,13 +146,13 @@ class _Builder:
             result = self._then(result, self.build(item))
         return result
 
-    def finish(self, whole: _Fragment) -> CharNfa:
+    def finish(self, fragment: _Fragment) -> CharNfa:
         """The automaton of the whole text: every condition is now decided."""
         # A first position under $ would read a character behind the end, and a last one under ^ a character before
         # the start.
-        first, last = _allowed(whole.first, _END | _FINAL), _allowed(whole.last, _START)
+        first, last = _allowed(fragment.first, _END | _FINAL), _allowed(fragment.last, _START)
         # Positions that may come first only if they read the one newline that ends the text.
-        before_newline = _allowed(whole.first, _END) & ~first
+        before_newline = _allowed(fragment.first, _END) & ~first
         newlines = self._newlines() & last if before_newline or self._follow_final else 0
         # One position for all newlines behind a $: what follows it is the end, whatever came before.
         shared = 1 << len(self._follow)
@@ -165,18 +165,18 @@ class _Builder:
             self._position(single(ord("\n")))
             last |= shared
         return CharNfa(
-            tuple(self._sets), tuple(self._position_set), first, last, tuple(self._follow), bool(whole.nullable)
+            tuple(self._sets), tuple(self._position_set), first, last, tuple(self._follow), bool(fragment.nullable)
         )
 
     def _newlines(self) -> int:
         """The positions that may read a newline."""
-        holds = [contains(one, ord("\n")) for one in self._sets]
+        holds = [contains(char_set, ord("\n")) for char_set in self._sets]
         return sum(1 << position for position, which in enumerate(self._position_set) if holds[which])
 
-    def _position(self, one: CharSet) -> int:
+    def _position(self, char_set: CharSet) -> int:
         if len(self._follow) % _TICK_EVERY == 0:
             self._guard.check_time()
-        self._position_set.append(self._sets.setdefault(one, len(self._sets)))
+        self._position_set.append(self._sets.setdefault(char_set, len(self._sets)))
         self._follow.append(0)
         return len(self._follow) - 1
 
@@ -186,8 +186,8 @@ class _Builder:
 
     def _words(self, node: Words) -> _Fragment:
         base, first = len(self._follow), 0
-        for one, before in zip(node.letters, node.before, strict=True):
-            bit = 1 << self._position(one)
+        for char_set, before in zip(node.letters, node.before, strict=True):
+            bit = 1 << self._position(char_set)
             # A letter without one before it begins a word; the others follow in their trie.
             if before == NO_LETTER:
                 first |= bit
@@ -261,9 +261,9 @@ def _under_conditions(part: _Conditional, conditions: frozenset[int]) -> _Condit
 def _allowed(part: _Conditional, forbidden: int) -> int:
     """The positions under conditions without the bits `forbidden`."""
     positions = 0
-    for condition, some in part.items():
+    for condition, under in part.items():
         if not condition & forbidden:
-            positions |= some
+            positions |= under
     return positions
 
 
@@ -273,12 +273,12 @@ def _bits(mask: int) -> list[int]:
     if mask.bit_count() > _DENSE:
         digits = np.frombuffer(bin(mask)[:1:-1].encode(), dtype=np.uint8)
         return np.flatnonzero(digits == ord("1")).tolist()
-    found = []
+    numbers = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        numbers.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return numbers
 
 
 def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
@@ -354,19 +354,19 @@ class _Step:
         self._wide = sum(1 << position for position, which in enumerate(position_set) if wide[which])
         self._first = first
         self._minterms = parts.count
-        self._known: dict[int, _Shared] = {}
+        self._cache: dict[int, _Shared] = {}
 
     def successors(self, state: int) -> tuple[_Shared, dict[int, int]]:
         """The part that a state shares with others, and the positions after each minterm that leads elsewhere."""
-        kept = self._wide | self._first if state & self._first == self._first else self._wide
-        part = state & kept
-        if part not in self._known:
+        frequent = self._wide | self._first if state & self._first == self._first else self._wide
+        part = state & frequent
+        if part not in self._cache:
             # The cache is bounded; dropping all of it is simpler than choosing, and rare.
-            if len(self._known) == _SHARED_MAX:
-                self._known.clear()
-            self._known[part] = _Shared(self._after(part, {}), self._minterms)
-        shared = self._known[part]
-        return shared, self._after(state & ~kept, shared.successors)
+            if len(self._cache) == _SHARED_MAX:
+                self._cache.clear()
+            self._cache[part] = _Shared(self._after(part, {}), self._minterms)
+        shared = self._cache[part]
+        return shared, self._after(state & ~frequent, shared.successors)
 
     def _after(self, state: int, besides: dict[int, int]) -> dict[int, int]:
         """What the positions of `state` lead to, together with what each minterm leads to `besides`."""
@@ -378,6 +378,6 @@ class _Step:
         successors: dict[int, int] = {}
         for which, targets in by_set.items():
             for minterm in self._members[which]:
-                known = successors.get(minterm)
-                successors[minterm] = targets | (besides.get(minterm, 0) if known is None else known)
+                earlier = successors.get(minterm)
+                successors[minterm] = targets | (besides.get(minterm, 0) if earlier is None else earlier)
         return successors

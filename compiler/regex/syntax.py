@@ -159,7 +159,7 @@ def blame_field(field: str) -> Iterator[None]:
         raise
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """What `re` says is wrong, without the group or character names that it quotes from the pattern."""
     return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
 
@@ -171,10 +171,10 @@ def _parse(pattern: str, guard: ResourceGuard) -> Any:
             warnings.simplefilter("ignore")
             return _parser.parse(pattern)
     except re.error as error:
-        message = f"not a pattern: {_said(error)}"
+        message = f"not a pattern: {_reason(error)}"
         raise SpecSyntaxError(message, source=pattern, position=error.pos) from None
     except (OverflowError, ValueError) as error:  # a repetition number too large; flags that exclude each other
-        message = f"not a pattern: {_said(error)}"
+        message = f"not a pattern: {_reason(error)}"
         raise SpecSyntaxError(message, source=pattern) from None
     except RecursionError:
         cap = guard.limits.nesting_depth_max
@@ -209,8 +209,8 @@ class _PatternReader:
         if op is _constants.SUBPATTERN:
             _, added, removed, tree = value
             # (?a:...), (?L:...) and (?u:...) exclude each other: the inner one replaces the outer one.
-            kept = flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags
-            return self.sequence(tree, (kept | added) & ~removed, depth + 1)
+            base_flags = flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags
+            return self.sequence(tree, (base_flags | added) & ~removed, depth + 1)
         # Greedy and lazy repeats differ in what they capture, not in what matches as a whole.
         if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
             minimum, maximum, tree = value
@@ -250,13 +250,13 @@ def _class(items: Sequence[tuple[Any, Any]], fold: bool, ascii_only: bool) -> Ch
     """The characters in a class `[...]`."""
     negated = items[0][0] is _constants.NEGATE
     listed = items[1:] if negated else items
-    plain = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
-    plain = charset_complement(plain) if negated else plain
+    characters = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
+    characters = charset_complement(characters) if negated else characters
     # Categories have no case; every other class is put to `re` once more with the flag.
     if not fold or all(op is _constants.CATEGORY for op, _ in listed):
-        return plain
+        return characters
     source = "".join(_class_source(op, value) for op, value in listed)
-    return ignore_case(f"[{'^' if negated else ''}{source}]", plain, ascii_only)
+    return ignore_case(f"[{'^' if negated else ''}{source}]", characters, ascii_only)
 
 
 def _class_item(op: Any, value: Any, ascii_only: bool) -> CharSet:
@@ -338,10 +338,10 @@ def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None =
             guard.check_time()
             guard.check("nfa_positions_max", len(before))
         at = NO_LETTER
-        for one in word:
-            letter = below[at + 1].setdefault(one, len(letters))
+        for charset_of_char in word:
+            letter = below[at + 1].setdefault(charset_of_char, len(letters))
             if letter == len(letters):
-                letters.append(one)
+                letters.append(charset_of_char)
                 before.append(at)
                 below.append({})
             at = letter
@@ -350,7 +350,7 @@ def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None =
         return Alternation(())
     # A trie of one word is a sequence, which other branches can share beginnings with.
     if len(ends) == 1 and all(len(after) < 2 for after in below):  # one word
-        return concat([Chars(one) for one in letters])
+        return concat([Chars(charset_of_char) for charset_of_char in letters])
     last = tuple(letter for letter in ends if letter != NO_LETTER)
     return Words(tuple(letters), tuple(before), last, NO_LETTER in ends)
 

@@ -24,7 +24,7 @@ def place_of(construct: str, pattern: str) -> int | None:
     mark = _MARKS.get(construct)
     if mark is None or _VERBOSE.search(pattern):
         return None
-    for found in re.finditer(f"{WHOLE}|(?P<mark>{mark})|{ESCAPED}", pattern, re.DOTALL):
-        if found.lastgroup == "mark":
-            return found.start()
+    for match in re.finditer(f"{WHOLE}|(?P<mark>{mark})|{ESCAPED}", pattern, re.DOTALL):
+        if match.lastgroup == "mark":
+            return match.start()
     return None

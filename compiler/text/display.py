@@ -40,7 +40,7 @@ def symbol_names(combined: Combined, names: LetterNames) -> tuple[str, ...]:
     alphabet = combined.transducer.alphabet
     # Names in the order of LetterAlphabet: units, characters, the leading space, outcomes.
     steps = zip(alphabet.units, names, strict=False)  # the units come first among the letters
-    units = (", ".join((*(held or ()), *_internal_names(letter))) or "other" for letter, held in steps)
+    units = (", ".join((*(propositions or ()), *_internal_names(letter))) or "other" for letter, propositions in steps)
     characters = ["(a character)"] * alphabet.character_letters + [_SPACE_NAME] * alphabet.has_space_letter
     return (*units, *characters, *(f"(end: {_outcome_name(outcome)})" for outcome in alphabet.outcomes))
 

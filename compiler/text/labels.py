@@ -110,19 +110,19 @@ class _LabelDfaBuilder:
 
     def _words(self, leaf: WordLeaf) -> Dfa:
         """The leaf's automaton over what holds at each label; its last step, if it has one, is read at the end."""
-        held = {name: self._holds(proposition) for name, proposition in leaf.propositions.items()}
+        holding = {name: self._holds(proposition) for name, proposition in leaf.propositions.items()}
         # The letter of each label: the leaf's propositions that hold at it.
         steps = [
-            frozenset(name for name, holds in held.items() if holds[number]) or frozenset((NOMATCH,))
+            frozenset(name for name, holds in holding.items() if holds[number]) or frozenset((NOMATCH,))
             for number in range(len(self._labels))
         ]
         letters = list(dict.fromkeys([*steps, *([frozenset((EOS,))] if leaf.with_eos else [])]))
-        own = leaf.build(letters, self._guard)
-        symbol_class = own.symbol_class[[letters.index(step) for step in steps]]
-        accepting = own.accepting
+        leaf_dfa = leaf.build(letters, self._guard)
+        symbol_class = leaf_dfa.symbol_class[[letters.index(step) for step in steps]]
+        accepting = leaf_dfa.accepting
         if leaf.with_eos:
-            accepting = accepting[own.next_state[:, own.symbol_class[letters.index(frozenset((EOS,)))]]]
-        return Dfa(symbol_class, own.next_state, accepting, own.start)
+            accepting = accepting[leaf_dfa.next_state[:, leaf_dfa.symbol_class[letters.index(frozenset((EOS,)))]]]
+        return Dfa(symbol_class, leaf_dfa.next_state, accepting, leaf_dfa.start)
 
     def _texts(self, texts: CharDfa) -> Dfa:
         """State s is that of the texts' automaton; one more, the last, before the first label."""

@@ -26,8 +26,8 @@ def per_character_transducer(texts: CharDfa, leading_space: bool, guard: Resourc
     For constraints with many states that tell characters outside ASCII apart: in a transducer each would have its own
     states inside UTF-8 characters; here one set of them serves all. The last letter is a leading space, if allowed.
     """
-    whole = whole_text(texts, leading_space, guard)
-    states, columns = whole.next_state.shape
+    texts_with_space = whole_text(texts, leading_space, guard)
+    states, columns = texts_with_space.next_state.shape
     # Output 1 + m is the letter of minterm m; the last one is that of the leading space.
     outputs = ((), *((letter,) for letter in range(columns + leading_space)))
     # Two states: dead, and one that every character leads back to. All that the constraint remembers is in the letter
@@ -36,17 +36,17 @@ def per_character_transducer(texts: CharDfa, leading_space: bool, guard: Resourc
     next_state[DEAD] = DEAD
     output = np.tile(np.arange(1, columns + 1, dtype=np.int32), (len(next_state), 1))
     output[DEAD] = EMPTY
-    table = whole.next_state.astype(np.int32)
+    table = texts_with_space.next_state.astype(np.int32)
     if leading_space:
-        space = whole.minterms.word(SPACE)[0]
+        space = texts_with_space.minterms.word(SPACE)[0]
         output[-1, space] = columns + 1
         stripped = np.arange(states, dtype=np.int32)  # read nowhere but at the start
-        stripped[whole.text_start] = whole.next_state[whole.start, space]
+        stripped[texts_with_space.text_start] = texts_with_space.next_state[texts_with_space.start, space]
         table = np.column_stack([table, stripped])
     final_output = np.array([NO_END, *[EMPTY] * (len(next_state) - 1)], dtype=np.int32)
-    transducer = CharTransducer(next_state, output, final_output, outputs, whole.minterms)
+    transducer = CharTransducer(next_state, output, final_output, outputs, texts_with_space.minterms)
     symbols = np.arange(table.shape[1], dtype=np.int32)
-    letters = minimize(Dfa(symbols, table, whole.accepting, whole.text_start), guard)
+    letters = minimize(Dfa(symbols, table, texts_with_space.accepting, texts_with_space.text_start), guard)
     return TextTransducer(transducer, len(next_state) - 1, 1, _NO_STATES, LetterAlphabet()), letters
 
 
@@ -71,7 +71,7 @@ def word_trace_per_character(
     """
     base = words or silent_words()
     # The letters name the coarsest classes that all constraints can be read over; the space is one of them by itself.
-    classes, own = common_minterms([part.minterms for part in texts])
+    classes, class_members = common_minterms([part.minterms for part in texts])
     classes, old = space_apart(classes)
     parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
     first, outputs = len(base.letters), list[tuple[int, ...]]([()])
@@ -96,8 +96,8 @@ def word_trace_per_character(
         output[-1, space] = len(outputs) - 1
         start = len(final_output) - 1
     output[next_state == DEAD] = EMPTY
-    whole = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
-    smaller, number = minimize_transducer(whole, guard)
+    combined = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
+    smaller, number = minimize_transducer(combined, guard)
     alphabet = LetterAlphabet(
         units=base.letters,
         character_letters=classes.count,
@@ -105,4 +105,4 @@ def word_trace_per_character(
         readings=1 + leading_space,
     )
     trace = TextTransducer(smaller, int(number[start]), int(number[base.start]), _NO_STATES, alphabet)
-    return trace, CharacterClasses(tuple(mine[old] for mine in own), classes.word(SPACE)[0])
+    return trace, CharacterClasses(tuple(mine[old] for mine in class_members), classes.word(SPACE)[0])

@@ -102,10 +102,10 @@ class WordTraceAutomaton(TextAutomaton):
         """From each letter state between words; a state that only the step of `eos` enters accepts at distance 0."""
         by_state = _by_transducer_state(tokens, self.transducer)
         # int32 [Q]. Without restrictions every state between words behaves as the start does.
-        found = by_state.min(axis=0) if self._restricts_text else by_state[self.transducer.start].copy()
+        distances = by_state.min(axis=0) if self._restricts_text else by_state[self.transducer.start].copy()
         if any(EOS in (letter or ()) for letter in self.letter_names):
-            found[self.letters.accepting & (found == UNREACHABLE)] = 0
-        return _distances(found)
+            distances[self.letters.accepting & (distances == UNREACHABLE)] = 0
+        return _distances(distances)
 
     @property
     def _restricts_text(self) -> bool:
@@ -131,13 +131,13 @@ class PerCharacterAutomaton(TextAutomaton):
 class WholeTextAutomaton(TextAutomaton):
     """Displays the whole-text DFA that the transducer runs, whose symbols are classes of characters.
 
-    whole        that DFA
+    whole_dfa    that DFA
     whole_state  int32 [B]: its state in each transducer state between characters
     """
 
     kind = "characters"
 
-    whole: Dfa
+    whole_dfa: Dfa
     whole_state: np.ndarray
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class WholeTextAutomaton(TextAutomaton):
     @property
     def display_dfa(self) -> Dfa:
         """The DFA that is displayed."""
-        return self.whole
+        return self.whole_dfa
 
     def display_state(self, transducer_state: int, letter_state: int) -> int | None:
         """The state of `display_dfa` in a state of the automaton; None inside a character."""
@@ -156,13 +156,13 @@ class WholeTextAutomaton(TextAutomaton):
 
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
         """From each state of the whole-text DFA; at best over what else the transducer and the letters remember."""
-        found = np.full(self.whole.states, UNREACHABLE)
+        distances = np.full(self.whole_dfa.states, UNREACHABLE)
         # int32 [B]: the least distance over the letter states.
         best = _by_transducer_state(tokens, self.transducer).min(axis=1)
         # without letters the transducer's states 1..S are the DFA's own; those behind them have read a leading space
-        read = slice(1, None) if self.letters.symbols else slice(1, self.whole.states + 1)
-        np.minimum.at(found, self.whole_state[read], best[read])
-        return _distances(found)
+        read = slice(1, None) if self.letters.symbols else slice(1, self.whole_dfa.states + 1)
+        np.minimum.at(distances, self.whole_state[read], best[read])
+        return _distances(distances)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,8 +181,8 @@ def _by_transducer_state(tokens: TokenAutomaton, transducer: ByteTransducer) -> 
     return tokens.distance[: transducer.boundary_states * tokens.letter_states].reshape(transducer.boundary_states, -1)
 
 
-def _distances(found: np.ndarray) -> StateDistances:
-    return tuple(None if distance == UNREACHABLE else distance for distance in found.tolist())
+def _distances(distances: np.ndarray) -> StateDistances:
+    return tuple(None if distance == UNREACHABLE else distance for distance in distances.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None
 
 def _replay_step(automaton: TextAutomaton, reader: _TextReader, letters: list[int]) -> ReplayStep:
     names = (automaton.letter_names[letter] for letter in letters)
-    return ReplayStep(reader.state, tuple(held for held in names if held is not None))
+    return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None))
 
 
 def states_along(automaton: TextAutomaton, text: str) -> list[int]:

@@ -122,33 +122,33 @@ def joint_transducer(
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
     """
     if not optional and not counts_characters:
-        whole = whole_text(mandatory or everything(), leading_space, guard)
+        whole_part = whole_text(mandatory or everything(), leading_space, guard)
         if words is None:
-            return _alone(whole)
-        return _ProductBuilder(words, whole, (), False, leading_space, guard).one_reading()
+            return _alone(whole_part)
+        return _ProductBuilder(words, whole_part, (), False, leading_space, guard).one_reading()
     # Two readings or a start of its own take care of the leading space below.
-    whole = whole_text(mandatory or everything(), False, guard)
-    builder = _ProductBuilder(words, whole, optional, counts_characters, leading_space, guard)
+    whole_part = whole_text(mandatory or everything(), False, guard)
+    builder = _ProductBuilder(words, whole_part, optional, counts_characters, leading_space, guard)
     if not leading_space:
         return builder.one_reading()
-    space = whole.minterms.word(SPACE)[0]
+    space = whole_part.minterms.word(SPACE)[0]
     # Where no answer begins with a space, the space before a raw text can be nothing else.
-    both = bool(whole.live[whole.next_state[whole.start, space]])
+    both = bool(whole_part.live[whole_part.next_state[whole_part.start, space]])
     return builder.two_readings() if both else builder.without_space()
 
 
-def _alone(whole: WholeText) -> TextTransducer:
+def _alone(whole_part: WholeText) -> TextTransducer:
     """A whole-text constraint by itself: no letters at all. State s of its table is state s + 1."""
     # Steps into dead states lead to the transducer's own dead state, so that they can be dropped early.
-    dead = ~whole.live[whole.next_state]
-    table = np.where(dead, DEAD, whole.next_state + 1)
-    table[~whole.live] = DEAD
+    dead = ~whole_part.live[whole_part.next_state]
+    table = np.where(dead, DEAD, whole_part.next_state + 1)
+    table[~whole_part.live] = DEAD
     next_state = np.concatenate([np.zeros((1, table.shape[1]), dtype=table.dtype), table]).astype(np.int32)
-    final_output = np.concatenate([[NO_END], np.where(whole.accepting, EMPTY, NO_END)]).astype(np.int32)
-    transducer = CharTransducer(next_state, np.zeros_like(next_state), final_output, ((),), whole.minterms)
-    dead_state = int(np.argmin(whole.live))  # where there is one, else any: nothing leads to DEAD but bad bytes
-    display_state = np.concatenate([[dead_state], whole.display_state]).astype(np.int32)
-    return TextTransducer(transducer, whole.start + 1, whole.text_start + 1, display_state, LetterAlphabet())
+    final_output = np.concatenate([[NO_END], np.where(whole_part.accepting, EMPTY, NO_END)]).astype(np.int32)
+    transducer = CharTransducer(next_state, np.zeros_like(next_state), final_output, ((),), whole_part.minterms)
+    dead_state = int(np.argmin(whole_part.live))  # where there is one, else any: nothing leads to DEAD but bad bytes
+    display_state = np.concatenate([[dead_state], whole_part.display_state]).astype(np.int32)
+    return TextTransducer(transducer, whole_part.start + 1, whole_part.text_start + 1, display_state, LetterAlphabet())
 
 
 class _ProductBuilder:
@@ -157,17 +157,17 @@ class _ProductBuilder:
     def __init__(
         self,
         words: WordTransducer | None,
-        whole: WholeText,
+        whole_part: WholeText,
         optional: Sequence[CharDfa],
         counts_characters: bool,
         leading_space: bool,
         guard: ResourceGuard,
     ) -> None:
         self._guard = guard
-        self._whole, self._optional, self._counts_characters = whole, optional, counts_characters
+        self._mandatory, self._optional, self._counts_characters = whole_part, optional, counts_characters
         self._words = words or silent_words()
         # All parts read the same minterms: the coarsest ones that each part's are made of.
-        families = [self._words.transducer.minterms, whole.minterms, *(part.minterms for part in optional)]
+        families = [self._words.transducer.minterms, whole_part.minterms, *(part.minterms for part in optional)]
         minterms, members = common_minterms(families)
         if leading_space:
             minterms, old = space_apart(minterms)
@@ -179,22 +179,24 @@ class _ProductBuilder:
 
     def one_reading(self) -> TextTransducer:
         """One reading; the mandatory part's own start decides whether it reads a leading space."""
-        firsts = (self._whole.start, self._whole.text_start)
+        firsts = (self._mandatory.start, self._mandatory.text_start)
         starts = [[self._words.start, first, *self._optional_starts()] for first in firsts]
-        found = explore(self._tables(), self._live(), starts, self._guard)
-        start, text_start = found.starts
-        return self._finished(found, start, text_start)
+        explored = explore(self._tables(), self._live(), starts, self._guard)
+        start, text_start = explored.starts
+        return self._finished(explored, start, text_start)
 
     def without_space(self) -> TextTransducer:
         """No answer begins with a space: a raw text that does is read without it."""
-        text_starts = [self._words.start, self._whole.start, *self._optional_starts()]
-        found = explore(self._tables(), self._live(), [text_starts], self._guard)
-        text_start = found.starts[0]
+        text_starts = [self._words.start, self._mandatory.start, *self._optional_starts()]
+        explored = explore(self._tables(), self._live(), [text_starts], self._guard)
+        text_start = explored.starts[0]
         # one more state, the start of raw texts: like the start of answers, but a space leads to that start
-        row = found.next_state[text_start].copy()
+        row = explored.next_state[text_start].copy()
         row[self._minterms.word(SPACE)[0]] = text_start
         with_start = Explored(
-            np.vstack([found.next_state, row]), np.vstack([found.component, found.component[text_start]]), found.starts
+            np.vstack([explored.next_state, row]),
+            np.vstack([explored.component, explored.component[text_start]]),
+            explored.starts,
         )
         start = len(with_start.next_state) - 1
         return self._finished(with_start, start, text_start, silent=start)
@@ -203,16 +205,16 @@ class _ProductBuilder:
         """Each whole-text constraint is run twice, from the raw text's start and from behind its first space."""
         tables, live = self._tables(), self._live()
         space = self._minterms.word(SPACE)[0]
-        whole_tables, own_starts = tables[1:], [self._whole.start, *self._optional_starts()]
+        whole_tables, own_starts = tables[1:], [self._mandatory.start, *self._optional_starts()]
         delayed = [_after_space(table, start, space) for table, start in zip(whole_tables, own_starts, strict=True)]
         # one reading may fail while the other goes on, so that no whole-text part ends the product by itself
         always = [np.ones(len(table), dtype=bool) for table in (*whole_tables, *delayed)]
         waiting = [_waiting(table) for table in whole_tables]
         missed = [_missed(table) for table in whole_tables]
         starts = [[self._words.start, *own_starts, *second] for second in (waiting, missed)]
-        found = explore([*tables, *delayed], [live[0], *always], starts, self._guard)
-        start, text_start = found.starts
-        return self._finished(found, start, text_start, readings=2)
+        explored = explore([*tables, *delayed], [live[0], *always], starts, self._guard)
+        start, text_start = explored.starts
+        return self._finished(explored, start, text_start, readings=2)
 
     def _optional_starts(self) -> list[int]:
         return [part.dfa.start for part in self._optional]
@@ -220,26 +222,26 @@ class _ProductBuilder:
     def _tables(self) -> list[np.ndarray]:
         """The tables of the word trace, of the mandatory and of the optional constraints, over the shared minterms."""
         optional = [part.dfa.next_state[:, part.dfa.symbol_class] for part in self._optional]
-        tables = [self._words.transducer.next_state, self._whole.next_state, *optional]
+        tables = [self._words.transducer.next_state, self._mandatory.next_state, *optional]
         return [table[:, members] for table, members in zip(tables, self._members, strict=True)]
 
     def _live(self) -> list[np.ndarray]:
         """Where each part may be: the mandatory constraint alive, an optional one anywhere."""
         alive = np.arange(len(self._words.transducer.final_output)) != DEAD
-        return [alive, self._whole.live, *(np.ones(part.dfa.states, dtype=bool) for part in self._optional)]
+        return [alive, self._mandatory.live, *(np.ones(part.dfa.states, dtype=bool) for part in self._optional)]
 
     def _finished(
-        self, found: Explored, start: int, text_start: int, silent: int | None = None, readings: int = 1
+        self, explored: Explored, start: int, text_start: int, silent: int | None = None, readings: int = 1
     ) -> TextTransducer:
         """The transducer of an explored product. silent: the state whose step over a space emits nothing."""
         layout = ProductLayout(len(self._optional), readings)
-        words, component = self._words.transducer, found.component
+        words, component = self._words.transducer, explored.component
         word_state, whole_state = component[:, layout.WORDS], component[:, layout.mandatory(0)]
         # component [S, parts]: the state of each part in each product state.
         outcomes = self._outcomes(component, layout)
         alive = self._alive(component, layout)
         # With two readings the product itself goes on until both are dead: such states become the sink here.
-        next_state = np.where(alive[found.next_state], found.next_state, SINK)
+        next_state = np.where(alive[explored.next_state], explored.next_state, SINK)
         output = self._outputs_of(words.output[:, self._members[0]][word_state])
         if silent is not None:
             output[silent, self._minterms.word(SPACE)[0]] = EMPTY
@@ -249,7 +251,7 @@ class _ProductBuilder:
         smaller, number = minimize_transducer(transducer, self._guard)
         # The first product state of each minimized state stands for it.
         first = np.unique(number, return_index=True)[1]
-        display = self._whole.display_state
+        display = self._mandatory.display_state
         display_state = display[np.minimum(whole_state, len(display) - 1)][first].astype(np.int32)
         alphabet = LetterAlphabet(
             units=self._words.letters,
@@ -261,9 +263,9 @@ class _ProductBuilder:
 
     def _alive(self, component: np.ndarray, layout: ProductLayout) -> np.ndarray:
         """bool [S]: the states in which the mandatory constraint can still be met by some reading; not the sink."""
-        alive = self._whole.live[component[:, layout.mandatory(0)]]
+        alive = self._mandatory.live[component[:, layout.mandatory(0)]]
         if layout.readings == 2:
-            delayed = np.concatenate([self._whole.live, [True, False]])  # waiting for the space, or missed it
+            delayed = np.concatenate([self._mandatory.live, [True, False]])  # waiting for the space, or missed it
             alive = alive | delayed[component[:, layout.mandatory(1)]]
         alive[SINK] = False
         return np.asarray(alive)
@@ -272,7 +274,7 @@ class _ProductBuilder:
         """The outcome of the whole-text constraints for a text that ends in each state."""
         by_reading = []
         for reading in range(layout.readings):
-            met = self._accepts(self._whole.accepting, component[:, layout.mandatory(reading)])
+            met = self._accepts(self._mandatory.accepting, component[:, layout.mandatory(reading)])
             optional = [
                 self._accepts(part.dfa.accepting, component[:, column]).tolist()
                 for part, column in zip(self._optional, layout.optional(reading), strict=True)

@@ -60,9 +60,9 @@ def whole_text(part: CharDfa, leading_space: bool, guard: ResourceGuard) -> Whol
     )
 
 
-def space_apart(whole: Minterms) -> tuple[Minterms, np.ndarray]:
+def space_apart(partition: Minterms) -> tuple[Minterms, np.ndarray]:
     """The minterms cut so that the space is one of its own, and the old minterm of each new one: int64 [M]."""
-    cut = minterms([*(whole.charset([minterm]) for minterm in range(whole.count)), single(ord(SPACE))])
+    cut = minterms([*(partition.charset([minterm]) for minterm in range(partition.count)), single(ord(SPACE))])
     old = np.empty(cut.count, dtype=np.int64)
     for minterm, members in enumerate(cut.members[:-1]):
         old[list(members)] = minterm

@@ -73,8 +73,8 @@ class _Patterns:
 
     def letter(self, positions: int) -> frozenset[str]:
         """The propositions that hold where a unit ends with these positions just read."""
-        held = frozenset(name for name, ends in self.accepting if positions & ends)
-        return held or frozenset((NOMATCH,))
+        holding = frozenset(name for name, ends in self.accepting if positions & ends)
+        return holding or frozenset((NOMATCH,))
 
 
 _WORD_CHAR, _SPACE_CHAR, _OTHER_CHAR = range(3)
@@ -182,8 +182,8 @@ class _Tracker:
             self._states[key] = len(self._order)  # state 0 is the dead one
         return self._states[key]
 
-    def _letter(self, held: frozenset[str]) -> int:
-        number = self._letters.setdefault(held, len(self._letters))
+    def _letter(self, holding: frozenset[str]) -> int:
+        number = self._letters.setdefault(holding, len(self._letters))
         self._guard.check("letters_max", len(self._letters))
         return number
 

@@ -34,9 +34,9 @@ class _Spelling:
 
     def __init__(self, steps: list[dict[str, object]]) -> None:
         kinds = {str(step.get("type")) for step in steps}
-        known = {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
+        supported = {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
         # An unknown step may change the bytes: it is refused rather than guessed.
-        if not kinds or kinds - known:
+        if not kinds or kinds - supported:
             raise VocabularyError(
                 f"the tokenizer's decoder has the steps {sorted(kinds)}; readable are byte-level BPE and SentencePiece"
             )

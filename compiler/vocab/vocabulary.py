@@ -45,15 +45,15 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
         active = np.flatnonzero(lengths > depth)
         # (node, byte) as one integer: equal ones are the same child.
         key = at[active] * 256 + flat[offset[active] + depth]
-        found, inverse = np.unique(key, return_inverse=True)
+        children_keys, inverse = np.unique(key, return_inverse=True)
         at[active] = nodes + inverse
         above = levels[-1]
-        parents.append(found // 256 - above.start)
+        parents.append(children_keys // 256 - above.start)
         # Children of one node are adjacent, since the keys are sorted by parent.
         children.append(np.bincount(parents[-1], minlength=above.stop - above.start))
-        levels.append(slice(nodes, nodes + len(found)))
-        edge_bytes.append((found % 256).astype(np.uint8))
-        nodes += len(found)
+        levels.append(slice(nodes, nodes + len(children_keys)))
+        edge_bytes.append((children_keys % 256).astype(np.uint8))
+        nodes += len(children_keys)
     children.append(np.zeros(levels[-1].stop - levels[-1].start, dtype=np.int64))
     # Ids by the node at which they end; ids with equal bytes end at one node.
     by_node = np.argsort(at, kind="stable")
