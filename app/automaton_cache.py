@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from app.messages import CompileJobResult
 from app.settings import Settings
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
 from compiler.text import TextAutomaton
 
@@ -65,14 +65,14 @@ class Decoder:
     def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
-        self._kept: ByteBoundedLru[tuple[str, bytes] | str, Compiled | TextAutomaton] = ByteBoundedLru(bytes_max)
+        self._kept = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint | TextAutomaton](bytes_max)
         self._lock = threading.Lock()
 
-    def __call__(self, automaton: str, data: bytes) -> Compiled:
+    def __call__(self, automaton: str, data: bytes) -> CompiledConstraint:
         """The constraint of this hash, in the bytes stored for it. Raises ArtefactInvalid where they are not ours."""
         with self._lock:
             compiled = self._kept.get((automaton, data))
-            if not isinstance(compiled, Compiled):
+            if not isinstance(compiled, CompiledConstraint):
                 compiled = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
                 size = len(data) + array_bytes(compiled.tokens) + _text_bytes(compiled.text)
                 self._kept.put((automaton, data), compiled, size)
@@ -114,7 +114,7 @@ def _decoder(secret: bytes, fingerprint: str, bytes_max: int) -> Decoder:
     return Decoder(secret, fingerprint, bytes_max)
 
 
-def summary(automaton: str, compiled: Compiled, cached: bool, compile_ms: float) -> CompileJobResult:
+def summary(automaton: str, compiled: CompiledConstraint, cached: bool, compile_ms: float) -> CompileJobResult:
     """The sizes of a compiled constraint."""
     dfa, tokens = compiled.text.display_dfa, compiled.tokens
     return CompileJobResult(

@@ -28,7 +28,7 @@ from benchmarks.fashion_models import train_in_sequence as train_lstm
 from benchmarks.fashion_sequences import Worn, accepted, compiled, draw, read_split
 from benchmarks.places import RESULTS_DIRECTORY
 from benchmarks.report import write_report
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from decoding.label_decoding import BeamOptions, beam_labels, best_labels
 
 RESULT = RESULTS_DIRECTORY / "fashion.json"
@@ -77,7 +77,7 @@ class Judge:
 
 
 def searched(
-    log_probs: NDArray[np.float64], constraint: Compiled, beams: int
+    log_probs: NDArray[np.float64], constraint: CompiledConstraint, beams: int
 ) -> Callable[[Sequence[Worn]], list[Labels]]:
     """Our decoding of each sequence's matrix: by so many beams, or exactly with 0."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.suite_words import clothing_formula
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.automata import live_states
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
@@ -26,7 +26,7 @@ from compiler.vocab import byte_vocabulary
 LABELS = ("T", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")  # by number
 
 
-def compiled() -> Compiled:
+def compiled() -> CompiledConstraint:
     """The automaton over the ten labels."""
     return compile_spec(spec_from_json({"ltlf": clothing_formula(), "labels": list(LABELS)}), byte_vocabulary())
 

@@ -10,7 +10,7 @@ from compiler.text import TextAutomaton
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compiled:
+class CompiledConstraint:
     """A constraint, compiled for one vocabulary.
 
     text             the automaton over texts

@@ -18,7 +18,7 @@ import zstandard
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.lifting import UNREACHABLE, TokenAutomaton
@@ -47,7 +47,7 @@ def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.
     return {f"{prefix}.{name}": np.ascontiguousarray(getattr(value, name)) for name in names}
 
 
-def encode(compiled: Compiled, secret: bytes) -> bytes:
+def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     """The bytes of a compiled constraint, signed with `secret`. Raises LimitExceeded for more than `decode` takes.
 
     >>> from compiler.pipeline import compile_spec
@@ -82,7 +82,7 @@ def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
     return hmac.new(secret, head[:16] + body, hashlib.sha256).digest()
 
 
-def _document(compiled: Compiled) -> dict[str, object]:
+def _document(compiled: CompiledConstraint) -> dict[str, object]:
     text = compiled.text
     return {
         "spec": spec_to_json(compiled.spec),
@@ -105,7 +105,7 @@ def _document(compiled: Compiled) -> dict[str, object]:
     }
 
 
-def decode(data: bytes, secret: bytes, vocabulary: str) -> Compiled:
+def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     """The compiled constraint in `data`.
 
     Raises ArtefactInvalid unless every byte is as `encode` wrote it with this secret, for the vocabulary of this
@@ -146,7 +146,7 @@ def _open(data: bytes, secret: bytes) -> bytes:
         raise ArtefactInvalid("the stored automaton does not decompress") from error
 
 
-def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compiled:
+def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
     starts = document["starts"]
 
     def take(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
@@ -175,4 +175,4 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         text = _LETTER_AUTOMATA[document["kind"]](**common)
     tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))
     distances = tuple(document["state_distances"])
-    return Compiled(spec_from_json(document["spec"]), text, tokens, distances, document["vocabulary"])
+    return CompiledConstraint(spec_from_json(document["spec"]), text, tokens, distances, document["vocabulary"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import missing_characters, naming_conflicts
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
@@ -62,7 +62,7 @@ def compile_spec(
     limits: Limits = DEFAULT_LIMITS,
     cancelled: Callable[[], bool] | None = None,
     engines: Engines = NATIVE,
-) -> Compiled:
+) -> CompiledConstraint:
     """A constraint compiled for a vocabulary.
 
     cancelled  called at short intervals; the compilation raises CompileCancelled when it returns True
@@ -79,13 +79,13 @@ def compile_spec(
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(read, engines, guard)
-            return Compiled(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
+            return CompiledConstraint(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
         text = _compile_text(read, engines, guard)
         # From bytes to tokens; the distances to acceptance are computed with it.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, guard)
-        return Compiled(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
+        return CompiledConstraint(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:

@@ -36,7 +36,6 @@ TWICE = frozenset(
         "Busy",
         "Cancelled",
         "Case",
-        "Compiled",
         "Connection",
         "DeadlineExceeded",
         "DeadlineUnreachable",

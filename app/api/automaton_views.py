@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from app.api.schemas import AutomatonResponse, State, Transition
 from app.api.svg import Drawing, draw, visible
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import Explanation
 from compiler.spec import caller_names, in_caller_names, spec_to_json
 
 
-def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None) -> AutomatonResponse:
+def as_json(automaton: str, compiled: CompiledConstraint, explanation: Explanation | None) -> AutomatonResponse:
     """States with distances, the letters of every transition, and what it is in words."""
     dfa = compiled.text.display_dfa
     return AutomatonResponse(
@@ -35,7 +35,7 @@ def as_json(automaton: str, compiled: Compiled, explanation: Explanation | None)
     )
 
 
-def as_dot(compiled: Compiled) -> str:
+def as_dot(compiled: CompiledConstraint) -> str:
     """The DOT text, each state labelled with its distance; dead states are dotted."""
     dfa = compiled.text.display_dfa
     lines = ["digraph automaton {", "  rankdir=LR;", '  node [shape=circle];', '  begin [shape=point];']
@@ -56,7 +56,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def as_svg(compiled: Compiled) -> str:
+def as_svg(compiled: CompiledConstraint) -> str:
     """The SVG document."""
     dfa = compiled.text.display_dfa
     names = _names(compiled)
@@ -72,7 +72,7 @@ def _label(names: Sequence[str], letters: Sequence[int]) -> str:
     return " | ".join(names[letter] for letter in letters)
 
 
-def _letters(compiled: Compiled) -> tuple[tuple[str, ...], ...]:
+def _letters(compiled: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
     """What each symbol of the shown automaton is: the propositions that hold, as the stored constraint calls them."""
     text = compiled.text
     if text.kind != "words":
@@ -84,13 +84,13 @@ def _letters(compiled: Compiled) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _names(compiled: Compiled) -> tuple[str, ...]:
+def _names(compiled: CompiledConstraint) -> tuple[str, ...]:
     """The letters' names on the edges of a picture; those of our own, as "(a word)", where no proposition holds."""
     letters = zip(_letters(compiled), compiled.text.symbol_names, strict=True)
     return tuple(", ".join(letter) or symbol for letter, symbol in letters)
 
 
-def _transitions(compiled: Compiled) -> dict[tuple[int, int], tuple[int, ...]]:
+def _transitions(compiled: CompiledConstraint) -> dict[tuple[int, int], tuple[int, ...]]:
     """The letters that lead from one state to another."""
     dfa = compiled.text.display_dfa
     letters: defaultdict[tuple[int, int], list[int]] = defaultdict(list)

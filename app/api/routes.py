@@ -23,7 +23,7 @@ from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
 from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse
 from app.service import Service, SubmittedJob
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 
 _CACHED = "public, max-age=86400, immutable"  # an automaton's hash says all that is in it
 _ACCEPTED: Responses = {202: {"description": "Asked for by `Prefer: respond-async`", "model": JobResponse}}
@@ -111,7 +111,7 @@ async def check(request: Request, service: ServiceDependency, body: CheckRequest
     return await until_gone(request, service.check(body.spec(), body.subject(), body.conjuncts))
 
 
-async def _automaton(service: Service, response: Response, automaton: str) -> Compiled:
+async def _automaton(service: Service, response: Response, automaton: str) -> CompiledConstraint:
     if not HASH.fullmatch(automaton):
         raise UnknownAutomaton("a hash is 64 hexadecimal digits, as POST /compile answers it")
     compiled = await service.constraints.picture(automaton)

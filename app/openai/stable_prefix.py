@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from app.messages import GenerationOptions, StepMessage, StepRow
 from app.openai.stops import without_beginning
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
 from compiler.text import states_along
 
@@ -32,7 +32,7 @@ class AnswerNormalizer:
 
     def __init__(self, stops: Sequence[str] = (), raw: bool = False) -> None:
         self._stops, self._raw = stops, raw
-        self.compiled: Compiled | None = None
+        self.compiled: CompiledConstraint | None = None
 
     def __call__(self, raw: str) -> str:
         return without_beginning(self._unspaced(raw), self._stops)
@@ -47,7 +47,7 @@ class AnswerNormalizer:
         return "" if _may_begin_with_space(self.compiled) else raw[1:]
 
 
-def _may_begin_with_space(compiled: Compiled) -> bool:
+def _may_begin_with_space(compiled: CompiledConstraint) -> bool:
     """Whether there is an answer that begins with a space of its own."""
     return int(compiled.tokens.distance[states_along(compiled.text, " ")[-1]]) != UNREACHABLE
 

@@ -38,7 +38,7 @@ from app.observability import metrics
 from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import Explanation, told_as
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
@@ -108,7 +108,7 @@ class Constraints:
         names = await asyncio.to_thread(caller_names, spec, self._settings.limits)
         return told_as(found, spec, names)
 
-    async def picture(self, automaton: str) -> Compiled:
+    async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
         compiled = await self.automaton(automaton)
         dfa = compiled.text.display_dfa
@@ -118,7 +118,7 @@ class Constraints:
             )
         return compiled
 
-    async def automaton(self, automaton: str) -> Compiled:
+    async def automaton(self, automaton: str) -> CompiledConstraint:
         """A stored constraint. Raises UnknownAutomaton."""
         compiled = await self._catalogue.compiled(automaton)
         if compiled is None:
@@ -208,7 +208,7 @@ class ConstraintStore:
         self._store = store
         self._decode = open_decoder(settings, fingerprint)
 
-    async def compiled(self, automaton: str) -> Compiled | None:
+    async def compiled(self, automaton: str) -> CompiledConstraint | None:
         """The constraint that has this hash."""
         key = automaton_key(automaton)
         data = await self._store.get(key, self._settings.automaton_ttl_s)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.diagnostics.prose import counted, sentence, shortened
 from compiler.diagnostics.samples import STEPS_MAX, TextSampler
 from compiler.errors import LimitExceeded
@@ -68,7 +68,7 @@ class Explanation:
     samples: tuple[str, ...]
 
 
-def explain(compiled: Compiled, seed: int = 0, guard: ResourceGuard | None = None) -> Explanation:
+def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | None = None) -> Explanation:
     """The explanation of a compiled constraint; the same for the same seed.
 
     guard  the limits of the walks; by default those that the constraint was compiled under
@@ -178,7 +178,7 @@ def _letters(text: TextAutomaton) -> str:
             return f"{counted(number, 'letter')}, each a set of propositions that can hold at one step{whole}"
 
 
-def _sizes(compiled: Compiled) -> list[str]:
+def _sizes(compiled: CompiledConstraint) -> list[str]:
     text, tokens = compiled.text, compiled.tokens
     accepting = int(text.display_dfa.accepting.sum())
     dead = sum(distance is None for distance in compiled.state_distances)
@@ -194,7 +194,7 @@ def _sizes(compiled: Compiled) -> list[str]:
     ]
 
 
-def _examples(compiled: Compiled, seed: int, guard: ResourceGuard) -> tuple[list[str], list[str]]:
+def _examples(compiled: CompiledConstraint, seed: int, guard: ResourceGuard) -> tuple[list[str], list[str]]:
     """A shortest accepted text and random ones; or none, and a sentence that says why."""
     text = compiled.text
     try:
@@ -211,7 +211,7 @@ def _examples(compiled: Compiled, seed: int, guard: ResourceGuard) -> tuple[list
     return shown, []
 
 
-def _walks(compiled: Compiled, guard: ResourceGuard) -> TextSampler:
+def _walks(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
     text = compiled.text
     if text.kind == "labels":
         return TextSampler(compiled.tokens, compiled.tokens.start, spelled=False, guard=guard)

@@ -13,7 +13,7 @@ import zstandard
 from safetensors.numpy import load, save
 
 from compiler import codec
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.codec import decode, encode
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import TokenAutomaton
@@ -33,11 +33,11 @@ SPECS: tuple[Spec, ...] = (
 
 
 @pytest.fixture(scope="module", params=SPECS, ids=str)
-def compiled(request: pytest.FixtureRequest) -> Compiled:
+def compiled(request: pytest.FixtureRequest) -> CompiledConstraint:
     return compile_spec(request.param, BYTES)
 
 
-def test_decode_undoes_encode(compiled: Compiled) -> None:
+def test_decode_undoes_encode(compiled: CompiledConstraint) -> None:
     again = decode(encode(compiled, SECRET), SECRET, BYTES.fingerprint)
     assert (again.spec, again.vocabulary, again.state_distances) == (
         compiled.spec,
@@ -52,7 +52,7 @@ def test_decode_undoes_encode(compiled: Compiled) -> None:
         assert check_text(again.text, text) == check_text(compiled.text, text)
 
 
-def test_decode_makes_no_use_of_pickle(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decode_makes_no_use_of_pickle(compiled: CompiledConstraint, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("something was unpickled")
 
@@ -62,7 +62,7 @@ def test_decode_makes_no_use_of_pickle(compiled: Compiled, monkeypatch: pytest.M
     decode(data, SECRET, BYTES.fingerprint)
 
 
-def test_bytes_that_were_changed_anywhere_do_not_decode(compiled: Compiled) -> None:
+def test_bytes_that_were_changed_anywhere_do_not_decode(compiled: CompiledConstraint) -> None:
     data, draw = encode(compiled, SECRET), random.Random(1)
     for _ in range(400):
         mutated = bytearray(data)
@@ -81,7 +81,7 @@ def test_foreign_bytes_do_not_decode(data: bytes) -> None:
         decode(data, SECRET, BYTES.fingerprint)
 
 
-def test_another_secret_and_another_vocabulary_are_refused(compiled: Compiled) -> None:
+def test_another_secret_and_another_vocabulary_are_refused(compiled: CompiledConstraint) -> None:
     data = encode(compiled, SECRET)
     with pytest.raises(ArtefactInvalid, match="signed"):
         decode(data, b"another", BYTES.fingerprint)
@@ -104,7 +104,7 @@ def test_a_frame_larger_than_its_declared_size_is_refused(monkeypatch: pytest.Mo
         decode(forged(bytes(5_000)), SECRET, BYTES.fingerprint)
 
 
-def test_a_signed_but_inconsistent_body_is_refused(compiled: Compiled) -> None:
+def test_a_signed_but_inconsistent_body_is_refused(compiled: CompiledConstraint) -> None:
     data = encode(compiled, SECRET)
     raw = zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])
     good = load(raw)

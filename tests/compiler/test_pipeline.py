@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.errors import (
     BudgetTooSmall,
     CompileCancelled,
@@ -197,7 +197,7 @@ def test_min_tokens_suffice_and_a_smaller_budget_is_refused() -> None:
         checked += 1
 
 
-def _check_least_budget(spec: Spec, compiled: Compiled, vocabulary: Vocabulary, seed: int) -> None:
+def _check_least_budget(spec: Spec, compiled: CompiledConstraint, vocabulary: Vocabulary, seed: int) -> None:
     least = compiled.tokens.min_tokens
     model = HashModel(vocabulary.size, vocabulary.eos_ids, seed=seed)
     if least > 1:

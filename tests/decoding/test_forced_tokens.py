@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from app.models import ModelFiles, open_model_files
 from app.models.tokenizer import Speller
 from app.settings import BUILT_IN_MODEL
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
@@ -42,7 +42,7 @@ def pieces(files: ModelFiles) -> TokenBytes:
     return TokenBytes(vocabulary.tokens, vocabulary.eos_ids, speller)
 
 
-def _compiled(files: ModelFiles, constraint: dict[str, object]) -> Compiled:
+def _compiled(files: ModelFiles, constraint: dict[str, object]) -> CompiledConstraint:
     return compile_spec(spec_from_json(constraint), files.vocabulary, Limits())
 
 

@@ -21,7 +21,7 @@ import warnings
 
 import torch
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.errors import BudgetTooSmall, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
@@ -131,7 +131,9 @@ def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
     )
 
 
-def _generate(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], draw: random.Random) -> str:
+def _generate(
+    spec: Spec, compiled: CompiledConstraint, case: Case, before: tuple[int, ...], draw: random.Random
+) -> str:
     name = draw.choices(list(PATHS), [share for _, share in PATHS.values()])[0]
     try:
         found = PATHS[name][0](case, draw)
@@ -146,7 +148,9 @@ def _generate(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...
     return f"answered ({name})"
 
 
-def _judge(spec: Spec, compiled: Compiled, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]) -> None:
+def _judge(
+    spec: Spec, compiled: CompiledConstraint, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]
+) -> None:
     """The answer, checked by its text and, where it belongs to it, the prompt's text."""
     *written, last = tokens
     eos_ids = case.vocabulary.eos_ids

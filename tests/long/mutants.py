@@ -54,7 +54,7 @@ class Values:
 
 @functools.cache
 def automata() -> Values:
-    """Compiled constraints."""
+    """CompiledConstraint constraints."""
     specs = [RegexSpec(pattern) for pattern in PATTERNS]
     hashes = tuple(automaton_hash(spec, VOCABULARY.fingerprint) for spec in specs)
     stored = tuple(

@@ -43,7 +43,7 @@ from app.settings import Settings
 from app.worker.handlers.base import Context, Handler, stuck
 from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
 from compiler.diagnostics import Explanation, conjuncts, told_as
 from compiler.errors import ArtefactInvalid, LimitExceeded
@@ -192,7 +192,7 @@ class CompileHandler:
             raise result.as_error()
         return result, data
 
-    def _stored(self, automaton: str, context: Context) -> Compiled | None:
+    def _stored(self, automaton: str, context: Context) -> CompiledConstraint | None:
         key = automaton_key(automaton)
         data = context.load(key, self._settings.automaton_ttl_s)
         if data is None:
@@ -204,7 +204,7 @@ class CompileHandler:
             return None
 
 
-def _text(compiled: Compiled) -> TextAutomaton:
+def _text(compiled: CompiledConstraint) -> TextAutomaton:
     """The automaton over texts of a constraint compiled for single bytes: where texts break is known already."""
     return dataclasses.replace(compiled.text, lifted=compiled.tokens)
 

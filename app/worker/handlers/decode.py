@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.errors import InternalError
 from app.messages import CompileJobResult, DecodeJob, DecodeJobResult, LabelStepBody, OwnedJob, TimingsBody
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.lifting import TokenAutomaton
 from compiler.text import check_labels
 
@@ -38,7 +38,7 @@ Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
 
 
 def decode_matrix(
-    job: DecodeJob, compiled: Compiled, search: Search, sizes: CompileJobResult, waited_s: float
+    job: DecodeJob, compiled: CompiledConstraint, search: Search, sizes: CompileJobResult, waited_s: float
 ) -> DecodeJobResult:
     """The job's answer, with its trace. Log-probs a little above 0 are rounding, and count as 0.
 
@@ -67,7 +67,7 @@ def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s
     return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
 
 
-def _to_go(compiled: Compiled, state: int) -> int:
+def _to_go(compiled: CompiledConstraint, state: int) -> int:
     """Fewest further labels to acceptance: a stored distance counts the end too, which is no label."""
     distance = compiled.state_distances[state]
     if distance is None:

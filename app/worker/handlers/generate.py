@@ -42,7 +42,7 @@ from app.worker.handlers.base import Context, Handler, stuck
 from app.worker.handlers.compile import word_trace
 from app.worker.handlers.decode import decode_matrix, timings_of
 from app.worker.handlers.step_events import StepEventBuilder
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.text import answer_text, check_text, replay, states_along
@@ -112,7 +112,7 @@ class _Task:
     """A job with what belongs to it. `start` is the automaton's state before the answer's first token."""
 
     job: GenerateJob
-    compiled: Compiled
+    compiled: CompiledConstraint
     constraint: PreparedConstraint
     prompt_ids: list[int]
     start: int
@@ -141,7 +141,7 @@ class Generator:
         self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         self._pieces = TokenBytes(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
-        self._opened: ByteBoundedLru[str, tuple[Compiled, PreparedConstraint]] = ByteBoundedLru(
+        self._opened: ByteBoundedLru[str, tuple[CompiledConstraint, PreparedConstraint]] = ByteBoundedLru(
             settings.device_table_cache_bytes
         )
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
@@ -207,7 +207,7 @@ class Generator:
         sizes = _sizes(job.automaton, compiled, context)
         return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s), job.names)
 
-    def _constraint(self, automaton: str, context: Context) -> tuple[Compiled, PreparedConstraint]:
+    def _constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
         """A constraint with its tables on the device, kept for the next request that names it."""
         with self._opening[int(automaton, 16) % len(self._opening)]:  # requests for one constraint prepare it once
             opened = self._opened.get(automaton)
@@ -222,7 +222,7 @@ class Generator:
                 self._opened.put(automaton, opened, size)
             return opened
 
-    def _compiled(self, automaton: str, context: Context) -> Compiled:
+    def _compiled(self, automaton: str, context: Context) -> CompiledConstraint:
         key = automaton_key(automaton)
         data = context.load(key, self._settings.automaton_ttl_s)
         if data is None:
@@ -316,7 +316,7 @@ class Generator:
                 return None
 
 
-def _start(job: GenerateJob, compiled: Compiled) -> int:
+def _start(job: GenerateJob, compiled: CompiledConstraint) -> int:
     """The state before the answer. Raises PromptViolates where the prompt counts and cannot be continued.
 
     What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
@@ -340,7 +340,7 @@ def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) ->
     return replace(job, options=job.options.model_copy(update={"max_tokens": budget}))
 
 
-def _sizes(automaton: str, compiled: Compiled, context: Context) -> CompileJobResult:
+def _sizes(automaton: str, compiled: CompiledConstraint, context: Context) -> CompileJobResult:
     """The constraint's sizes, and what the compilation took where the job waited for one."""
     told = context.compiling
     return summary(automaton, compiled, told is None or told.cached, 0.0 if told is None else told.compile_ms)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from app.messages import Reason, RejectedTokenBody, StepMessage, StepRow
 from app.worker.handlers.base import Context
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
 from compiler.text import display_state_of
 
@@ -72,7 +72,9 @@ class StepEventBuilder:
     start       the automaton's state before the answer
     """
 
-    def __init__(self, vocabulary: Sequence[bytes | None], compiled: Compiled, start: int, context: Context) -> None:
+    def __init__(
+        self, vocabulary: Sequence[bytes | None], compiled: CompiledConstraint, start: int, context: Context
+    ) -> None:
         self._vocabulary, self._compiled, self._context = vocabulary, compiled, context
         shown = display_state_of(compiled.text, start)
         assert shown is not None  # an answer begins between characters

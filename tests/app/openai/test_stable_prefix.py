@@ -11,7 +11,7 @@ import pytest
 from app.messages import GenerationOptions, StepMessage, StepRow
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.stops import without_stop
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
@@ -28,7 +28,7 @@ EOS = VOCABULARY.eos_ids[0]
 PATTERNS = ["[ab]{0,6}", "a?b?é{0,3}c", " ?[ab ]{1,5}", "(ab|ac)+", "aab|aac|b", " [ab]+|c", "(é|è|e){1,4}"]
 
 
-def compiled_of(constraint: dict[str, Any]) -> Compiled:
+def compiled_of(constraint: dict[str, Any]) -> CompiledConstraint:
     return compile_spec(spec_from_json(constraint), VOCABULARY)
 
 
@@ -47,7 +47,9 @@ def told(event: BeamStep) -> StepMessage:
     return StepMessage(event.step_number, event.budget_after, rows)
 
 
-def run(options: GenerationOptions, compiled: Compiled, model: HashModel) -> tuple[list[StepMessage], list[str]]:
+def run(
+    options: GenerationOptions, compiled: CompiledConstraint, model: HashModel
+) -> tuple[list[StepMessage], list[str]]:
     """The steps of a real generation over bytes, and its answers."""
     steps: list[StepMessage] = []
 

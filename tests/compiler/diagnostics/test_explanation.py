@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import Explanation, explain, told_as
 from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
 from compiler.diagnostics.prose import sentence, title
@@ -78,7 +78,7 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that
 }
 
 
-def compiled(constraint: object) -> Compiled:
+def compiled(constraint: object) -> CompiledConstraint:
     return compile_spec(spec_from_json(constraint), BYTES)
 
 

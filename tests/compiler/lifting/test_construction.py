@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.artifact import Compiled
+from compiler.artifact import CompiledConstraint
 from compiler.automata import DEAD, NO_END
 from compiler.errors import LimitExceeded, SpecError
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
@@ -28,7 +28,9 @@ SPECS: tuple[Spec, ...] = (
 )
 
 
-def read(compiled: Compiled, transducer_state: int, letter_state: int, token: bytes) -> tuple[int, int] | None:
+def read(
+    compiled: CompiledConstraint, transducer_state: int, letter_state: int, token: bytes
+) -> tuple[int, int] | None:
     """The pair after the bytes of a token, read one by one; None where it is dead."""
     text = compiled.text
     for byte in token:
@@ -38,7 +40,7 @@ def read(compiled: Compiled, transducer_state: int, letter_state: int, token: by
 
 
 def check_state(
-    compiled: Compiled, vocabulary: Vocabulary, transducer_state: int, letter_state: int, ids: Iterable[int]
+    compiled: CompiledConstraint, vocabulary: Vocabulary, transducer_state: int, letter_state: int, ids: Iterable[int]
 ) -> None:
     automaton, transducer = compiled.tokens, compiled.text.transducer
     shift = int(transducer_state >= transducer.boundary_states)  # the state after EOS stands between the two groups
