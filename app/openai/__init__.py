@@ -1,6 +1,6 @@
 """The OpenAI-compatible API.
 
-A request of OpenAI's completions or chat completions is read, with the constraint in any of the spellings that clients
-use, and translated into one of our own. The answer is rendered in OpenAI's shapes, whole or as a stream whose text
-never changes once it is sent.
+A completion or chat completion in OpenAI's format is read, with its constraint in any of the spellings that clients
+use, and translated into a request of POST /generate. The result is rendered in OpenAI's format, in one response or as a
+stream whose text never changes after it is sent.
 """

@@ -1,4 +1,4 @@
-"""A prompt made of messages, by the model's own chat template: Jinja in a sandbox, as transformers renders it."""
+"""Renders messages with the model's chat template in a Jinja sandbox, as transformers does."""
 
 from __future__ import annotations
 
@@ -12,53 +12,57 @@ from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles
 from app.openai.requests import Message
 
-_NONE = "the model has no chat template: send a prompt to /v1/completions"
-_REFUSED = "the model's chat template takes no such messages"
-_TOLD = ("messages", "add_generation_prompt")  # what the caller's own arguments may not replace
-_NOTHING = {"tools": None, "documents": None}  # some templates ask whether these are none, not whether they are defined
+_NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
+_REJECTED = "the model's chat template rejects these messages"
+_RESERVED = ("messages", "add_generation_prompt")  # variables that a request must not replace
+_UNUSED = {"tools": None, "documents": None}  # some templates test these for none, not for being defined
 
 
-class _Refused(Exception):
-    """What a template says of messages that it does not take."""
+class _TemplateRejection(Exception):
+    """Raised by a template through `raise_exception`, with its reason."""
 
 
-def prompt_of(
+def render_prompt(
     files: ModelFiles, messages: Sequence[Message], add_generation_prompt: bool = True,
     arguments: Mapping[str, object] | None = None,
 ) -> str:
-    """The prompt that the model's template makes of the messages.
+    """The prompt that the model's chat template makes of the messages.
 
-    Raises InvalidRequest where there is no template, or it refuses them; SettingsInvalid where it is no template.
+    Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
+    template is invalid.
     """
     if files.chat_template is None:
-        raise InvalidRequest((("messages", _NONE),))
+        raise InvalidRequest((("messages", _NO_TEMPLATE),))
     for name in arguments or {}:
-        if name in _TOLD or name in files.special_tokens:
-            raise InvalidRequest(((f"chat_template_kwargs.{name}", "is told to the template already"),))
-    told = [_told(message) for message in messages]
+        if name in _RESERVED or name in files.special_tokens:
+            raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
+    contents = [_template_message(message) for message in messages]
     template = _compiled(files.chat_template)
-    known_to_it = {**_NOTHING, **files.special_tokens, **(arguments or {})}
-    known_to_it |= {"messages": told, "add_generation_prompt": add_generation_prompt}
+    variables = {**_UNUSED, **files.special_tokens, **(arguments or {})}
+    variables |= {"messages": contents, "add_generation_prompt": add_generation_prompt}
     try:
-        return str(template.render(known_to_it))
-    except _Refused as refused:
-        said = str(refused)
-        known = said if said and not any(one["content"] and one["content"] in said for one in told) else ""
-        raise InvalidRequest((("messages", f"{_REFUSED}: {known}" if known else _REFUSED),)) from None
-    except Exception as error:  # of the template's own code, over messages that it did not expect
-        raise InvalidRequest((("messages", f"{_REFUSED} ({type(error).__name__})"),)) from None
+        return str(template.render(variables))
+    except _TemplateRejection as rejection:
+        # An error never repeats what the caller sent, so a reason that quotes a message is left out.
+        reason = str(rejection)
+        if not reason or any(message["content"] and message["content"] in reason for message in contents):
+            raise InvalidRequest((("messages", _REJECTED),)) from None
+        raise InvalidRequest((("messages", f"{_REJECTED}: {reason}"),)) from None
+    except Exception as error:  # the template's code may fail in any way on messages it does not expect
+        raise InvalidRequest((("messages", f"{_REJECTED} ({type(error).__name__})"),)) from None
 
 
-def _told(message: Message) -> dict[str, str]:
-    """A message as templates read it. They know OpenAI's newer name for a system's messages by the older one."""
+def _template_message(message: Message) -> dict[str, str]:
+    """A message as templates read it: "developer", OpenAI's newer name of the role, becomes "system"."""
     role = "system" if message.role == "developer" else message.role
-    named = {} if message.name is None else {"name": message.name}
-    return {"role": role, "content": message.content or "", **named}
+    name = {} if message.name is None else {"name": message.name}
+    return {"role": role, "content": message.content or "", **name}
 
 
 @functools.lru_cache(maxsize=4)
 def _compiled(text: str) -> Any:
-    """The template. Jinja is loaded when the first is asked for."""
+    """The compiled template."""
+    # Imported here, because most processes never render a template.
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -74,11 +78,11 @@ def _compiled(text: str) -> Any:
 
 
 def _generation_tag() -> Any:
-    """`{% generation %}` marks what an assistant wrote, for those who train models; here it is passed over."""
+    """An extension that ignores `{% generation %}`, the mark of assistant text for training."""
     from jinja2.ext import Extension
 
     class GenerationTag(Extension):
-        tags = {"generation"}  # noqa: RUF012 - as the class above has it
+        tags = {"generation"}  # noqa: RUF012 - declared so by Extension
 
         def parse(self, parser: Any) -> Any:
             next(parser.stream)
@@ -92,7 +96,7 @@ def _to_json(value: object, ensure_ascii: bool = False, indent: int | None = Non
 
 
 def _raise(message: object) -> None:
-    raise _Refused(str(message))
+    raise _TemplateRejection(str(message))
 
 
 def _now(form: str) -> str:

@@ -1,22 +1,34 @@
-"""The one constraint that a request gives, in whichever of the known spellings. Knows no HTTP."""
+"""Reads the constraint of a request, in any spelling, and combines it with stop strings.
+
+A finished text satisfies the constraint and contains no stop string. The model may end a text with a stop string,
+which is then removed, if no continuation of a satisfying text breaks the constraint: there is none, or it is about
+words only and the stop strings are white space. Otherwise the model cannot write a stop string at all, because the
+shortened text might not satisfy the constraint.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest
 from app.openai.requests import OpenAIRequest
+from compiler.spec import AllSpec, AnySpec, KeywordsSpec, LengthSpec, LtlfSpec, NotSpec, Spec
 
-FORMER = ("guided_regex", "guided_json", "guided_choice")
-_JSON_OBJECT = (
-    'no schema is given: use {"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}}; the schema '
-    '{"type": "object"} allows any object'
+_FLAT_FIELDS = {  # field of the request: our form
+    "guided_regex": "regex", "guided_json": "json_schema", "guided_choice": "choice",
+    "regex": "regex", "json_schema": "json_schema",
+}  # fmt: skip
+_TGI_FORMS = {"json": "json_schema", "json_object": "json_schema", "json_schema": "json_schema", "regex": "regex"}
+_NO_SCHEMA = (
+    'json_object without a schema is not supported: use {"type": "json_schema", "json_schema": {"name": "...", '
+    '"schema": {...}}}; the schema {"type": "object"} allows any object'
 )
-_HARMLESS = {  # of structured_outputs, and what they may say
+_HARMLESS = {  # fields of structured_outputs that are accepted with these values only
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
     "disable_additional_properties": (None, False), "whitespace_pattern": (None,), "grammar": (None,),
     "json_object": (None, False), "structural_tag": (None,),
@@ -25,99 +37,93 @@ _HARMLESS = {  # of structured_outputs, and what they may say
 
 @dataclass(frozen=True, slots=True)
 class ParsedConstraint:
-    """A constraint as POST /generate takes it.
+    """A constraint as POST /generate accepts it.
 
-    path    where the request holds what its form's own field holds: errors are to name it
-    form    that field
-    former  whether it was said in a way that is on its way out
+    path        the field of the request that holds the value of the form's own field; errors name it
+    form        the form's own field
+    deprecated  whether clients should no longer use this spelling
     """
 
     constraint: dict[str, Any]
     path: str
     form: str
-    former: bool = False
+    deprecated: bool = False
 
-    def field(self, field: str) -> str:
-        """Where the request holds a field of the constraint."""
+    def path_of(self, field: str) -> str:
+        """The request's path of a field of the constraint."""
         if self.path == "constraint":
             return self.path if field == self.path else f"{self.path}.{field}"
         head, dot, rest = field.partition(".")
         return f"{self.path}{dot}{rest}" if head == self.form else self.path
 
 
-def spelled_by(asked: OpenAIRequest) -> ParsedConstraint | None:
-    """The constraint of a request, None where it has none. Raises InvalidRequest, by field."""
-    given = list(_given(asked))
-    paths = [one.path for one in given] + ["automaton"] * (asked.automaton is not None)
+def parse_constraint(request: OpenAIRequest) -> ParsedConstraint | None:
+    """The constraint of a request, None if it has none. Raises InvalidRequest with the field."""
+    parsed = list(_constraints(request))
+    paths = [constraint.path for constraint in parsed] + ["automaton"] * (request.automaton is not None)
     if len(paths) > 1:
-        message = f'{" and ".join(paths[:2])} are two constraints: give one, {{"all": [...]}} of both as constraint say'
+        message = f'{" and ".join(paths[:2])} are two constraints: give one, for instance constraint {{"all": [...]}}'
         raise InvalidRequest(((paths[1].partition(".")[0], message),))
-    return given[0] if given else None
+    return parsed[0] if parsed else None
 
 
-def _given(asked: OpenAIRequest) -> Iterator[ParsedConstraint]:
-    if asked.constraint is not None:
-        yield ParsedConstraint(asked.constraint, "constraint", "")
-    if asked.response_format is not None:
-        yield from _response_format(asked.response_format)
-    if asked.structured_outputs is not None:
-        yield from _structured_outputs(asked.structured_outputs)
-    if asked.grammar is not None:
-        yield _typed(asked.grammar, "grammar")
-    for path, form, value in (
-        ("guided_regex", "regex", asked.guided_regex),
-        ("guided_json", "json_schema", asked.guided_json),
-        ("guided_choice", "choice", asked.guided_choice),
-        ("regex", "regex", asked.regex),
-        ("json_schema", "json_schema", asked.json_schema),
-    ):
-        if value is not None:
-            yield _of_form(form, value, path, former=path in FORMER)
+def _constraints(request: OpenAIRequest) -> Iterator[ParsedConstraint]:
+    if request.constraint is not None:
+        yield ParsedConstraint(request.constraint, "constraint", "")
+    if request.response_format is not None:
+        yield from _response_format(request.response_format)
+    if request.structured_outputs is not None:
+        yield from _structured_outputs(request.structured_outputs)
+    if request.grammar is not None:
+        yield _type_and_value(request.grammar, "grammar")
+    for path, form in _FLAT_FIELDS.items():
+        if (value := getattr(request, path)) is not None:
+            yield _single_form(form, value, path, deprecated=path.startswith("guided_"))
 
 
-def _response_format(given: dict[str, Any]) -> Iterator[ParsedConstraint]:
-    """OpenAI's, and where it holds a `value` TGI's, or a `schema` that of llama.cpp."""
-    path, kind = "response_format", given.get("type")
-    if "value" in given:
-        yield _typed(given, path)
+def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
+    """OpenAI's `response_format`; with `value` in it TGI's, with `schema` llama.cpp's."""
+    path, kind = "response_format", value.get("type")
+    if "value" in value:
+        yield _type_and_value(value, path)
     elif kind == "json_schema":
-        inner = _required(given, "json_schema", path, dict)
-        _only(given, path, "type", "json_schema")
-        _only(inner, f"{path}.json_schema", "name", "description", "schema", "strict")
-        yield _of_form("json_schema", _required(inner, "schema", f"{path}.json_schema"), f"{path}.json_schema.schema")
-    elif kind == "json_object" and given.get("schema") is not None:
-        _only(given, path, "type", "schema")
-        yield _of_form("json_schema", given["schema"], f"{path}.schema")
+        inner, inner_path = _required(value, "json_schema", path, dict), f"{path}.json_schema"
+        _reject_unknown(value, path, "type", "json_schema")
+        _reject_unknown(inner, inner_path, "name", "description", "schema", "strict")
+        yield _single_form("json_schema", _required(inner, "schema", inner_path), f"{inner_path}.schema")
+    elif kind == "json_object" and value.get("schema") is not None:
+        _reject_unknown(value, path, "type", "schema")
+        yield _single_form("json_schema", value["schema"], f"{path}.schema")
     elif kind == "json_object":
-        raise InvalidRequest(((f"{path}.type", f"json_object is not supported: {_JSON_OBJECT}"),))
+        raise InvalidRequest(((f"{path}.type", _NO_SCHEMA),))
     elif kind == "text":
-        _only(given, path, "type")
+        _reject_unknown(value, path, "type")
     else:
         raise InvalidRequest(((f"{path}.type", 'must be "text" or "json_schema"'),))
 
 
-def _structured_outputs(given: dict[str, Any]) -> Iterator[ParsedConstraint]:
-    path = "structured_outputs"
-    _only(given, path, "regex", "json", "choice", *_HARMLESS)
+def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
+    path, forms = "structured_outputs", {"regex": "regex", "json": "json_schema", "choice": "choice"}
+    _reject_unknown(value, path, *forms, *_HARMLESS)
     for name, allowed in _HARMLESS.items():
-        if given.get(name) not in allowed:
+        if value.get(name) not in allowed:
             raise InvalidRequest(((f"{path}.{name}", "is not supported: use regex, json or choice"),))
-    for name, form in (("regex", "regex"), ("json", "json_schema"), ("choice", "choice")):
-        if given.get(name) is not None:
-            yield _of_form(form, given[name], f"{path}.{name}")
+    for name, form in forms.items():
+        if value.get(name) is not None:
+            yield _single_form(form, value[name], f"{path}.{name}")
 
 
-def _typed(given: dict[str, Any], path: str) -> ParsedConstraint:
-    """TGI's: a type and a value."""
-    _only(given, path, "type", "value")
-    forms = {"json": "json_schema", "json_object": "json_schema", "json_schema": "json_schema", "regex": "regex"}
-    kind = given.get("type")
-    if not isinstance(kind, str) or kind not in forms:
+def _type_and_value(grammar: dict[str, Any], path: str) -> ParsedConstraint:
+    """TGI's grammar: a type and a value."""
+    _reject_unknown(grammar, path, "type", "value")
+    kind = grammar.get("type")
+    if not isinstance(kind, str) or kind not in _TGI_FORMS:
         raise InvalidRequest(((f"{path}.type", 'must be "json", "json_schema" or "regex"'),))
-    value, inner = _required(given, "value", path), f"{path}.value"
+    value, inner_path = _required(grammar, "value", path), f"{path}.value"
+    # The type json_schema may wrap the schema together with a name, as OpenAI does.
     if kind == "json_schema" and isinstance(value, dict) and isinstance(value.get("schema"), dict):
-        value, inner = value["schema"], f"{inner}.schema"  # with a name beside it
-    return _of_form(forms[kind], value, inner)
+        value, inner_path = value["schema"], f"{inner_path}.schema"
+    return _single_form(_TGI_FORMS[kind], value, inner_path)
 
 
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
@@ -127,29 +133,77 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def _of_form(form: str, value: object, path: str, former: bool = False) -> ParsedConstraint:
-    """A constraint of one field; a schema may be written out as a text."""
+def _single_form(form: str, value: object, path: str, deprecated: bool = False) -> ParsedConstraint:
+    """A constraint of one field; a schema may be a string of JSON."""
     if form == "json_schema" and isinstance(value, str):
         try:
             value = read_json(value.encode())
         except InvalidJson as error:
             raise InvalidRequest(((path, str(error)),)) from None
-    holds, wanted = _CHECKS[form]
-    if not holds(value):
-        raise InvalidRequest(((path, wanted),))
-    return ParsedConstraint({form: value}, path, form, former)
+    is_valid, message = _CHECKS[form]
+    if not is_valid(value):
+        raise InvalidRequest(((path, message),))
+    return ParsedConstraint({form: value}, path, form, deprecated)
 
 
-def _required(given: dict[str, Any], name: str, path: str, kind: type = object) -> Any:
-    if given.get(name) is None:
+def _required(value: dict[str, Any], name: str, path: str, kind: type = object) -> Any:
+    if value.get(name) is None:
         raise InvalidRequest(((f"{path}.{name}", "field required"),))
-    if not isinstance(given[name], kind):
+    if not isinstance(value[name], kind):
         raise InvalidRequest(((f"{path}.{name}", "must be an object"),))
-    return given[name]
+    return value[name]
 
 
-def _only(given: dict[str, Any], path: str, *names: str) -> None:
-    """Nothing unknown is passed over."""
-    for name in given:
+def _reject_unknown(value: dict[str, Any], path: str, *names: str) -> None:
+    for name in value:
         if name not in names:
-            raise InvalidRequest(((f"{path}.{name}", f"unknown field: known are {json.dumps(names)[1:-1]}"),))
+            raise InvalidRequest(((f"{path}.{name}", f"unknown field: use one of {json.dumps(names)[1:-1]}"),))
+
+
+def removable_stops(spec: Spec | None, stops: Sequence[str]) -> tuple[str, ...]:
+    """The stop strings that the model may write at the end of a text."""
+    return tuple(stops) if spec is None or (_ignores_space(spec) and not any(map(str.strip, stops))) else ()
+
+
+def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> dict[str, Any]:
+    """The constraint that a text contains no stop string; `at_end` allows one at its end."""
+    written = "|".join(re.escape(stop) for stop in stops)
+    rest = "+" if at_end else "*"
+    return {"not": {"regex": f"(?s:.*)(?:{written})(?s:.{rest})", "leading_space": leading_space}}
+
+
+def remove_stop(text: str, stops: Sequence[str]) -> str:
+    """A finished text without the stop string at its end."""
+    # Of several matching stop strings the longest begins first in the text.
+    return text[: len(text) - max((len(stop) for stop in stops if text.endswith(stop)), default=0)]
+
+
+def remove_partial_stop(text: str, stops: Sequence[str]) -> str:
+    """An unfinished text without a suffix that may become a stop string."""
+    longest = max(map(len, stops), default=0)
+    lengths = (size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in stops))
+    return text[: len(text) - min(next(lengths, 0), len(text))]
+
+
+def strips_space(spec: Spec) -> bool:
+    """Whether a part of the constraint is about whole texts and may have its leading space removed."""
+    match spec:
+        case AllSpec() | AnySpec():
+            return any(strips_space(part) for part in spec.parts)
+        case NotSpec():
+            return strips_space(spec.part)
+        case _:
+            return hasattr(spec, "leading_space")
+
+
+def _ignores_space(spec: Spec) -> bool:
+    """Whether white space after a text changes nothing."""
+    match spec:
+        case AllSpec() | AnySpec():
+            return all(_ignores_space(part) for part in spec.parts)
+        case NotSpec():
+            return _ignores_space(spec.part)
+        case LengthSpec():
+            return spec.max_chars is None
+        case _:
+            return isinstance(spec, LtlfSpec | KeywordsSpec)

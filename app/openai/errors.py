@@ -17,40 +17,43 @@ from app.openai.responses import ChatChunk, Completion, ErrorBody
 PREFIX = "/v1/"
 ERROR_TYPE = "application/json"
 _KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-_OURS = ("type", "title", "status", "detail", "code")  # of a problem: said in OpenAI's words
-_AT_FAULT = {"budget_too_small": "max_tokens", "unknown_model": "model"}
-_WHERE = ("field", "path")  # that name the parameter at fault, beside `errors`
+_PROBLEM_FIELDS = ("type", "title", "status", "detail", "code")  # translated; all others are copied
+_CODE_PARAMS = {"budget_too_small": "max_tokens", "unknown_model": "model"}
+_PATH_FIELDS = ("field", "path")  # name the parameter if there is no `errors`
 
 
 def error_body(problem: bytes) -> bytes:
-    """A problem as OpenAI's clients read it; what else it says goes along."""
-    said = json.loads(problem)
-    status = int(said["status"])
+    """A problem document in OpenAI's format, with its further fields."""
+    fields = json.loads(problem)
+    status = int(fields["status"])
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    error = {"message": said["detail"], "type": kind, "param": _param(said), "code": said["code"]}
-    further = {name: value for name, value in said.items() if name not in _OURS}
+    error = {"message": fields["detail"], "type": kind, "param": _param(fields), "code": fields["code"]}
+    further = {name: value for name, value in fields.items() if name not in _PROBLEM_FIELDS}
     return json.dumps({"error": {**error, **further}}, ensure_ascii=True).encode()
 
 
-def _param(said: dict[str, Any]) -> str | None:
-    faults = said.get("errors")
-    named = faults[0].get("path") if faults else next((said[name] for name in _WHERE if said.get(name)), None)
-    return named if isinstance(named, str) else _AT_FAULT.get(said["code"])
+def _param(fields: dict[str, Any]) -> str | None:
+    errors = fields.get("errors")
+    path = errors[0].get("path") if errors else next((fields[name] for name in _PATH_FIELDS if fields.get(name)), None)
+    return path if isinstance(path, str) else _CODE_PARAMS.get(fields["code"])
 
 
 class OpenAIErrors:
-    """ASGI middleware around all that refuse: below /v1 their problems leave in OpenAI's shape."""
+    """ASGI middleware that translates the problem documents of paths below /v1.
+
+    It surrounds all other middleware, because those answer with problem documents too.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        asked = scope["type"] == "http" and scope["path"].startswith(PREFIX)
-        await self._app(scope, receive, _Turned(send) if asked else send)
+        is_openai = scope["type"] == "http" and scope["path"].startswith(PREFIX)
+        await self._app(scope, receive, _ErrorTranslator(send) if is_openai else send)
 
 
-class _Turned:
-    """A send that holds a problem back until it is whole, and sends it in the other shape."""
+class _ErrorTranslator:
+    """A `send` that buffers a problem document and sends it in OpenAI's format."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -65,14 +68,14 @@ class _Turned:
         else:
             self._body += message.get("body", b"")
             if not message.get("more_body", False):
-                await self._turn(self._start)
+                await self._send_error(self._start)
 
-    async def _turn(self, start: Message) -> None:
+    async def _send_error(self, start: Message) -> None:
         body = error_body(self._body)
         replaced = (b"content-type", b"content-length")
         headers = [pair for pair in start["headers"] if pair[0].lower() not in replaced]
-        own = [(b"content-type", ERROR_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-        await self._send({**start, "headers": headers + own})
+        headers += [(b"content-type", ERROR_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+        await self._send({**start, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
 
@@ -84,7 +87,7 @@ def _is_problem(start: Message) -> bool:
 
 
 def document_errors(document: dict[str, Any]) -> None:
-    """Have an OpenAPI document say which shape errors have here, and what the events of a stream hold."""
+    """Adds the error format and the models of the stream events to an OpenAPI document."""
     schemas = document["components"]["schemas"]
     for model in (ErrorBody, Completion, ChatChunk):
         _add(schemas, model)

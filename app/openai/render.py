@@ -1,4 +1,4 @@
-"""What comes of a job, as answers of OpenAI's kind, whole or in chunks."""
+"""Renders the result of a job as an OpenAI response or as chunks of one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from app.errors import InternalError
 from app.messages import ChoiceBody, GenerateJobResult, Result
 from app.models import ModelFiles
+from app.openai.constraints import remove_stop
 from app.openai.responses import (
     ChatChoice,
     ChatChunk,
@@ -26,128 +27,128 @@ from app.openai.responses import (
     TokenLogprob,
     TokenUsage,
 )
-from app.openai.stops import without_stop
 from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """A token of an answer: its bytes, of which the answer's text is made, and its log-probability."""
+class AnswerToken:
+    """A token of an answer: its bytes in the answer's text and its log-probability."""
 
     bytes: bytes
     log_prob: float
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A finished answer. `tokens` is None unless they were asked for; without the end of the text."""
+class FinishedAnswer:
+    """A finished answer; `tokens` excludes the end token, and is None unless log-probs are requested."""
 
     text: str
     finish_reason: FinishReason
-    tokens: tuple[Token, ...] | None
+    tokens: tuple[AnswerToken, ...] | None
 
 
 def generated(result: Result) -> GenerateJobResult:
-    """The result of a generation."""
+    """The result, which must be that of a generation."""
     if not isinstance(result, GenerateJobResult):
         raise InternalError(f"a generation was answered by a {result.kind} message")
     return result
 
 
-def answers(result: GenerateJobResult, order: TranslatedRequest, files: ModelFiles) -> tuple[Answer, ...]:
-    """The answers, in their order: distinct ones of a search; of samples that were drawn to choose from the best."""
+def answers(result: GenerateJobResult, translated: TranslatedRequest, files: ModelFiles) -> tuple[FinishedAnswer, ...]:
+    """The answers, best first: distinct ones of a search, or the best of the samples."""
     choices = list(zip(result.choices, result.token_counts, strict=True))
-    if order.best_by_token:
-        choices = sorted(choices, key=lambda counted: -counted[0].log_prob / counted[1])[: order.n]
-    budget = order.order.options.max_tokens
-    if order.order.clamp_to_context:
+    if translated.best_by_token:
+        choices = sorted(choices, key=lambda counted: -counted[0].log_prob / counted[1])[: translated.n]
+    budget = translated.params.options.max_tokens
+    if translated.params.clamp_to_context:
         budget = budget_beside(budget, result.usage.prompt_tokens, files.context_tokens)
-    found = tuple(_answer(choice, order, files, cut=tokens == budget) for choice, tokens in choices)
-    if order.order.options.algorithm == "sample":
-        return found
-    distinct: dict[str, Answer] = {}
-    for answer in found:  # best first; texts that differed in a stop string alone are one answer
+    finished = tuple(_answer(choice, translated, files, cut=tokens == budget) for choice, tokens in choices)
+    if translated.params.options.algorithm == "sample":
+        return finished
+    distinct: dict[str, FinishedAnswer] = {}
+    for answer in finished:  # texts that differ only in a removed stop string are one answer: the best stays
         distinct.setdefault(answer.text, answer)
     return tuple(distinct.values())
 
 
 def usage(result: GenerateJobResult) -> TokenUsage:
-    """The tokens of a request; samples that were drawn and not chosen count."""
+    """The token counts of a request, including samples that were not chosen."""
     prompt, written = result.usage.prompt_tokens, result.usage.completion_tokens
     return TokenUsage(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written)
 
 
-def _answer(choice: ChoiceBody, order: TranslatedRequest, files: ModelFiles, cut: bool) -> Answer:
+def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:
     """`cut`: the answer has as many tokens as the budget."""
-    text = without_stop(choice.text, order.stops)
+    text = remove_stop(choice.text, translated.stops)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
-    cut = cut and order.free and text == choice.text
-    if order.before:
-        text = order.before + _space(choice, files) + text
-    return Answer(text, "length" if cut else "stop", tokens if order.logprobs else None)
+    cut = cut and translated.unconstrained and text == choice.text
+    if translated.prefix:
+        text = translated.prefix + _space(choice, files) + text
+    return FinishedAnswer(text, "length" if cut else "stop", tokens if translated.logprobs else None)
 
 
 def _written(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
-    """All that the model wrote, token by token, its end aside."""
+    """Bytes and log-prob of each generated token except the end token."""
     assert choice.trace is not None
     return [(files.vocabulary.tokens[step.token] or b"", step.log_prob) for step in choice.trace[:-1]]
 
 
 def _space(choice: ChoiceBody, files: ModelFiles) -> str:
-    """The space before an answer that is no part of it."""
-    raw = b"".join(piece for piece, _ in _written(choice, files))
+    """The leading space that the model wrote and the answer lacks."""
+    raw = b"".join(token_bytes for token_bytes, _ in _written(choice, files))
     return raw[: len(raw) - len(choice.text.encode())].decode()
 
 
-def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[Token, ...]:
-    """The tokens whose bytes are the text: without the space before it, and what was taken off its end."""
+def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerToken, ...]:
+    """The tokens of the text, without its leading space and the removed stop string."""
     skipped, left = len(_space(choice, files)), len(text.encode())
     tokens = []
-    for piece, log_prob in _written(choice, files):
-        own = piece[skipped:][:left]
-        skipped, left = max(0, skipped - len(piece)), left - len(own)
-        if own or not piece:
-            tokens.append(Token(own, log_prob))
+    for token_bytes, log_prob in _written(choice, files):
+        visible = token_bytes[skipped:][:left]
+        skipped, left = max(0, skipped - len(token_bytes)), left - len(visible)
+        # A token without bytes, a special one, stays in the list.
+        if visible or not token_bytes:
+            tokens.append(AnswerToken(visible, log_prob))
     return tuple(tokens)
 
 
 class Writer(Protocol):
-    """Writes one request's answer."""
+    """Renders the answers of one request."""
 
-    def whole(self, result: GenerateJobResult, found: tuple[Answer, ...]) -> BaseModel:
-        """The answer in one piece."""
+    def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
+        """The response without streaming."""
 
     def opening(self, index: int) -> BaseModel | None:
-        """The first chunk of an answer, before any text, where there is one."""
+        """The chunk before the text of an answer, None if there is none."""
 
-    def chunk(self, index: int, text: str, answer: Answer | None = None) -> BaseModel:
-        """A chunk with more text; with the last one the answer that it completes."""
+    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
+        """A chunk of text; the last one of an answer also gets the finished answer."""
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        """The chunk that tells the tokens."""
+        """The chunk with the token counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionWriter:
-    """Writes the answer to a prompt."""
+    """Renders the answers to a prompt."""
 
     job_id: str
     model: str
-    order: TranslatedRequest
+    translated: TranslatedRequest
     created: int
 
-    def whole(self, result: GenerateJobResult, found: tuple[Answer, ...]) -> BaseModel:
-        choices = tuple(self._choice(index, answer.text, answer) for index, answer in enumerate(found))
+    def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
+        choices = tuple(self._choice(index, answer.text, answer) for index, answer in enumerate(answers))
         return Completion(
             id=self._id, created=self.created, model=self.model, choices=choices, usage=usage(result),
             automaton=result.automaton, seed=result.seed,
         )
 
     def opening(self, index: int) -> BaseModel | None:
-        return self.chunk(index, self.order.before) if self.order.before else None
+        return self.chunk(index, self.translated.prefix) if self.translated.prefix else None
 
-    def chunk(self, index: int, text: str, answer: Answer | None = None) -> BaseModel:
+    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
         return self._chunk((self._choice(index, text, answer),))
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
@@ -157,10 +158,10 @@ class CompletionWriter:
     def _id(self) -> str:
         return f"cmpl-{self.job_id}"
 
-    def _chunk(self, choices: tuple[CompletionChoice, ...], told: TokenUsage | None = None) -> Completion:
-        return Completion(id=self._id, created=self.created, model=self.model, choices=choices, usage=told)
+    def _chunk(self, choices: tuple[CompletionChoice, ...], counts: TokenUsage | None = None) -> Completion:
+        return Completion(id=self._id, created=self.created, model=self.model, choices=choices, usage=counts)
 
-    def _choice(self, index: int, text: str, answer: Answer | None) -> CompletionChoice:
+    def _choice(self, index: int, text: str, answer: FinishedAnswer | None) -> CompletionChoice:
         tokens = None if answer is None else answer.tokens
         return CompletionChoice(
             index=index, text=text, finish_reason=None if answer is None else answer.finish_reason,
@@ -170,20 +171,20 @@ class CompletionWriter:
 
 @dataclass(frozen=True, slots=True)
 class ChatWriter:
-    """Writes the answer to messages."""
+    """Renders the answers to messages."""
 
     job_id: str
     model: str
-    order: TranslatedRequest
+    translated: TranslatedRequest
     created: int
 
-    def whole(self, result: GenerateJobResult, found: tuple[Answer, ...]) -> BaseModel:
+    def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(
             ChatChoice(
                 index=index, message=ChatMessage(content=answer.text), finish_reason=answer.finish_reason,
                 logprobs=_chat_logprobs(answer),
             )
-            for index, answer in enumerate(found)
+            for index, answer in enumerate(answers)
         )
         return ChatCompletion(
             id=self._id, created=self.created, model=self.model, choices=choices, usage=usage(result),
@@ -194,7 +195,7 @@ class ChatWriter:
         delta = Delta(role="assistant", content="")
         return self._chunk((DeltaChoice(index=index, delta=delta, logprobs=None, finish_reason=None),))
 
-    def chunk(self, index: int, text: str, answer: Answer | None = None) -> BaseModel:
+    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
         reason = None if answer is None else answer.finish_reason
         logprobs = None if answer is None else _chat_logprobs(answer)
         delta = Delta(content=text)
@@ -207,33 +208,35 @@ class ChatWriter:
     def _id(self) -> str:
         return f"chatcmpl-{self.job_id}"
 
-    def _chunk(self, choices: tuple[DeltaChoice, ...], told: TokenUsage | None = None) -> ChatChunk:
-        return ChatChunk(id=self._id, created=self.created, model=self.model, choices=choices, usage=told)
+    def _chunk(self, choices: tuple[DeltaChoice, ...], counts: TokenUsage | None = None) -> ChatChunk:
+        return ChatChunk(id=self._id, created=self.created, model=self.model, choices=choices, usage=counts)
 
 
-def now() -> int:
-    """Unix time in s, as answers tell when they were made."""
+def unix_time() -> int:
+    """The time of a response in seconds since 1970."""
     return int(time.time())
 
 
-def _completion_logprobs(tokens: tuple[Token, ...]) -> CompletionLogprobs:
-    offsets, read = [], b""
+def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobs:
+    offsets, text = [], b""
     for token in tokens:
-        offsets.append(len(read.decode(errors="ignore")))  # a token that begins inside a character begins with it
-        read += token.bytes
+        # A token that starts inside a character has the offset of that character.
+        offsets.append(len(text.decode(errors="ignore")))
+        text += token.bytes
     return CompletionLogprobs(
-        tokens=tuple(_shown(token) for token in tokens), token_logprobs=tuple(token.log_prob for token in tokens),
+        tokens=tuple(_token_text(token) for token in tokens), token_logprobs=tuple(token.log_prob for token in tokens),
         text_offset=tuple(offsets),
     )
 
 
-def _chat_logprobs(answer: Answer) -> ChatLogprobs | None:
+def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobs | None:
     if answer.tokens is None:
         return None
     return ChatLogprobs(content=tuple(
-        TokenLogprob(token=_shown(token), logprob=token.log_prob, bytes=tuple(token.bytes)) for token in answer.tokens
+        TokenLogprob(token=_token_text(token), logprob=token.log_prob, bytes=tuple(token.bytes))
+        for token in answer.tokens
     ))  # fmt: skip
 
 
-def _shown(token: Token) -> str:
+def _token_text(token: AnswerToken) -> str:
     return token.bytes.decode(errors="replace")

@@ -1,12 +1,13 @@
-"""The JSON of the requests, in OpenAI's words, in those of other servers, and in our own.
+"""The JSON of the requests: OpenAI's fields, those of other servers, and ours.
 
-What real clients send by default is taken; what would change the answer and cannot be had is refused, with a reason.
+A field that is not supported is accepted with the value that clients send by default, and otherwise rejected with a
+reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -15,115 +16,119 @@ from pydantic import (
     JsonValue,
     ValidationInfo,
     WithJsonSchema,
+    create_model,
     field_validator,
 )
 
+from app.api.generate_schemas import GenerateRequest
 from app.api.schemas import AutomatonHash, Body, Constraint, Strings
-from app.messages import SEED_MAX, Algorithm, Priority
+from app.messages import GenerationOptions
 from app.openai.responses import Deferred
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
-ENTRIES_MAX = 64  # of an object whose names are the caller's own
-_OWN_PROBABILITIES = "answers are ranked by the model's own probabilities: leave it out, or say how with `temperature`"
+ENTRIES_MAX = 64  # of an object whose keys are the caller's
+_UNSUPPORTED = "Not supported: "
+_MODEL_PROBABILITIES = "answers are ranked by the model's probabilities; use `temperature` to change them"
 _NO_TOOLS = (
-    "there are no tools: leave it out, and ask for a typed answer by response_format of type json_schema (NativeOutput "
-    "in pydantic-ai, Mode.JSON_SCHEMA in instructor)"
+    "there are no tools: leave it out and request a typed answer with response_format of type json_schema "
+    "(NativeOutput in pydantic-ai, Mode.JSON_SCHEMA in instructor)"
 )
-_TEXT_ALONE = "the model reads and writes text alone: leave it out"
-_NOT = "Not supported: "
-_WHOLE = "every answer ends by itself within max_tokens: leave it out"
-_NO_SPECIAL = "no answer holds a special token: leave it out"
-_NO_GRAMMAR = "grammars are not read: use a regex, a JSON schema, or `constraint`, which combines them"
+_TEXT_ONLY = "the model reads and writes text only: leave it out"
+_ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
+_NO_SPECIAL_TOKENS = "no answer contains a special token: leave it out"
+_NO_GRAMMARS = "grammars cannot be read: use a regex, a JSON schema, or `constraint`, which combines them"
+_ANSWER_TOKENS_ONLY = "only the log-probabilities of the answer's tokens are available: use 0"
+_NO_EFFECT = "No effect"
+
+# FastAPI needs the body model of a route when the route is added.
+_BUILD_AT_ONCE = ConfigDict(defer_build=False)
 
 
-_AT_ONCE = ConfigDict(defer_build=False)  # what FastAPI asks of the body of a request
+def _unsupported(reason: str, *neutral: JsonValue) -> Any:
+    """A field that accepts null and the values that change nothing."""
+    return Field(None, description=f"{_UNSUPPORTED}{reason}", json_schema_extra={"enum": [None, *neutral]})
 
 
-def _refused(reason: str, *neutral: JsonValue) -> Any:
-    """A field that may only say what is the case anyway."""
-    return Field(None, description=f"{_NOT}{reason}", json_schema_extra={"enum": [None, *neutral]})
-
-
-class _Neutral(Deferred, Body):
-    """Checks the fields that `_refused` makes."""
+class _NeutralValues(Deferred, Body):
+    """Rejects other values in the fields made by `_unsupported`."""
 
     @field_validator("*", mode="before")
     @classmethod
-    def _only_neutral(cls, value: object, info: ValidationInfo) -> object:
+    def _require_neutral(cls, value: object, info: ValidationInfo) -> object:
         assert info.field_name is not None
         field = cls.model_fields[info.field_name]
-        described, extra = field.description or "", field.json_schema_extra
-        if not described.startswith(_NOT) or not isinstance(extra, dict):
+        description, extra = field.description or "", field.json_schema_extra
+        if not description.startswith(_UNSUPPORTED) or not isinstance(extra, dict):
             return value
         allowed = extra["enum"]
         assert isinstance(allowed, list)
         if value not in allowed:
-            raise ValueError(f"not supported: {described.removeprefix(_NOT)}")
+            raise ValueError(f"not supported: {description.removeprefix(_UNSUPPORTED)}")
         return None
 
 
-class _Refused(_Neutral):
-    """Fields of OpenAI's and of other servers that cannot be had here."""
+class _UnsupportedFields(_NeutralValues):
+    """Fields of OpenAI and of other servers that are not supported."""
 
-    frequency_penalty: Any = _refused(_OWN_PROBABILITIES, 0)
-    presence_penalty: Any = _refused(_OWN_PROBABILITIES, 0)
-    repetition_penalty: Any = _refused(_OWN_PROBABILITIES, 1)
-    logit_bias: Any = _refused(_OWN_PROBABILITIES, {})
-    top_k: Any = _refused("use top_p", -1, 0)
-    min_p: Any = _refused("use top_p", 0)
-    ignore_eos: Any = _refused(_WHOLE, False)
-    min_tokens: Any = _refused('say how long the text is by a constraint, {"min_words": 5} say', 0)
-    early_stopping: Any = _refused("a search ends when nothing better can come: leave it out", False)
-    stop_token_ids: Any = _refused("name the text by `stop`, not its tokens", [])
-    include_stop_str_in_output: Any = _refused("no answer holds a stop string: leave it out", False)
-    skip_special_tokens: Any = _refused(_NO_SPECIAL, True)
-    spaces_between_special_tokens: Any = _refused(_NO_SPECIAL, True, False)
-    guided_grammar: Any = _refused(_NO_GRAMMAR)
-    ebnf: Any = _refused(_NO_GRAMMAR)
-    structural_tag: Any = _refused(_NO_GRAMMAR)
+    frequency_penalty: Any = _unsupported(_MODEL_PROBABILITIES, 0)
+    presence_penalty: Any = _unsupported(_MODEL_PROBABILITIES, 0)
+    repetition_penalty: Any = _unsupported(_MODEL_PROBABILITIES, 1)
+    logit_bias: Any = _unsupported(_MODEL_PROBABILITIES, {})
+    top_k: Any = _unsupported("use top_p", -1, 0)
+    min_p: Any = _unsupported("use top_p", 0)
+    ignore_eos: Any = _unsupported(_ALWAYS_COMPLETE, False)
+    min_tokens: Any = _unsupported('use a constraint on the length, for example {"min_words": 5}', 0)
+    early_stopping: Any = _unsupported("a search ends when no better answer is possible: leave it out", False)
+    stop_token_ids: Any = _unsupported("use `stop` with the text of the tokens", [])
+    include_stop_str_in_output: Any = _unsupported("no answer contains a stop string: leave it out", False)
+    skip_special_tokens: Any = _unsupported(_NO_SPECIAL_TOKENS, True)
+    spaces_between_special_tokens: Any = _unsupported(_NO_SPECIAL_TOKENS, True, False)
+    guided_grammar: Any = _unsupported(_NO_GRAMMARS)
+    ebnf: Any = _unsupported(_NO_GRAMMARS)
+    structural_tag: Any = _unsupported(_NO_GRAMMARS)
 
 
-def _few(value: object) -> object:
-    """Each entry may have faults of its own, which are all looked for."""
+def _check_entries(value: object) -> object:
+    # Before the entries themselves, because each may add errors of its own.
     if isinstance(value, dict) and len(value) > ENTRIES_MAX:
-        raise ValueError(f"holds at most {ENTRIES_MAX} entries")
+        raise ValueError(f"contains more than {ENTRIES_MAX} entries")
     return value
 
 
-_FEW = BeforeValidator(_few)
+_LIMITED_ENTRIES = BeforeValidator(_check_entries)
 
 
-class _Ignored(Deferred):
-    """Fields that say something about the request, and change nothing here."""
+class _IgnoredFields(Deferred):
+    """Fields that are accepted and have no effect."""
 
-    user: str | None = Field(None, description="Changes nothing")
-    metadata: Annotated[dict[str, str], _FEW] | None = Field(None, description="Changes nothing")
-    store: bool | None = Field(None, description="Changes nothing: nothing is stored beyond the job")
-    service_tier: str | None = Field(None, description="Changes nothing")
-    safety_identifier: str | None = Field(None, description="Changes nothing")
-    prompt_cache_key: str | None = Field(None, description="Changes nothing")
-    prompt_cache_retention: str | None = Field(None, description="Changes nothing")
-    guided_decoding_backend: str | None = Field(None, description="Changes nothing")
+    user: str | None = Field(None, description=_NO_EFFECT)
+    metadata: Annotated[dict[str, str], _LIMITED_ENTRIES] | None = Field(None, description=_NO_EFFECT)
+    store: bool | None = Field(None, description="No effect: nothing is stored beyond the job")
+    service_tier: str | None = Field(None, description=_NO_EFFECT)
+    safety_identifier: str | None = Field(None, description=_NO_EFFECT)
+    prompt_cache_key: str | None = Field(None, description=_NO_EFFECT)
+    prompt_cache_retention: str | None = Field(None, description=_NO_EFFECT)
+    guided_decoding_backend: str | None = Field(None, description=_NO_EFFECT)
 
 
 class StreamOptions(Deferred, Body):
-    """`include_usage`: a last chunk tells the tokens."""
+    """With `include_usage` the last chunk holds the token counts."""
 
     include_usage: bool | None = None
-    include_obfuscation: bool | None = Field(None, description="Changes nothing: no chunk is padded")
+    include_obfuscation: bool | None = Field(None, description="No effect: no chunk is padded")
     continuous_usage_stats: Literal[False] | None = None
 
 
 def _stops(value: object) -> object:
-    """One message for what is neither; a union would have one for each of its members."""
-    given = [value] if isinstance(value, str) else value
-    if given is None:
+    # One validator instead of a union, which would report an error for each of its members.
+    stops = [value] if isinstance(value, str) else value
+    if stops is None:
         return ()
-    if not isinstance(given, list) or not all(isinstance(one, str) and one for one in given):
-        raise ValueError("must be a string, or a list of strings, none of them empty")
-    if len(given) > STOPS_MAX or any(len(one) > STOP_CHARS_MAX for one in given):
-        raise ValueError(f"holds at most {STOPS_MAX} strings of at most {STOP_CHARS_MAX} characters")
-    return tuple(dict.fromkeys(given))
+    if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
+        raise ValueError("must be a non-empty string or a list of non-empty strings")
+    if len(stops) > STOPS_MAX or any(len(stop) > STOP_CHARS_MAX for stop in stops):
+        raise ValueError(f"contains more than {STOPS_MAX} strings, or one of more than {STOP_CHARS_MAX} characters")
+    return tuple(dict.fromkeys(stops))
 
 
 _STOPS_SCHEMA = {
@@ -135,73 +140,79 @@ _STOPS_SCHEMA = {
 }
 Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOPS_SCHEMA)]
 _EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
-Schema = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]  # a JSON schema, or one written out as a text
-
-
-_FORMER: dict[str, JsonValue] = {"deprecated": True}
+Schema = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]  # a JSON schema, as an object or as a string of JSON
+_DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 
 
 class _ConstraintFields(Deferred):
-    """The ways to give a constraint: OpenAI's, vLLM's present and former ones, SGLang's, TGI's, and ours."""
+    """The spellings of a constraint: OpenAI's, vLLM's, SGLang's, TGI's and ours."""
 
     response_format: dict[str, Any] | None = Field(
         None, description='{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}} or {"type": "text"}'
     )
     structured_outputs: dict[str, Any] | None = Field(
-        None, description="As vLLM: one of `regex`, `json` (a schema) and `choice`"
+        None, description="vLLM: one of `regex`, `json` (a schema) and `choice`"
     )
-    guided_regex: str | None = Field(None, description="As vLLM formerly", json_schema_extra=_FORMER)
-    guided_json: Schema = Field(None, description="As vLLM formerly: a schema", json_schema_extra=_FORMER)
-    guided_choice: Strings | None = Field(None, description="As vLLM formerly", json_schema_extra=_FORMER)
-    regex: str | None = Field(None, description="As SGLang")
-    json_schema: Schema = Field(None, description="As SGLang: a schema")
+    guided_regex: str | None = Field(None, description="vLLM before 0.12", json_schema_extra=_DEPRECATED)
+    guided_json: Schema = Field(None, description="vLLM before 0.12: a schema", json_schema_extra=_DEPRECATED)
+    guided_choice: Strings | None = Field(None, description="vLLM before 0.12", json_schema_extra=_DEPRECATED)
+    regex: str | None = Field(None, description="SGLang")
+    json_schema: Schema = Field(None, description="SGLang: a schema")
     grammar: dict[str, Any] | None = Field(
-        None, description='As TGI: {"type": "json", "value": {...}}; the type may be json_schema or regex, too'
+        None, description='TGI: {"type": "json", "value": {...}}; the type may also be json_schema or regex'
     )
-    constraint: Constraint | None = Field(None, description="Our own: any form, as POST /generate takes it")
-    automaton: AutomatonHash | None = Field(None, description="The hash of a constraint that POST /compile answered")
+    constraint: Constraint | None = Field(None, description="Ours: any form that POST /generate accepts")
+    automaton: AutomatonHash | None = Field(None, description="Ours: a hash that POST /compile returned")
 
 
-class OpenAIRequest(_Refused, _Ignored, _ConstraintFields):
-    """What both calls take. What is null counts as left out."""
+def _option_fields() -> dict[str, Any]:
+    """The fields of POST /generate that both calls accept, each None by default."""
+    names = set(GenerationOptions.model_fields) - {"scope", "trace", "rejected_top_k"} | {"timeout_s", "priority"}
+    fields: dict[str, Any] = {}
+    for name, field in GenerateRequest.model_fields.items():
+        if name in names:
+            # None: `Annotated` needs one annotation at least.
+            kind = Annotated[(field.annotation, None, *field.metadata)]  # type: ignore[name-defined]
+            fields[name] = kind | None, Field(None, description=field.description)
+    return fields
+
+
+if TYPE_CHECKING:
+    _OptionFields = Deferred
+else:
+    # Options are read by name, so a new generation option needs no line in this package.
+    _OptionFields = create_model("_OptionFields", __base__=Deferred, **_option_fields())
+
+
+class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _OptionFields):
+    """The fields of both calls. Null means that a field is left out."""
 
     model: str | None = None
-    max_tokens: int | None = Field(None, ge=1, description="The budget; by default 64, or what the context leaves")
-    n: int | None = Field(None, ge=1, description="How many answers; a search gives distinct ones, at most so many")
-    temperature: float | None = Field(None, ge=0, le=100, description="0 asks for the most probable text")
-    top_p: float | None = Field(None, gt=0, le=1)
-    seed: int | None = Field(None, ge=0, le=SEED_MAX)
-    best_of: int | None = Field(None, ge=1, description="Of a search: its beams; of samples: how many are drawn")
+    max_tokens: int | None = Field(None, ge=1, description="The budget; default 64 or what the context leaves")
+    n: int | None = Field(None, ge=1, description="Number of answers; a search returns at most n distinct ones")
+    best_of: int | None = Field(None, ge=1, description="For a search the beam width, otherwise the number of samples")
     use_beam_search: bool | None = None
-    stop: Stops = Field((), description="Strings that end the text and are no part of it")
+    stop: Stops = Field((), description="Strings that end the text and are not part of it")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    algorithm: Algorithm | None = Field(None, description="As POST /generate takes it, like those that follow")
-    beams: int | None = Field(None, ge=1)
-    length_penalty: float | None = Field(None, ge=0, le=2)
-    alpha_min: float | None = Field(None, ge=0, le=1)
-    gamma: float | None = Field(None, gt=0, le=100)
-    rank_by: Literal["score", "log_prob"] | None = None
-    timeout_s: float | None = Field(None, gt=0)
-    priority: Priority | None = None
 
     @property
     def usage_in_stream(self) -> bool:
-        """Whether a stream ends with a chunk that tells the tokens."""
+        """Whether the last chunk of a stream holds the token counts."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
 
 def _prompt(value: object) -> object:
-    """One text. Several are several requests."""
+    """Accepts one text, as a string or in a list."""
     match value:
         case str():
             return value
         case [str() as text]:
             return text
         case [str(), *_]:
-            raise ValueError("holds several prompts: send a request for each")
+            raise ValueError("contains several prompts: send a request for each")
         case [int(), *_] | [[*_], *_]:
-            raise ValueError("holds token ids: send the text, which is split here")
+            raise ValueError("contains token ids: send the text, which the server tokenizes")
         case _:
             raise ValueError("must be a string, or a list of one string")
 
@@ -212,28 +223,28 @@ _PROMPT_SCHEMA = {
 
 
 class CompletionRequest(OpenAIRequest):
-    """A prompt to continue, as OpenAI's clients and those of vLLM, SGLang and TGI ask for it."""
+    """A prompt to continue, as clients of OpenAI, vLLM, SGLang and TGI send it."""
 
-    model_config = _AT_ONCE
+    model_config = _BUILD_AT_ONCE
 
     prompt: Annotated[str, BeforeValidator(_prompt), WithJsonSchema(_PROMPT_SCHEMA)]
     scope: Literal["answer", "full"] | None = Field(None, description="What satisfies: the text, or prompt and text")
-    echo: bool | None = Field(None, description="The text begins with the prompt")
-    logprobs: int | bool | None = Field(None, description="0: the log-probabilities of the tokens of the text")
-    suffix: Any = _refused('use the constraint {"infill": "..."}', "")
+    echo: bool | None = Field(None, description="Repeat the prompt before the text")
+    logprobs: int | bool | None = Field(None, description="0 returns the log-probabilities of the text's tokens")
+    suffix: Any = _unsupported('use the constraint {"infill": "..."}', "")
 
     @field_validator("logprobs")
     @classmethod
-    def _of_the_chosen(cls, value: int | bool | None) -> bool:
+    def _answer_tokens_only(cls, value: int | bool | None) -> bool:
         if value is None or value is False:
             return False
         if value is True or value != 0:
-            raise ValueError("only the log-probabilities of the text's own tokens are known: ask for 0")
+            raise ValueError(_ANSWER_TOKENS_ONLY)
         return True
 
 
 def _content(value: object) -> object:
-    """The text of a message, which may be given in parts."""
+    """The text of a message, whose parts are joined by newlines."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list) or not value:
@@ -247,7 +258,7 @@ def _parts(parts: Iterable[object]) -> Iterable[str]:
             case {"type": "text", "text": str() as text}:
                 yield text
             case _:
-                raise ValueError("holds a part that is no text: the model reads text alone")
+                raise ValueError("contains a part that is not text: the model reads text only")
 
 
 _CONTENT_SCHEMA = {
@@ -261,50 +272,50 @@ _CONTENT_SCHEMA = {
 }
 
 
-class Message(_Neutral):
+class Message(_NeutralValues):
     """One turn of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[str | None, BeforeValidator(_content), WithJsonSchema(_CONTENT_SCHEMA)]
     name: str | None = None
-    refusal: str | None = Field(None, description="Changes nothing")
-    annotations: list[Any] | None = Field(None, description="Changes nothing")
-    tool_calls: Any = _refused(_NO_TOOLS, [])
-    function_call: Any = _refused(_NO_TOOLS)
-    audio: Any = _refused(_TEXT_ALONE)
+    refusal: str | None = Field(None, description=_NO_EFFECT)
+    annotations: list[Any] | None = Field(None, description=_NO_EFFECT)
+    tool_calls: Any = _unsupported(_NO_TOOLS, [])
+    function_call: Any = _unsupported(_NO_TOOLS)
+    audio: Any = _unsupported(_TEXT_ONLY)
 
     @field_validator("content")
     @classmethod
-    def _there(cls, value: str | None) -> str:
+    def _require_text(cls, value: str | None) -> str:
         if value is None:
-            raise ValueError("a message has a text")
+            raise ValueError("a message must have a text")
         return value
 
 
 class ChatRequest(OpenAIRequest):
-    """Messages to answer, made into a prompt by the model's own chat template."""
+    """Messages to answer; the model's chat template makes a prompt of them."""
 
-    model_config = _AT_ONCE
+    model_config = _BUILD_AT_ONCE
 
     messages: list[Message] = Field(min_length=1, fail_fast=True)
-    max_completion_tokens: int | None = Field(None, ge=1, description="As max_tokens, but 256 by default")
-    logprobs: bool | None = Field(None, description="The log-probabilities of the tokens of the answer")
-    top_logprobs: Any = _refused("only the log-probabilities of the answer's own tokens are known: ask for 0", 0)
+    max_completion_tokens: int | None = Field(None, ge=1, description="OpenAI's newer name of max_tokens; default 256")
+    logprobs: bool | None = Field(None, description="Return the log-probabilities of the answer's tokens")
+    top_logprobs: Any = _unsupported(_ANSWER_TOKENS_ONLY, 0)
     add_generation_prompt: bool | None = None
-    chat_template_kwargs: Annotated[dict[str, str | int | float | bool | None], _FEW] | None = Field(
-        None, description="What the template is to be told beside the messages"
+    chat_template_kwargs: Annotated[dict[str, str | int | float | bool | None], _LIMITED_ENTRIES] | None = Field(
+        None, description="Variables of the chat template, beside the messages"
     )
-    parallel_tool_calls: bool | None = Field(None, description="Changes nothing")
-    tools: Any = _refused(_NO_TOOLS, [])
-    tool_choice: Any = _refused(_NO_TOOLS, "none", "auto")
-    functions: Any = _refused(_NO_TOOLS, [])
-    function_call: Any = _refused(_NO_TOOLS, "none", "auto")
-    modalities: Any = _refused(_TEXT_ALONE, ["text"])
-    audio: Any = _refused(_TEXT_ALONE)
-    prediction: Any = _refused("the text is not known beforehand: leave it out")
-    web_search_options: Any = _refused("nothing is searched: leave it out")
-    reasoning_effort: Any = _refused("leave it out; chat_template_kwargs tells the template how to ask")
-    verbosity: Any = _refused('say how long the text is by a constraint, {"max_words": 20} say', "medium")
-    chat_template: Any = _refused("the model's own is used")
-    echo: Any = _refused("the messages are not repeated: leave it out", False)
-    continue_final_message: Any = _refused("every answer is a message of its own: leave it out", False)
+    parallel_tool_calls: bool | None = Field(None, description=_NO_EFFECT)
+    tools: Any = _unsupported(_NO_TOOLS, [])
+    tool_choice: Any = _unsupported(_NO_TOOLS, "none", "auto")
+    functions: Any = _unsupported(_NO_TOOLS, [])
+    function_call: Any = _unsupported(_NO_TOOLS, "none", "auto")
+    modalities: Any = _unsupported(_TEXT_ONLY, ["text"])
+    audio: Any = _unsupported(_TEXT_ONLY)
+    prediction: Any = _unsupported("no text is predicted: leave it out")
+    web_search_options: Any = _unsupported("there is no web search: leave it out")
+    reasoning_effort: Any = _unsupported("use chat_template_kwargs, if the chat template has such a variable")
+    verbosity: Any = _unsupported('use a constraint on the length, for example {"max_words": 20}', "medium")
+    chat_template: Any = _unsupported("the model's chat template is always used: leave it out")
+    echo: Any = _unsupported("the messages cannot be repeated: leave it out", False)
+    continue_final_message: Any = _unsupported("every answer is a new message: leave it out", False)

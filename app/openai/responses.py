@@ -1,6 +1,6 @@
-"""The JSON of the answers, as OpenAI's clients read it.
+"""The JSON of the responses in OpenAI's format.
 
-`automaton` and `seed` are ours: by them the same can be asked for again.
+`automaton` and `seed` are additions of ours; a request with both repeats the answer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ FinishReason = Literal["stop", "length"]
 
 
 class Deferred(Strict):
-    """Made ready when first used: there are many fields in this package, and an API is to start at once."""
+    """Builds its validator on first use, so that the many models here do not delay the start."""
 
     model_config = ConfigDict(defer_build=True)
 
 
 class TokenUsage(Deferred):
-    """Tokens read, and tokens written over all answers, each with its end."""
+    """Prompt tokens, and generated tokens of all answers including end tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -29,7 +29,7 @@ class TokenUsage(Deferred):
 
 
 class CompletionLogprobs(Deferred):
-    """The tokens of a text, their log-probabilities, and where each begins, in characters."""
+    """Tokens of a text, their log-probabilities and their offsets in characters."""
 
     tokens: tuple[str, ...]
     token_logprobs: tuple[float, ...]
@@ -38,7 +38,7 @@ class CompletionLogprobs(Deferred):
 
 
 class CompletionChoice(Deferred):
-    """A text. `finish_reason` is null on the way, `length` where it was cut short for want of a constraint."""
+    """A text. `finish_reason` is null before its last chunk, and `length` if an unconstrained text was cut off."""
 
     index: int
     text: str
@@ -47,7 +47,7 @@ class CompletionChoice(Deferred):
 
 
 class Completion(Deferred):
-    """The answer to a prompt, or a chunk of it in a stream."""
+    """The response to a prompt, or a chunk of it in a stream."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -76,7 +76,7 @@ class ChatLogprobs(Deferred):
 
 
 class ChatMessage(Deferred):
-    """What the assistant says."""
+    """The assistant's message."""
 
     role: Literal["assistant"] = "assistant"
     content: str
@@ -84,7 +84,7 @@ class ChatMessage(Deferred):
 
 
 class ChatChoice(Deferred):
-    """An answer."""
+    """One answer to the messages."""
 
     index: int
     message: ChatMessage
@@ -93,7 +93,7 @@ class ChatChoice(Deferred):
 
 
 class ChatCompletion(Deferred):
-    """The answer to messages."""
+    """The response to messages."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -106,14 +106,14 @@ class ChatCompletion(Deferred):
 
 
 class Delta(Deferred):
-    """What a chunk adds to a message; the role in the first."""
+    """Text that a chunk adds to a message; the first chunk has the role."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
 
 
 class DeltaChoice(Deferred):
-    """What a chunk adds to an answer."""
+    """The part of an answer in a chunk."""
 
     index: int
     delta: Delta
@@ -122,7 +122,7 @@ class DeltaChoice(Deferred):
 
 
 class ChatChunk(Deferred):
-    """A chunk of the answer to messages. The last one tells the usage, where that was asked for, and has no choices."""
+    """A chunk of the response to messages. A chunk with `usage`, if requested, is the last and has no choices."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
@@ -133,7 +133,7 @@ class ChatChunk(Deferred):
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong. `code` is stable, and the same as elsewhere; further fields depend on it."""
+    """An error. `code` is stable and the same as outside /v1; further fields depend on it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -147,6 +147,6 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(Deferred):
-    """Every error of these calls."""
+    """The body of every error below /v1."""
 
     error: ErrorDetail

@@ -1,7 +1,7 @@
-"""How much of each answer is certain while beams may still overtake one another. Knows steps, not how they are sent.
+"""Finds the prefix of each answer that no later step can change.
 
-What is certain is what all texts begin with that may become the answer: the live rows of the last step, and of the
-finished ones those that none has beaten yet. Every later row continues one of them.
+The prefix is common to all texts that may become the answer: the live rows of the last step and the best finished rows.
+It is stable because every later row continues one of the live rows.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from app.messages import GenerationOptions, StepMessage, StepRow
-from app.openai.stops import without_beginning
+from app.openai.constraints import remove_partial_stop
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
 from compiler.text import states_along
 
-_UNFINISHED = "\ufffd"  # stands for a character whose last bytes are still missing
-Said = Callable[[str], str]
-"""What a raw text, as far as it is written, certainly says as an answer."""
+_INCOMPLETE = "\ufffd"  # replaces a character whose last bytes are not generated yet
+Normalize = Callable[[str], str]
+"""Maps an unfinished raw text to the prefix of the answer that it determines."""
 
 
 class AnswerNormalizer:
-    """What a raw text certainly says as an answer; obeys `Said`.
+    """Maps an unfinished raw text to a stable prefix of its answer; a `Normalize`.
 
-    Without what may be the beginning of a stop string, at its end, and without a leading space that is no part of the
-    answer. Where the space may be either, nothing is certain.
+    Removes a suffix that may become a stop string, and a leading space that is not part of the answer. If the space
+    may or may not be part of it, the prefix is empty.
 
-    raw       no space is taken off
-    compiled  the constraint, once it is known
+    raw       keep the leading space
+    compiled  the constraint; None until its compilation is reported
     """
 
     def __init__(self, stops: Sequence[str] = (), raw: bool = False) -> None:
@@ -35,9 +35,9 @@ class AnswerNormalizer:
         self.compiled: CompiledConstraint | None = None
 
     def __call__(self, raw: str) -> str:
-        return without_beginning(self._unspaced(raw), self._stops)
+        return remove_partial_stop(self._without_space(raw), self._stops)
 
-    def _unspaced(self, raw: str) -> str:
+    def _without_space(self, raw: str) -> str:
         if self._raw or not raw.startswith(" "):
             return raw
         if self.compiled is None:
@@ -48,50 +48,51 @@ class AnswerNormalizer:
 
 
 def _may_begin_with_space(compiled: CompiledConstraint) -> bool:
-    """Whether there is an answer that begins with a space of its own."""
+    """Whether an answer may begin with a space."""
     return int(compiled.tokens.distance[states_along(compiled.text, " ")[-1]]) != UNREACHABLE
 
 
 class StablePrefixTracker:
-    """Follows one try at a generation.
+    """Tracks the stable prefixes of one attempt at a generation.
 
-    said  of a text that may go on; what is certain of it must stay so whatever comes
+    normalize  must be monotone: a continuation of a raw text has a continuation of its prefix
     """
 
-    def __init__(self, options: GenerationOptions, said: Said) -> None:
-        self._options, self._said = options, said
-        self._beaten = _Finished(options)
+    def __init__(self, options: GenerationOptions, normalize: Normalize) -> None:
+        self._options, self._normalize = options, normalize
+        self._finished = _FinishedTexts(options)
         self._step = 0
-        self._sure = [""] * options.rows
-        self._blind = False
+        self._prefixes = [""] * options.rows
+        self._missed_step = False
 
     def take(self, step: StepMessage) -> None:
-        """What a step more makes certain."""
+        """Updates the prefixes with one step."""
         if self._options.algorithm == "sample":
-            self._sure = [self._certain(row) for row in step.rows]
+            self._prefixes = [self._prefix(row) for row in step.rows]
             return
         if self._options.algorithm == "banked":
-            self._blind = self._blind or step.step != self._step + 1  # a row may have finished in a missed step
+            # A row may have finished in a missed step, and only that step reports it: the prefix stays as it is.
+            self._missed_step = self._missed_step or step.step != self._step + 1
             self._step = step.step
-            self._beaten.add(step)
-        if self._blind:
+            self._finished.add(step)
+        if self._missed_step:
             return
-        texts = [self._certain(row) for row in step.rows] + [self._said(text) for text in self._beaten.texts()]
-        self._sure[0] = _beginning(texts)
+        texts = [self._prefix(row) for row in step.rows] + [self._normalize(text) for text in self._finished.texts()]
+        self._prefixes[0] = _common_prefix(texts)
 
     def text(self, index: int) -> str:
-        """The beginning of answer `index` that is certain; of a search only that of the first, which is the best."""
-        return self._sure[index] if index < len(self._sure) else ""
+        """The stable prefix of answer `index`; a search has one for answer 0 only."""
+        return self._prefixes[index] if index < len(self._prefixes) else ""
 
-    def _certain(self, row: StepRow) -> str:
-        return self._said(row.text if row.finished else row.text.rstrip(_UNFINISHED))
+    def _prefix(self, row: StepRow) -> str:
+        return self._normalize(row.text if row.finished else row.text.rstrip(_INCOMPLETE))
 
 
-class _Finished:
-    """The finished rows of "banked" that may be answers: the best ones and their ties.
+class _FinishedTexts:
+    """The finished texts of "banked" that may be answers: the n best and their ties.
 
-    The ranking is that of the search. Only the step that finishes a row reports it. Texts that differ in a leading
-    space count as one, because they may be one answer.
+    The ranking is that of the search. Texts that differ only in a leading space count as one, because they may be the
+    same answer.
     """
 
     def __init__(self, options: GenerationOptions) -> None:
@@ -102,19 +103,18 @@ class _Finished:
         """Adds the rows that this step has finished."""
         for row in step.rows:
             if row.finished:
-                value = row.log_prob / step.step**self._options.length_penalty
-                alike = self._best.setdefault(row.text.removeprefix(" "), {})
-                alike[row.text] = max(value, alike.get(row.text, value))
+                score = row.log_prob / step.step**self._options.length_penalty
+                spellings = self._best.setdefault(row.text.removeprefix(" "), {})
+                spellings[row.text] = max(score, spellings.get(row.text, score))
 
     def texts(self) -> list[str]:
-        """What may still be an answer."""
-        ranked = sorted((max(alike.values()) for alike in self._best.values()), reverse=True)
-        least = ranked[self._options.n - 1] if len(ranked) >= self._options.n else float("-inf")
-        return [text for alike in self._best.values() for text, value in alike.items() if value >= least]
+        """The texts that may still be answers."""
+        ranked = sorted((max(spellings.values()) for spellings in self._best.values()), reverse=True)
+        minimum = ranked[self._options.n - 1] if len(ranked) >= self._options.n else float("-inf")
+        return [text for spellings in self._best.values() for text, score in spellings.items() if score >= minimum]
 
 
-def _beginning(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
-    first, last = min(texts), max(texts)  # those that differ soonest
-    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    return "".join(character for character, _ in alike)
+def _common_prefix(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)  # all others have at least the common prefix of these two
+    common = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(character for character, _ in common)

@@ -22,29 +22,29 @@ from app.broker import Event
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
 from app.openai.errors import error_body
-from app.openai.render import Answer, Writer, answers, generated
+from app.openai.render import FinishedAnswer, Writer, answers, generated
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
-from app.openai.translate import TranslatedRequest, named
+from app.openai.translate import TranslatedRequest, request_paths
 from app.service import EventSubscription, Service, SubmittedJob
 
 DONE = format_sse_event(data_str="[DONE]")
-_OTHERWISE = "the answer was begun anew and came out otherwise: what was sent of it is void; send the request again"
+_CONTRADICTED = "the worker failed and the retry produced a different answer; discard the partial text and retry"
 Message = MutableMapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """What a stream is made of."""
+    """A submitted request, and how its chunks are rendered; `usage` adds a last chunk with the token counts."""
 
     service: Service
     submitted: SubmittedJob
-    order: TranslatedRequest
+    translated: TranslatedRequest
     writer: Writer
     usage: bool
 
 
-class Chunks(EventSourceResponse):
-    """The answer to a client who reads along. He cannot come back: where he goes, his job is called off."""
+class ChunkStream(EventSourceResponse):
+    """The response with the chunks. If the client disconnects its job is cancelled, because it cannot resume."""
 
     def __init__(self, streamed: StreamedAnswer, request_id: str, headers: dict[str, str]) -> None:
         self._streamed, self._request_id = streamed, request_id
@@ -56,7 +56,7 @@ class Chunks(EventSourceResponse):
         submitted = self._streamed.submitted
         try:
             await super().__call__(scope, receive, send)
-        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+        except asyncio.CancelledError:  # the shutdown grace period is over
             last = self._error(JobCancelled("the service is stopping"))
             await send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
@@ -64,8 +64,8 @@ class Chunks(EventSourceResponse):
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         try:
-            with named(self._streamed.order.spelled):
-                async for chunk in _answer(self._streamed):
+            with request_paths(self._streamed.translated.constraint):
+                async for chunk in _chunks(self._streamed):
                     yield chunk
         except Exception as error:
             yield self._error(error)
@@ -74,67 +74,70 @@ class Chunks(EventSourceResponse):
         return format_sse_event(data_str=error_body(refusal(error, self._request_id).body).decode())
 
 
-async def _answer(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
-    """The chunks of a whole answer. Raises what the job ends in, JobCancelled where that contradicts what was sent."""
-    service, order, writer = streamed.service, streamed.order, streamed.writer
-    sent = {index: order.before for index in range(_foreseen(order))}
+async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
+    """The chunks of all answers. Raises the job's error, or JobCancelled if the result contradicts the sent text."""
+    service, translated, writer = streamed.service, streamed.translated, streamed.writer
+    sent = dict.fromkeys(range(_certain_answers(translated)), translated.prefix)  # index: the text sent so far
     for index in sent:
         if (opening := writer.opening(index)) is not None:
             yield _data(opening)
-    said, settled = _reading(order), None
+    normalize, tracker = _normalizer(translated), None
     async for event in _events(service, service.reader(streamed.submitted), streamed.submitted.job_id):
         match None if event is None else load(event.data):
             case None:
                 yield KEEPALIVE_COMMENT
             case CompileJobResult() as compiled:
-                with contextlib.suppress(UnknownAutomaton, StorageDown):  # then the end says all
-                    said.compiled = await service.constraints.automaton(compiled.automaton)
+                # Without the automaton fewer prefixes are stable; the last chunks hold the rest.
+                with contextlib.suppress(UnknownAutomaton, StorageDown):
+                    normalize.compiled = await service.constraints.automaton(compiled.automaton)
             case RestartMessage():
-                settled = None
+                tracker = None
             case StepMessage() as step:
-                settled = settled or StablePrefixTracker(order.order.options, said)
-                settled.take(step)
-                for index, before in sent.items():
-                    text = order.before + settled.text(index)
-                    if len(text) > len(before) and text.startswith(before):
+                tracker = tracker or StablePrefixTracker(translated.params.options, normalize)
+                tracker.take(step)
+                for index, prefix in sent.items():
+                    text = translated.prefix + tracker.text(index)
+                    # A retry starts with shorter texts, and may differ: `_rest` compares it at the end.
+                    if len(text) > len(prefix) and text.startswith(prefix):
                         sent[index] = text
-                        yield _data(writer.chunk(index, text[len(before) :]))
+                        yield _data(writer.chunk(index, text[len(prefix) :]))
             case _:
                 pass
     result = generated(await _result(service, service.reader(streamed.submitted), streamed.submitted.job_id))
-    for chunk in _rest(streamed, result, answers(result, order, service.files), sent):
+    for chunk in _rest(streamed, result, answers(result, translated, service.files), sent):
         yield _data(chunk)
     yield DONE
 
 
-def _reading(order: TranslatedRequest) -> AnswerNormalizer:
-    """How raw texts are read as answers: after an echoed prompt, and where all of a text counts, no space goes."""
-    return AnswerNormalizer(order.stops, raw=bool(order.before) or order.order.options.scope == "full")
+def _normalizer(translated: TranslatedRequest) -> AnswerNormalizer:
+    # The leading space stays after an echoed prompt, and if the constraint covers the prompt too.
+    raw = bool(translated.prefix) or translated.params.options.scope == "full"
+    return AnswerNormalizer(translated.stops, raw=raw)
 
 
-def _foreseen(order: TranslatedRequest) -> int:
-    """How many answers there will be for certain: a search may find fewer distinct ones than were asked for."""
-    return order.n if order.order.options.algorithm == "sample" else 1
+def _certain_answers(translated: TranslatedRequest) -> int:
+    """The number of answers that is certain: a search may find fewer distinct ones than `n`."""
+    return translated.n if translated.params.options.algorithm == "sample" else 1
 
 
 def _rest(
-    streamed: StreamedAnswer, result: GenerateJobResult, found: tuple[Answer, ...], sent: dict[int, str]
+    streamed: StreamedAnswer, result: GenerateJobResult, finished: tuple[FinishedAnswer, ...], sent: dict[int, str]
 ) -> list[BaseModel]:
-    """What of the answers was not certain before."""
+    """The chunks with the text that was not sent yet."""
     writer, chunks = streamed.writer, list[BaseModel]()
-    for index, answer in enumerate(found):
-        before = sent.get(index)
-        if before is None:
-            before = streamed.order.before
+    for index, answer in enumerate(finished):
+        prefix = sent.get(index)
+        if prefix is None:
+            prefix = streamed.translated.prefix
             chunks += [opening] if (opening := writer.opening(index)) is not None else []
-        if not answer.text.startswith(before):
-            raise JobCancelled(_OTHERWISE)
-        chunks.append(writer.chunk(index, answer.text[len(before) :], answer))
+        if not answer.text.startswith(prefix):
+            raise JobCancelled(_CONTRADICTED)
+        chunks.append(writer.chunk(index, answer.text[len(prefix) :], answer))
     return [*chunks, writer.closing(result)] if streamed.usage else chunks
 
 
 async def _events(service: Service, reader: EventSubscription, job_id: str) -> AsyncIterator[Event | None]:
-    """The events of a job until it is over, None where none has come for a while; from where they broke off."""
+    """The events of a job until it ends, across storage failures; None if none arrived for a while."""
     after = ""
     while True:
         try:

@@ -1,9 +1,9 @@
-"""A request of OpenAI's kind as an order of ours: which constraint, which algorithm, which budget."""
+"""Translates an OpenAI request into one of POST /generate: constraint, algorithm, options and budget."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,209 +13,224 @@ from pydantic import ValidationError
 
 from app.api.generate_schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
+from app.messages import USED_BY
 from app.models import ModelFiles
-from app.openai.chat_template import prompt_of
-from app.openai.constraints import ParsedConstraint, spelled_by
+from app.openai.chat_template import render_prompt
+from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.openai.stops import stopping, strips, taken_off
 from app.requests import GenerateParams
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec import spec_from_json
 
-COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # the budget where none is given
+COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # default budgets
 BEAMS = 16
-_ANY_TEXT = {"regex": r"(?s:.*)", "leading_space": "forbid"}  # goes on where the prompt ends, with a space or without
+_ANY_TEXT = {"regex": r"(?s:.*)", "leading_space": "forbid"}  # continues the prompt, with a space or without
 _ANY_ANSWER = {"regex": r"(?:\S(?s:.*))?"}
-_SEARCHED = ("beams", "length_penalty", "alpha_min", "gamma", "rank_by")
-_FIRST, _STOP = "all.0.", "all.1."  # what stands around a constraint where there are stop strings
-_SAMPLED = "goes with sampling, not with beams: leave it out, or use_beam_search, best_of and beams"
+_SAMPLING = tuple(name for name, users in USED_BY.items() if users == ("sample",))
+_NEUTRAL = {"top_p": 1.0}  # values of sampling options that do not request sampling
+_FIRST, _STOP = "all.0.", "all.1."  # paths inside the constraint that combines the caller's with the stop strings
+_SAMPLING_ONLY = "requires sampling: leave it out, or leave out the options of the search"
+
+# field, conflict, message: a request is rejected if the conflict holds
+_Conflicts = Sequence[tuple[str, Callable[[Any], bool], str]]
+_CONFLICTS: _Conflicts = (
+    ("best_of", lambda request: request.best_of is not None and request.best_of < (request.n or 1),
+     "must not be less than n"),
+    ("stop", lambda request: request.stop and request.automaton is not None,
+     "cannot be combined with automaton: send the constraint itself"),
+)  # fmt: skip
+_COMPLETION_CONFLICTS: _Conflicts = (
+    ("echo", lambda request: request.echo and request.logprobs,
+     "the prompt has no log-probabilities: leave out echo or logprobs"),
+    ("stop", lambda request: request.stop and request.scope == "full",
+     'the prompt may contain the string: leave it out, or "scope": "full"'),
+)  # fmt: skip
+_CHAT_CONFLICTS: _Conflicts = (
+    ("max_tokens", lambda request: len({request.max_tokens, request.max_completion_tokens} - {None}) > 1,
+     "differs from max_completion_tokens, which is its newer name: give one"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedRequest:
-    """What a request comes to.
+    """A request for the service, and how to render its answers.
 
-    order        for the service
-    n            how many answers
-    stops        strings that are taken off the end of an answer
-    logprobs     whether each answer tells those of its tokens
-    before       what each answer begins with: the prompt, where it is to be echoed
-    best_by_token
-                 of more samples than answers those with the highest log-prob a token are taken
-    free         there is no constraint: what ends at its budget was cut short
-    spelled      how the constraint was given
-    fields       what the request calls fields that POST /generate calls otherwise
+    params         the generation
+    n              number of answers
+    stops          strings that are removed from the end of an answer
+    logprobs       whether each answer has the log-probs of its tokens
+    prefix         text before each answer: the echoed prompt
+    best_by_token  choose the samples with the highest log-prob per token, because more than n are drawn
+    unconstrained  there is no constraint, so a text that uses up its budget was cut off
+    constraint     the constraint as the request spells it
+    renamed        fields that the request calls otherwise than POST /generate: our name -> the request's
     """
 
-    order: GenerateParams
+    params: GenerateParams
     n: int
     stops: tuple[str, ...]
     logprobs: bool
-    before: str
+    prefix: str
     best_by_token: bool
-    free: bool
-    spelled: ParsedConstraint | None
-    fields: Mapping[str, str]
+    unconstrained: bool
+    constraint: ParsedConstraint | None
+    renamed: Mapping[str, str]
 
     @property
-    def former(self) -> bool:
-        """Whether the request is written in a way that is on its way out."""
-        return self.spelled is not None and self.spelled.former
+    def deprecated(self) -> bool:
+        """Whether the request uses a deprecated spelling."""
+        return self.constraint is not None and self.constraint.deprecated
 
 
-@dataclass(frozen=True, slots=True)
-class _Budget:
-    """As the request gives it, else a default, which is made to fit."""
-
-    given: int | None
-    default: int
-
-
-def completion_order(asked: CompletionRequest, most_tokens: int) -> TranslatedRequest:
-    """Where no budget is given it is at most `most_tokens`.
+def translate_completion(request: CompletionRequest, max_tokens: int) -> TranslatedRequest:
+    """Translates a completion; its default budget is at most `max_tokens`.
 
     Raises InvalidRequest, RequestValidationError, SpecSyntaxError.
     """
-    if asked.echo and asked.logprobs:
-        raise InvalidRequest((("echo", "the prompt's log-probabilities are not known: leave echo out, or logprobs"),))
-    if asked.scope == "full" and asked.stop:
-        raise InvalidRequest((("stop", 'the prompt may hold the string: leave it out, or "scope": "full"'),))
-    given = {"prompt": asked.prompt, "scope": asked.scope}
-    budget = _Budget(asked.max_tokens, min(COMPLETION_TOKENS, most_tokens))
-    return _order(asked, given, budget, bool(asked.logprobs), before=asked.prompt if asked.echo else "")
+    _check_conflicts(request, _COMPLETION_CONFLICTS)
+    prompt = {"prompt": request.prompt, "scope": request.scope}
+    default = min(COMPLETION_TOKENS, max_tokens)
+    return _translate(request, prompt, request.max_tokens, default, prefix=request.prompt if request.echo else "")
 
 
-def chat_order(asked: ChatRequest, files: ModelFiles, most_tokens: int) -> TranslatedRequest:
-    """Raises what `completion_order` does, and what `prompt_of` does."""
-    if None not in (asked.max_tokens, asked.max_completion_tokens) and asked.max_tokens != asked.max_completion_tokens:
-        raise InvalidRequest((("max_tokens", "differs from max_completion_tokens, which is its newer name: give one"),))
-    prompt = prompt_of(files, asked.messages, asked.add_generation_prompt is not False, asked.chat_template_kwargs)
-    budget = _Budget(asked.max_completion_tokens or asked.max_tokens, min(CHAT_TOKENS, most_tokens))
-    return _order(asked, {"prompt": prompt}, budget, bool(asked.logprobs), templated=True)
+def translate_chat(request: ChatRequest, files: ModelFiles, max_tokens: int) -> TranslatedRequest:
+    """Translates a chat. Raises what `translate_completion` and `render_prompt` raise."""
+    _check_conflicts(request, _CHAT_CONFLICTS)
+    generation_prompt = request.add_generation_prompt is not False
+    prompt = render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs)
+    budget = request.max_completion_tokens or request.max_tokens
+    return _translate(request, {"prompt": prompt}, budget, min(CHAT_TOKENS, max_tokens))
 
 
-def _order(
-    asked: OpenAIRequest,
-    given: dict[str, Any],
-    budget: _Budget,
-    logprobs: bool,
-    before: str = "",
-    templated: bool = False,
+def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
+    for field, conflict, message in conflicts:
+        if conflict(request):
+            raise InvalidRequest(((field, message),))
+
+
+def _translate(
+    request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int, prefix: str = ""
 ) -> TranslatedRequest:
-    spelled = spelled_by(asked)
-    free = spelled is None and asked.automaton is None
-    rows = _rows(asked, free)
-    whole = given | rows | {name: getattr(asked, name) for name in ("model", "timeout_s", "priority", "automaton")}
-    whole |= {"stream": bool(asked.stream), "trace": logprobs or bool(before)}
-    whole["max_tokens"] = budget.given or budget.default
+    is_chat = isinstance(request, ChatRequest)
+    logprobs = bool(request.logprobs)
+    parsed = parse_constraint(request)
+    unconstrained = parsed is None and request.automaton is None
+    _check_conflicts(request, _CONFLICTS)
+    fields = prompt | _algorithm_fields(request, unconstrained)
+    fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
+    # An echoed prompt needs the trace: it holds the space that was removed before the answer.
+    fields |= {"stream": bool(request.stream), "trace": logprobs or bool(prefix), "max_tokens": budget or default}
     stops: tuple[str, ...] = ()
-    if asked.automaton is None:
-        with named(spelled):
-            whole["constraint"], stops = _stopped(asked, spelled, templated)
-    elif asked.stop:
-        raise InvalidRequest((("stop", "goes with a constraint that is given whole, not with automaton"),))
-    order = _checked({name: value for name, value in whole.items() if value is not None}, spelled)
-    n = asked.n or 1
-    best_by_token = order.options.algorithm == "sample" and order.options.n > n
-    if best_by_token and asked.stream:
-        raise InvalidRequest((("best_of", "the best of several samples is known at the end: do not stream them"),))
-    order = dataclasses.replace(order, from_chat_template=templated, clamp_to_context=budget.given is None)
-    fields = _fields(asked, order, templated)
-    return TranslatedRequest(order, n, stops, logprobs, before, best_by_token, free, spelled, fields)
+    if request.automaton is None:
+        with request_paths(parsed):
+            fields["constraint"], stops = _constraint_with_stops(request.stop, parsed, is_chat)
+    params = _validated({name: value for name, value in fields.items() if value is not None}, parsed)
+    n = request.n or 1
+    best_by_token = params.options.algorithm == "sample" and params.options.n > n
+    if best_by_token and request.stream:
+        raise InvalidRequest((("best_of", "the best of several samples cannot be streamed: leave out best_of"),))
+    params = dataclasses.replace(params, from_chat_template=is_chat, clamp_to_context=budget is None)
+    renamed = _renamed(request, params)
+    return TranslatedRequest(params, n, stops, logprobs, prefix, best_by_token, unconstrained, parsed, renamed)
 
 
-def _fields(asked: OpenAIRequest, order: GenerateParams, chat: bool) -> dict[str, str]:
-    fields = {"prompt": "messages"} if chat else {}
-    if isinstance(asked, ChatRequest) and asked.max_completion_tokens is not None:
-        fields["max_tokens"] = "max_completion_tokens"
-    if order.options.n > (asked.n or 1):
-        fields["n"] = "best_of"
-    if asked.beams is None and (asked.best_of or 1) > 1:
-        fields["beams"] = "best_of"
-    return fields
+def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -> dict[str, str]:
+    renamed = {}
+    if isinstance(request, ChatRequest):
+        renamed["prompt"] = "messages"
+        if request.max_completion_tokens is not None:
+            renamed["max_tokens"] = "max_completion_tokens"
+    if params.options.n > (request.n or 1):
+        renamed["n"] = "best_of"
+    if _option(request, "beams") is None and (request.best_of or 1) > 1:
+        renamed["beams"] = "best_of"
+    return renamed
 
 
-def _stopped(
-    asked: OpenAIRequest, spelled: ParsedConstraint | None, chat: bool
+def _constraint_with_stops(
+    stops: tuple[str, ...], parsed: ParsedConstraint | None, is_chat: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The constraint that the text is to satisfy, and the stop strings that may be at its end."""
-    if spelled is None:
-        constraint, spec = _ANY_ANSWER if chat else _ANY_TEXT, None
-        leading_space = "strip" if chat else "forbid"
-    else:
-        constraint, spec = spelled.constraint, spec_from_json(spelled.constraint)
-        leading_space = "strip" if strips(spec) else "forbid"
-    if not asked.stop:
+    """The constraint of the generated text, and the stop strings that may end it."""
+    spec = None if parsed is None else spec_from_json(parsed.constraint)
+    default = _ANY_ANSWER if is_chat else _ANY_TEXT
+    constraint = default if parsed is None else parsed.constraint
+    if not stops:
         return constraint, ()
-    stops = taken_off(spec, asked.stop)
-    return {"all": [constraint, stopping(asked.stop, bool(stops), leading_space)]}, stops
+    strips = is_chat if spec is None else strips_space(spec)
+    removable = removable_stops(spec, stops)
+    stop_free = stop_constraint(stops, bool(removable), "strip" if strips else "forbid")
+    return {"all": [constraint, stop_free]}, removable
 
 
-def _rows(asked: OpenAIRequest, free: bool) -> dict[str, Any]:
-    """The algorithm and what belongs to it.
+def _option(request: OpenAIRequest, name: str) -> Any:
+    return getattr(request, name)  # a field that is made from the options of POST /generate
 
-    It is a search where beams are asked for. Else it is sampling where that is asked for by a temperature above 0, a
-    top_p below 1 or a seed, or where there is no constraint: the most probable of all texts is hardly ever wanted.
-    What is left, a constraint alone or at temperature 0, is a search.
+
+def _algorithm_fields(request: OpenAIRequest, unconstrained: bool) -> dict[str, Any]:
+    """The algorithm and its options, None where they are left out.
+
+    Options of a search request a search. Otherwise a temperature above 0, a top_p below 1 or a seed requests sampling,
+    and so does a request without a constraint, because the most probable of all texts is rarely wanted. All other
+    requests are searches.
     """
-    n, best_of = asked.n or 1, asked.best_of or 1
-    if asked.best_of is not None and best_of < n:
-        raise InvalidRequest((("best_of", "must not be less than n"),))
-    drawn = {"temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed}
-    own = {name: getattr(asked, name) for name in _SEARCHED}
-    cold = asked.temperature == 0
-    if asked.algorithm is not None:
-        rows = {"algorithm": asked.algorithm, "n": n, **own, **drawn}
-        if asked.algorithm != "sample" and asked.beams is None:
-            rows["beams"] = _beams(n, best_of)
-        elif asked.algorithm == "sample":
-            rows["n"] = max(n, best_of)
-        return rows
-    warm = not cold and (asked.temperature is not None or asked.top_p not in (None, 1.0) or asked.seed is not None)
-    wide = bool(asked.use_beam_search) or any(value is not None for value in own.values())
-    if wide and warm:
-        name = next(name for name, value in drawn.items() if value is not None and (name, value) != ("top_p", 1.0))
-        raise InvalidRequest(((name, _SAMPLED),))
-    if wide or not (warm or free):
-        beams = _beams(n, best_of) if asked.beams is None else asked.beams
-        pushed = any(value is not None for value in (asked.alpha_min, asked.gamma, asked.rank_by))
-        return {"n": n, **own, "algorithm": "abs" if pushed else "banked", "beams": beams}
-    return {"algorithm": "sample", "n": max(n, best_of), **drawn}
+    options = {name: _option(request, name) for name in USED_BY}
+    n, best_of = request.n or 1, request.best_of or 1
+    algorithm = _option(request, "algorithm")
+    if algorithm is None:
+        algorithm = _algorithm(options, bool(request.use_beam_search), unconstrained)
+        if algorithm != "sample":  # at temperature 0 options of sampling are accepted and have no effect
+            options |= dict.fromkeys(_SAMPLING)
+    if algorithm == "sample":
+        n = max(n, best_of)
+    elif options["beams"] is None:
+        options["beams"] = best_of if best_of > 1 else max(n, BEAMS)
+    return {"algorithm": algorithm, "n": n, **options}
 
 
-def _beams(n: int, best_of: int) -> int:
-    return best_of if best_of > 1 else max(n, BEAMS)
+def _algorithm(options: Mapping[str, Any], beam_search: bool, unconstrained: bool) -> str:
+    search = {name for name, value in options.items() if value is not None and name not in _SAMPLING}
+    sampling = [name for name in _SAMPLING if options[name] not in (None, _NEUTRAL.get(name))]
+    if options["temperature"] == 0:
+        sampling = []
+    if search or beam_search:
+        if sampling:
+            raise InvalidRequest(((sampling[0], _SAMPLING_ONLY),))
+    elif sampling or unconstrained:
+        return "sample"
+    return "abs" if any(USED_BY[name] == ("abs",) for name in search) else "banked"
 
 
-def _checked(fields: dict[str, Any], spelled: ParsedConstraint | None) -> GenerateParams:
-    """The request as /generate would take it, with its own words for what is wrong."""
+def _validated(fields: dict[str, Any], parsed: ParsedConstraint | None) -> GenerateParams:
+    """The request as POST /generate reads it, with its errors."""
     try:
-        asked = GenerateRequest.model_validate(fields)
+        request = GenerateRequest.model_validate(fields)
     except ValidationError as error:
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
-    with named(spelled):
-        return asked.to_params()
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
+        raise RequestValidationError(faults) from None
+    with request_paths(parsed):
+        return request.to_params()
 
 
 @contextmanager
-def named(spelled: ParsedConstraint | None, fields: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Errors name the field of the request that is at fault, whatever was put around the constraint that it holds."""
+def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Rewrites the fields of errors to those of the caller's request."""
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
-        error.field = _field(error.field, spelled)
+        error.field = _request_path(error.field, parsed)
         raise
     except RequestOverLimit as error:
-        raise RequestOverLimit((fields or {}).get(error.path, error.path), error.limit, error.cap) from None
+        raise RequestOverLimit((renamed or {}).get(error.path, error.path), error.limit, error.cap) from None
     except JobFailed as error:
         if isinstance(error.fields.get("field"), str):
-            error.fields["field"] = _field(str(error.fields["field"]), spelled)
+            error.fields["field"] = _request_path(str(error.fields["field"]), parsed)
         raise
 
 
-def _field(field: str, spelled: ParsedConstraint | None) -> str:
-    whole = spelled is not None and "all" in spelled.constraint and not field.startswith(f"{_FIRST}all.")
-    if field.startswith(_STOP) and not whole:
+def _request_path(field: str, parsed: ParsedConstraint | None) -> str:
+    # A caller's own `all` without stop strings has no further `all` around it.
+    is_own_all = parsed is not None and "all" in parsed.constraint and not field.startswith(f"{_FIRST}all.")
+    if field.startswith(_STOP) and not is_own_all:
         return "stop"
-    inner = field if whole else field.removeprefix(_FIRST)
-    return inner if spelled is None else spelled.field(inner)
+    inner = field if is_own_all else field.removeprefix(_FIRST)
+    return inner if parsed is None else parsed.path_of(inner)

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles, open_model_files
-from app.openai.chat_template import prompt_of
+from app.openai.chat_template import render_prompt
 from app.openai.requests import Message
 
 CHATML = (
@@ -58,19 +58,19 @@ def test_a_prompt_is_the_one_that_transformers_makes(folder: Path, template: str
     tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
     said = [{"role": role, "content": content} for role, content in TURNS]
     theirs = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=going_on, thinks=True)
-    assert prompt_of(files, turns(*TURNS), going_on, {"thinks": True}) == theirs
+    assert render_prompt(files, turns(*TURNS), going_on, {"thinks": True}) == theirs
 
 
 def test_the_template_is_a_file_or_the_default_entry(folder: Path) -> None:
     several = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]
-    assert prompt_of(configured(folder, several), turns(("user", "a"))) == "yes"
+    assert render_prompt(configured(folder, several), turns(("user", "a"))) == "yes"
     (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
-    assert prompt_of(configured(folder, several), turns(("user", "a"))) == "<eos>file"
+    assert render_prompt(configured(folder, several), turns(("user", "a"))) == "<eos>file"
 
 
 def refusal(files: ModelFiles, *said: tuple[str, str], **arguments: Any) -> str:
     with pytest.raises(InvalidRequest) as refused:
-        prompt_of(files, turns(*said), True, arguments)
+        render_prompt(files, turns(*said), True, arguments)
     return str(refused.value)
 
 
@@ -91,20 +91,20 @@ def test_a_template_error_is_shown_unless_it_quotes_messages(folder: Path) -> No
 )  # fmt: skip
 def test_a_template_cannot_leave_its_sandbox(folder: Path, attack: str) -> None:
     with pytest.raises((InvalidRequest, SettingsInvalid)):
-        prompt_of(configured(folder, attack), turns(("user", "a")))
-    assert prompt_of(configured(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
+        render_prompt(configured(folder, attack), turns(("user", "a")))
+    assert render_prompt(configured(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
 
 
 def test_a_template_sees_no_tools_as_in_transformers(folder: Path) -> None:
     asking = "{% if tools is not none or documents is not none %}tools: {{ tools }}{% endif %}{{ messages[0].content }}"
     files, tokenizer = configured(folder, asking), PreTrainedTokenizerFast.from_pretrained(str(folder))
     theirs = tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
-    assert prompt_of(files, turns(("user", "a"))) == theirs == "a"
+    assert render_prompt(files, turns(("user", "a"))) == theirs == "a"
 
 
 def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
     files = configured(folder, "{{ mood }}{{ bos_token }}")
-    assert prompt_of(files, turns(("user", "a")), True, {"mood": "glad"}) == "glad<eos>"
+    assert render_prompt(files, turns(("user", "a")), True, {"mood": "glad"}) == "glad<eos>"
     for name in ("messages", "bos_token"):
         assert name in refusal(files, ("user", "a"), **{name: "MARKER"})
 
@@ -112,4 +112,4 @@ def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
 def test_a_malformed_template_is_an_operator_error(folder: Path) -> None:
     files = dataclasses.replace(configured(folder, None), chat_template="{% if %}")
     with pytest.raises(SettingsInvalid):
-        prompt_of(files, turns(("user", "a")))
+        render_prompt(files, turns(("user", "a")))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.messages import GenerationOptions, StepMessage, StepRow
+from app.openai.constraints import remove_stop
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
-from app.openai.stops import without_stop
 from compiler.artifact import CompiledConstraint
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
@@ -101,7 +101,7 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
             settled.take(step)
             for index in range(len(answers) if algorithm == "sample" else 1):
                 certain = settled.text(index)
-                final = without_stop(answers[index], stops)
+                final = remove_stop(answers[index], stops)
                 assert certain.startswith(before[index]), (constraint, options)
                 assert final.startswith(certain), (constraint, options, step.step)
                 before[index] = certain

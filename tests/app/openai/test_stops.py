@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from app.openai.constraints import remove_partial_stop, remove_stop
 from app.openai.requests import CompletionRequest
-from app.openai.stops import without_beginning, without_stop
-from app.openai.translate import completion_order
+from app.openai.translate import translate_completion
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text
@@ -52,10 +52,10 @@ class Letters(PrefixModel):
 def test_an_answer_satisfies_and_holds_no_stop_string(
     constraint: dict[str, Any] | None, stops: list[str], written: bool
 ) -> None:
-    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1), 64)  # type: ignore[arg-type]
-    assert order.stops == (tuple(stops) if written else ())
-    assert order.order.spec is not None
-    whole = compile_spec(order.order.spec, VOCABULARY)
+    translated = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1), 64)  # type: ignore[arg-type]
+    assert translated.stops == (tuple(stops) if written else ())
+    assert translated.params.spec is not None
+    whole = compile_spec(translated.params.spec, VOCABULARY)
     alone = None if constraint is None else compile_spec(spec_from_json(constraint), VOCABULARY).text
     drawn = SamplingOptions(whole.tokens.min_tokens + 8, n=200, seed=3)
     model = Letters()
@@ -64,7 +64,7 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
     for answer in found:
         raw = bytes(token for token in answer.tokens if token != VOCABULARY.eos_ids[0]).decode()
         model_s = answer_text(whole.text, raw)
-        text = without_stop(model_s, order.stops)
+        text = remove_stop(model_s, translated.stops)
         ended += text != model_s
         assert not any(stop in text for stop in stops), text
         assert alone is None or check_text(alone, text).satisfied, text
@@ -74,9 +74,9 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
 @pytest.mark.parametrize("constraint", [constraint for constraint, _, _ in ENDS if constraint], ids=str)
 def test_a_stop_string_excludes_only_texts_that_contain_it(constraint: dict[str, Any]) -> None:
     """Every text over a few letters that satisfies and holds none is still an answer."""
-    order = completion_order(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
-    assert order.order.spec is not None
-    whole = compile_spec(order.order.spec, VOCABULARY).text
+    translated = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
+    assert translated.params.spec is not None
+    whole = compile_spec(translated.params.spec, VOCABULARY).text
     alone = compile_spec(spec_from_json(constraint), VOCABULARY).text
     for length in range(6):
         for letters in itertools.product("ab \n", repeat=length):
@@ -93,6 +93,6 @@ def test_a_possible_stop_string_is_held_back() -> None:
         longer = text + "".join(chance.choices("abc", k=chance.randint(0, 4)))
         if any(stop in longer[:-1] for stop in stops):
             continue  # a stop string stands at the end alone
-        assert without_stop(longer, stops).startswith(without_beginning(text, stops))
+        assert remove_stop(longer, stops).startswith(remove_partial_stop(text, stops))
         if not stops:
-            assert without_beginning(text, stops) == text
+            assert remove_partial_stop(text, stops) == text

@@ -34,8 +34,8 @@ from app.models import open_model_files
 from app.openai import stream as streaming
 from app.openai.render import CompletionWriter
 from app.openai.requests import CompletionRequest
-from app.openai.stream import Chunks, StreamedAnswer
-from app.openai.translate import completion_order
+from app.openai.stream import ChunkStream, StreamedAnswer
+from app.openai.translate import translate_completion
 from app.service import SubmissionContext, SubmittedJob
 from app.settings import BUILT_IN_MODEL
 from tests.app import fake_handlers
@@ -92,10 +92,10 @@ def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tu
     """The data of all events that a client is sent."""
     monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
     service = TellingService(scenario, text)
-    order = completion_order(CompletionRequest(prompt="a", stream=True, seed=5), 64)
+    translated = translate_completion(CompletionRequest(prompt="a", stream=True, seed=5), 64)
     streamed = StreamedAnswer(
-        service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), order,  # type: ignore[arg-type]
-        CompletionWriter("job", "captions", order, 0), usage=False,
+        service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), translated,  # type: ignore[arg-type]
+        CompletionWriter("job", "captions", translated, 0), usage=False,
     )
     sent: list[bytes] = []
 
@@ -105,7 +105,7 @@ def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tu
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    asyncio.run(Chunks(streamed, "request", {})({"type": "http"}, receive, send))
+    asyncio.run(ChunkStream(streamed, "request", {})({"type": "http"}, receive, send))
     lines = b"".join(sent).decode().splitlines()
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")], service
 
@@ -129,7 +129,7 @@ def test_a_retry_with_a_different_answer_ends_in_an_error(monkeypatch: pytest.Mo
     assert texts(events) == ["a dog"] and "[DONE]" not in events
     error = json.loads(events[-1])["error"]
     assert (error["code"], error["type"]) == ("cancelled", "server_error")
-    assert "send the request again" in error["message"]
+    assert "discard the partial text" in error["message"]
 
 
 def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
