@@ -27,7 +27,7 @@ from app.api.operations import router as eyes
 from app.api.playground import router as page
 from app.api.routes import router
 from app.api.schemas import ProblemBody
-from app.auth import KeyRing, Limiter, not_taken
+from app.auth import KeyRing, Limiter, method_not_allowed
 from app.errors import AppError
 from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
 from app.models import open_model_files
@@ -105,7 +105,8 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Every error leaves through here, as problem+json."""
     if isinstance(error, HTTPException) and error.status_code == 405:
-        error = not_taken(request.url.path)  # the framework names the methods of the first of several routes alone
+        # The framework lists the methods of the first of several routes only.
+        error = method_not_allowed(request.url.path)
     answer = refusal(error, getattr(request.state, "request_id", ""))
     return Response(answer.body, answer.status, headers=answer.headers)
 

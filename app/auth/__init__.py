@@ -1,7 +1,7 @@
 """API keys, the scopes of routes, and rate limits.
 
-A keys file names the holders, their scopes and their shares. A request is counted against its key's share in memory, or
-on Redis where several processes serve.
+A keys file lists the keys with their owners, scopes and limits. Requests are counted against the limits of their key in
+memory, or on Redis if several processes serve the API.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from app.auth.route_scopes import (
     ROUTE_SCOPES,
     RateLimitStatus,
     bearer,
-    door_to,
     is_public,
-    not_taken,
-    opener,
+    method_not_allowed,
+    metrics_guard,
     require_scope,
+    scope_of,
     template_of,
 )
 
@@ -33,14 +33,14 @@ __all__ = [
     "RateLimitStatus",
     "add_key",
     "bearer",
-    "door_to",
     "is_public",
+    "method_not_allowed",
+    "metrics_guard",
     "new_key",
-    "not_taken",
-    "opener",
     "read_keys",
     "remove_key",
     "require_scope",
+    "scope_of",
     "template_of",
     "when",
 ]

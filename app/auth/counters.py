@@ -1,7 +1,7 @@
 """Counters of requests, running requests and tokens: the protocol, and an implementation in memory.
 
-Admitting a request takes one call, because each call to a server costs a round trip. A place that is not renewed
-becomes free after its lease, because its holder has died.
+Admitting a request takes one call, because each call to a server costs a round trip. A concurrency slot that is not
+renewed becomes free after its lease, because its process has died.
 """
 
 from __future__ import annotations
@@ -14,79 +14,84 @@ from typing import Literal, Protocol
 
 MINUTE_S = 60
 LEASE_S = 60.0
-Names = Mapping[str, Sequence[str]]  # whose requests, and their own names
+Members = Mapping[str, Sequence[str]]  # owner: ids of its requests
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that wants to come in.
+    """A request to admit.
 
-    owner, member  whose it is, and what it is called itself
-    window         what it counts as, of which there may be `cap` in any minute; 0 is without limit
-    places         how many of its owner's may be at work at once, if it is work; 0 where it needs no place
-    left           those of its owner's that have left, and may be thought to be at work still
+    owner     the holder of the key
+    member    the id of the request
+    window    the rate limit it counts against
+    cap       requests of this window allowed in any minute; 0 is unlimited
+    slots     requests of the owner that may run at once; 0 if this one needs no slot
+    released  requests of the owner whose slots may not be reported free yet
     """
 
     owner: str
     member: str
     window: Literal["requests", "lookups"]
     cap: int
-    places: int
-    left: Sequence[str] = ()
+    slots: int
+    released: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionResult:
-    """What came of it.
+    """The result of an admission; a rejected request is not counted.
 
-    missing  what there was too little of; what is refused counts nothing
-    held     how many requests the window holds now
-    reset_s  in how many seconds there may be one more
+    missing  the limit that rejects it, empty if it is admitted
+    count    requests in the window now
+    reset_s  seconds until the window allows one more
     """
 
-    missing: Literal["", "requests", "places"]
-    held: int
+    missing: Literal["", "requests", "slots"]
+    count: int
     reset_s: float
 
 
 class Counters(Protocol):
-    """The counts of all keys. Beam-tokens are counted by two counters: a window of entries would hold 50,000."""
+    """The counts of all keys.
 
-    async def enter(self, entry: Admission) -> AdmissionResult:
-        """Count a request and give it a place, or do neither."""
+    Beam-tokens have one counter for this minute and one for the last, because a window of entries would hold 50,000.
+    """
 
-    async def leave(self, left: Names) -> None:
-        """The places of these are free."""
+    async def acquire(self, admission: Admission) -> AdmissionResult:
+        """Counts a request and gives it a slot, or does neither."""
 
-    async def renew(self, held: Names) -> None:
-        """Restart the leases of those members that hold a place.
+    async def release(self, released: Members) -> None:
+        """Frees the slots of these requests."""
 
-        A member that has left, or that lost its place after its lease, gets no new place: it would never be given up.
+    async def renew(self, running: Members) -> None:
+        """Restarts the leases of the requests that have a slot.
+
+        A request that released its slot, or whose lease expired, gets no new one: that slot would leak.
         """
 
     async def charge(self, owner: str, tokens: int, cap: int) -> int | None:
-        """Count beam-tokens, at most `cap` in a minute; where they are too many nothing, and say how many may come."""
+        """Counts beam-tokens and returns None, or, if they exceed `cap` in a minute, returns how many remain."""
 
     async def refund(self, owner: str, tokens: int) -> None:
-        """Take a charge back."""
+        """Takes a charge back."""
 
-    async def settle(self, owner: str, tokens: int, job_id: str, remember_s: float) -> None:
-        """The charge was for this job: take it back where the job was settled for before."""
+    async def settle(self, owner: str, tokens: int, job_id: str, ttl_s: float) -> None:
+        """Assigns a charge to a job, or refunds it if the job was charged before."""
 
     async def close(self) -> None:
-        """Give connections up."""
+        """Closes the connections."""
 
 
 @dataclass(slots=True)
-class _Spent:
-    """Beam-tokens of the current minute and of the one before, which counts less and less."""
+class _TokenWindow:
+    """Beam-tokens of the current and the previous minute, whose weight falls to 0 within this minute."""
 
     minute: int = 0
     current: int = 0
     before: int = 0
 
     def used(self, now: float) -> int:
-        """How many count now."""
+        """The weighted count at this time."""
         minute = int(now // MINUTE_S)
         if minute != self.minute:
             self.before = self.current if minute == self.minute + 1 else 0
@@ -94,79 +99,80 @@ class _Spent:
         return int(self.before * (1 - now % MINUTE_S / MINUTE_S) + self.current)
 
     def add(self, tokens: int) -> None:
-        """Add tokens. A negative number is a refund, which may reduce the count of the minute before."""
+        """Adds tokens. A negative number is a refund, which may reduce the count of the previous minute."""
         self.current += tokens
         if self.current < 0:
             self.before, self.current = max(0, self.before + self.current), 0
 
 
 class MemoryCounters:
-    """The counts of this process."""
+    """Counters in the memory of this process."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._windows: defaultdict[tuple[str, str], deque[float]] = defaultdict(deque)
-        self._places: dict[str, dict[str, float]] = {}
-        self._spent: defaultdict[str, _Spent] = defaultdict(_Spent)
+        self._slots: dict[str, dict[str, float]] = {}
+        self._tokens: defaultdict[str, _TokenWindow] = defaultdict(_TokenWindow)
         self._settled: dict[str, float] = {}
 
-    async def enter(self, entry: Admission) -> AdmissionResult:
-        now, window = self._now(), self._windows[entry.window, entry.owner]
+    async def acquire(self, admission: Admission) -> AdmissionResult:
+        now, window = self._now(), self._windows[admission.window, admission.owner]
         while window and window[0] + MINUTE_S <= now:
             window.popleft()
-        held = len(window)
-        if entry.cap and held >= entry.cap:
-            return AdmissionResult("requests", held, window[held - entry.cap] + MINUTE_S - now)
-        if entry.places and not self._place(entry, now):
-            return AdmissionResult("places", held, 0.0)
-        if entry.cap:
+        count = len(window)
+        if admission.cap and count >= admission.cap:
+            return AdmissionResult("requests", count, window[count - admission.cap] + MINUTE_S - now)
+        # The slot comes before the window: a rejected request must count in neither.
+        if admission.slots and not self._acquire_slot(admission, now):
+            return AdmissionResult("slots", count, 0.0)
+        if admission.cap:
             window.append(now)
-            return AdmissionResult("", held + 1, window[0] + MINUTE_S - now)
-        return AdmissionResult("", held, 0.0)
+            return AdmissionResult("", count + 1, window[0] + MINUTE_S - now)
+        return AdmissionResult("", count, 0.0)
 
-    def _place(self, entry: Admission, now: float) -> bool:
-        kept = self._places.get(entry.owner, {})
-        ends = {member: end for member, end in kept.items() if end > now and member not in entry.left}
-        free = len(ends) < entry.places
+    def _acquire_slot(self, admission: Admission, now: float) -> bool:
+        leases = self._slots.get(admission.owner, {})
+        leases = {member: end for member, end in leases.items() if end > now and member not in admission.released}
+        free = len(leases) < admission.slots
         if free:
-            ends[entry.member] = now + LEASE_S
-        self._places[entry.owner] = ends
+            leases[admission.member] = now + LEASE_S
+        self._slots[admission.owner] = leases
         return free
 
-    async def leave(self, left: Names) -> None:
-        for owner, members in left.items():
-            ends = self._places.get(owner, {})
+    async def release(self, released: Members) -> None:
+        for owner, members in released.items():
+            leases = self._slots.get(owner, {})
             for member in members:
-                ends.pop(member, None)
-            if not ends:
-                self._places.pop(owner, None)
+                leases.pop(member, None)
+            if not leases:
+                self._slots.pop(owner, None)
 
-    async def renew(self, held: Names) -> None:
-        for owner, members in held.items():
-            ends = self._places.get(owner, {})
-            ends.update({member: self._now() + LEASE_S for member in members if member in ends})
+    async def renew(self, running: Members) -> None:
+        for owner, members in running.items():
+            leases = self._slots.get(owner, {})
+            leases.update({member: self._now() + LEASE_S for member in members if member in leases})
 
     async def charge(self, owner: str, tokens: int, cap: int) -> int | None:
-        spent = self._spent[owner]
-        left = cap - spent.used(self._now())
-        if tokens > left:
-            return max(0, left)
-        spent.add(tokens)
+        window = self._tokens[owner]
+        remaining = cap - window.used(self._now())
+        if tokens > remaining:
+            return max(0, remaining)
+        window.add(tokens)
         return None
 
     async def refund(self, owner: str, tokens: int) -> None:
-        spent = self._spent[owner]
-        spent.used(self._now())
-        spent.add(-tokens)
+        window = self._tokens[owner]
+        window.used(self._now())  # moves the window to the current minute
+        window.add(-tokens)
 
-    async def settle(self, owner: str, tokens: int, job_id: str, remember_s: float) -> None:
+    async def settle(self, owner: str, tokens: int, job_id: str, ttl_s: float) -> None:
         now = self._now()
-        while self._settled and next(iter(self._settled.values())) <= now:  # the first to come is the first to go
+        while self._settled and next(iter(self._settled.values())) <= now:  # ordered by time of expiry
             del self._settled[next(iter(self._settled))]
         if job_id in self._settled:
             await self.refund(owner, tokens)
         else:
-            self._settled[job_id] = now + remember_s
+            self._settled[job_id] = now + ttl_s
 
     async def close(self) -> None:
-        """There is nothing to give up."""
+        """There are no connections."""

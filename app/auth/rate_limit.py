@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app.auth import counters
-from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Counters, MemoryCounters, Names
+from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Counters, Members, MemoryCounters
 from app.auth.keys import Key
 from app.auth.route_scopes import RateLimitStatus, RouteScope
 from app.errors import RateLimited, RequestOverLimit
@@ -25,9 +25,9 @@ from app.messages import request_id
 from app.settings import Settings
 
 T = TypeVar("T")
-LOOKUPS = 10  # what only looks something up counts as a tenth of a request
+LOOKUPS = 10  # look-ups allowed for each request of the rate limit
 SERVER_S_MAX = 1.0  # how long a count on the server may take
-SERVER_AGAIN_S = 5.0  # for how long a server that failed is not asked
+SERVER_RETRY_S = 5.0  # pause before a failed server is tried again
 log = logging.getLogger(__name__)
 
 
@@ -64,58 +64,59 @@ class KeyCharges:
 
 
 class Limiter:
-    """Counts, here or on a server, and refuses what is too much. `close` ends what it has begun."""
+    """Counts requests and tokens, in this process or on a server, and rejects those over a limit."""
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> Limiter:
-        """One that counts in this process, whatever the URL."""
+        """A limiter that counts in this process; the URL is not used."""
         return cls(settings)
 
     def __init__(self, settings: Settings, server: Counters | None = None) -> None:
         self._settings = settings
-        self._here = MemoryCounters()
+        self._local = MemoryCounters()
         self._server = server
-        self._server_again = 0.0
-        self._held: defaultdict[str, set[str]] = defaultdict(set)
-        self._left: defaultdict[str, set[str]] = defaultdict(set)  # of which the server may not know yet
+        self._server_from = 0.0  # the time from which the server is used
+        self._running: defaultdict[str, set[str]] = defaultdict(set)  # owner: requests with a slot
+        self._released: defaultdict[str, set[str]] = defaultdict(set)  # owner: releases the server may not know yet
         self._renewing: asyncio.Task[None] | None = None
-        self._leaving: asyncio.Task[None] | None = None
+        self._releasing: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Renew no leases any more, say who has left, and let the server go."""
+        """Stops the renewal of leases, reports the released slots and closes the server's connections."""
         if self._renewing:
             self._renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._renewing
-        if self._leaving:
-            await self._leaving
+        if self._releasing:
+            await self._releasing
         if self._server:
             await self._server.close()
 
     @contextlib.asynccontextmanager
-    async def admitted(self, key: Key, door: RouteScope) -> AsyncIterator[RateLimitStatus | None]:
-        """One request more; while the body runs it has one of the key's places for requests at once, if it is work.
+    async def admitted(self, key: Key, scope: RouteScope) -> AsyncIterator[RateLimitStatus | None]:
+        """Admits a request; it has a concurrency slot while the body runs, if its route counts as work.
 
-        How the key stands; None where there is no limit. Raises RateLimited; what is refused counts nothing.
+        Yields the key's rate limit, None if it has none. Raises RateLimited; a rejected request is not counted.
         """
-        cap = self._cap(key, "requests_per_minute") * (1 if door.works else LOOKUPS)
-        places = self._cap(key, "concurrency_max") if door.works else 0
-        if not cap and not places:
+        cap = self._cap(key, "requests_per_minute") * (1 if scope.counts_as_work else LOOKUPS)
+        slots = self._cap(key, "concurrency_max") if scope.counts_as_work else 0
+        if not cap and not slots:
             yield None
             return
-        window, left = "requests" if door.works else "lookups", tuple(self._left.get(key.name, ()))
-        entry = Admission(key.name, request_id(), window, cap, places, left)  # type: ignore[arg-type]
-        entered = await self._ask(lambda counters: counters.enter(entry))
-        standing = _standing(entry, entered)
-        if not places:
-            yield standing
+        window = "requests" if scope.counts_as_work else "lookups"
+        released = tuple(self._released.get(key.name, ()))
+        admission = Admission(key.name, request_id(), window, cap, slots, released)  # type: ignore[arg-type]
+        result = await self._count(lambda counters: counters.acquire(admission))
+        status = _rate_limit_status(admission, result)
+        if not slots:
+            yield status
             return
-        self._held[key.name].add(entry.member)
+        self._running[key.name].add(admission.member)
         self._renewing = self._renewing or asyncio.create_task(self._renew_forever())
         try:
-            yield standing
+            yield status
         finally:
-            await self._leave(key.name, entry.member)
+            await self._release(key.name, admission.member)
 
     async def charge(self, key: Key, beam_tokens: int) -> None:
         """Charge beams times tokens to the key's limit.
@@ -127,78 +128,80 @@ class Limiter:
             return
         if beam_tokens > cap:
             raise RequestOverLimit("beams * max_tokens", "beam_tokens_per_minute", cap)
-        left = await self._ask(lambda counters: counters.charge(key.name, beam_tokens, cap))
-        if left is not None:
-            raise RateLimited("beam_tokens_per_minute", cap, math.ceil(MINUTE_S * max(1, beam_tokens - left) / cap))
+        remaining = await self._count(lambda counters: counters.charge(key.name, beam_tokens, cap))
+        if remaining is not None:
+            # At least the missing tokens' share of a minute.
+            wait_s = math.ceil(MINUTE_S * max(1, beam_tokens - remaining) / cap)
+            raise RateLimited("beam_tokens_per_minute", cap, wait_s)
 
     async def refund(self, key: Key, beam_tokens: int) -> None:
-        """Take a charge back: nothing came of it."""
+        """Takes back the charge of a request that failed."""
         if self._cap(key, "beam_tokens_per_minute"):
-            await self._ask(lambda counters: counters.refund(key.name, beam_tokens))
+            await self._count(lambda counters: counters.refund(key.name, beam_tokens))
 
     async def settle(self, key: Key, beam_tokens: int, job_id: str) -> None:
-        """A charge was for this job, to which an Idempotency-Key leads: it is charged for once, however often asked."""
+        """Assigns a charge to a job: repeated requests with one Idempotency-Key are charged once."""
         if self._cap(key, "beam_tokens_per_minute"):
-            remember_s = self._settings.idempotency_ttl_s
-            await self._ask(lambda counters: counters.settle(key.name, beam_tokens, job_id, remember_s))
+            ttl_s = self._settings.idempotency_ttl_s
+            await self._count(lambda counters: counters.settle(key.name, beam_tokens, job_id, ttl_s))
 
-    async def _leave(self, owner: str, member: str) -> None:
-        """Give a place up.
+    async def _release(self, owner: str, member: str) -> None:
+        """Releases a slot.
 
         The key's next request or a background task reports it to the server, so this call does not wait for it.
         """
-        self._held[owner].discard(member)
-        if not self._held[owner]:
-            del self._held[owner]
-        await self._here.leave({owner: (member,)})
+        self._running[owner].discard(member)
+        if not self._running[owner]:
+            del self._running[owner]
+        await self._local.release({owner: (member,)})
         if self._server:
-            self._left[owner].add(member)
-            if self._leaving is None or self._leaving.done():
-                self._leaving = asyncio.create_task(self._tell_who_left())
+            self._released[owner].add(member)
+            if self._releasing is None or self._releasing.done():
+                self._releasing = asyncio.create_task(self._report_released())
 
-    async def _tell_who_left(self) -> None:
-        while self._left:
-            left = _listed(self._left)
-            await self._ask(lambda counters, left=left: counters.leave(left))  # type: ignore[misc]
-            for owner, members in left.items():
-                self._left[owner] -= set(members)
-                if not self._left[owner]:
-                    del self._left[owner]
+    async def _report_released(self) -> None:
+        while self._released:
+            released = _snapshot(self._released)
+            await self._count(lambda counters, released=released: counters.release(released))  # type: ignore[misc]
+            for owner, members in released.items():
+                self._released[owner] -= set(members)
+                if not self._released[owner]:
+                    del self._released[owner]
 
     async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(counters.LEASE_S / 3)
-            held = _listed(self._held)
-            if held:
-                await self._ask(lambda counters, held=held: counters.renew(held))  # type: ignore[misc]
+            running = _snapshot(self._running)
+            if running:
+                await self._count(lambda counters, running=running: counters.renew(running))  # type: ignore[misc]
 
-    async def _ask(self, question: Callable[[Counters], Awaitable[T]]) -> T:
-        """The answer of the server, and where it fails, of the counters here."""
-        if self._server and time.monotonic() >= self._server_again:
+    async def _count(self, operation: Callable[[Counters], Awaitable[T]]) -> T:
+        """Runs an operation on the server, or in this process if the server fails."""
+        if self._server and time.monotonic() >= self._server_from:
             try:
                 async with asyncio.timeout(SERVER_S_MAX):
-                    return await question(self._server)
+                    return await operation(self._server)
             except Exception as error:
-                self._server_again = time.monotonic() + SERVER_AGAIN_S
-                log.warning("the limits of keys are counted by this process alone: %s", type(error).__name__)
-        return await question(self._here)
+                self._server_from = time.monotonic() + SERVER_RETRY_S
+                log.warning("rate limits are counted by this process only: %s", type(error).__name__)
+        return await operation(self._local)
 
     def _cap(self, key: Key, name: str) -> int:
-        """The key's own limit, or that of all keys."""
-        own: int | None = getattr(key, name)
-        return int(getattr(self._settings, f"key_{name}")) if own is None else own
+        """The key's limit, or the setting for all keys."""
+        limit: int | None = getattr(key, name)
+        return int(getattr(self._settings, f"key_{name}")) if limit is None else limit
 
 
-def _standing(entry: Admission, entered: AdmissionResult) -> RateLimitStatus | None:
-    """How a key stands after a request. Raises RateLimited."""
-    reset_s = min(MINUTE_S, max(1, math.ceil(entered.reset_s)))
-    if entered.missing == "requests":
-        raise RateLimited("requests_per_minute", entry.cap, reset_s)
-    if entered.missing == "places":
-        raise RateLimited("concurrency_max", entry.places, 1)
-    return RateLimitStatus(entry.cap, max(0, entry.cap - entered.held), reset_s) if entry.cap else None
+def _rate_limit_status(admission: Admission, result: AdmissionResult) -> RateLimitStatus | None:
+    """The key's rate limit after a request. Raises RateLimited."""
+    reset_s = min(MINUTE_S, max(1, math.ceil(result.reset_s)))
+    if result.missing == "requests":
+        raise RateLimited("requests_per_minute", admission.cap, reset_s)
+    if result.missing == "slots":
+        raise RateLimited("concurrency_max", admission.slots, 1)
+    return RateLimitStatus(admission.cap, max(0, admission.cap - result.count), reset_s) if admission.cap else None
 
 
-def _listed(members: Names | dict[str, set[str]]) -> Names:
-    """The same, as it stands now."""
-    return {owner: tuple(some) for owner, some in members.items() if some}
+def _snapshot(members: dict[str, set[str]]) -> Members:
+    # A copy, because the sets change while a call to the server runs.
+    return {owner: tuple(ids) for owner, ids in members.items() if ids}

@@ -1,4 +1,4 @@
-"""The counts of keys on the server that all replicas share, by the server's own clock. A question is one script."""
+"""Counters on the Redis server that all replicas share. Each operation is one script and uses the server's clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.auth import counters
-from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Names
+from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Members
 from app.auth.rate_limit import Limiter
 from app.messages import charged_key, places_key, tokens_key, window_key
 from app.redis.connection import Connection
@@ -18,81 +18,81 @@ CONNECTIONS_MAX = 4
 _NOW = """#!lua flags=allow-oom
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function whole(number) return string.format('%.0f', number) end
--- What lasts until later than so many ms from now, for the clock was put back, lasts as long as that.
-local function no_later(zset, ms)
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', zset, '(' .. whole(now + ms), '+inf')) do
-    redis.call('ZADD', zset, whole(now + ms), member)
+local function integer(number) return string.format('%.0f', number) end
+-- Caps scores at now + ms. Higher ones exist if the clock was set back.
+local function cap_scores(zset, ms)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', zset, '(' .. integer(now + ms), '+inf')) do
+    redis.call('ZADD', zset, integer(now + ms), member)
   end
 end
 """
-_ENTER = lua(_NOW + """
--- KEYS: the window, the places. ARGV: what the window may hold, its ms, how many places there are, the lease in ms, who
--- comes, and who has left. -> what was missing, how many the window holds, in how many ms it may hold one more
-local window, places = KEYS[1], KEYS[2]
-local cap, span, most, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local held, oldest = 0, false
+_ACQUIRE = lua(_NOW + """
+-- KEYS: window, slots. ARGV: cap of the window, its length in ms, number of slots, lease in ms, the request, released
+-- requests... -> the limit that rejects, requests in the window, ms until it allows one more
+local window, slots = KEYS[1], KEYS[2]
+local cap, span, slots_max, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local count, oldest = 0, false
 if cap > 0 then
   oldest = redis.call('LINDEX', window, 0)
-  while oldest and (oldest + span <= now or tonumber(oldest) > now) do -- that is past, or the clock was put back
+  while oldest and (oldest + span <= now or tonumber(oldest) > now) do -- expired, or the clock was set back
     redis.call('LPOP', window)
     oldest = redis.call('LINDEX', window, 0)
   end
-  held = redis.call('LLEN', window)
-  if held >= cap then
-    return {'requests', held, math.min(span, redis.call('LINDEX', window, held - cap) + span - now)}
+  count = redis.call('LLEN', window)
+  if count >= cap then
+    return {'requests', count, math.min(span, redis.call('LINDEX', window, count - cap) + span - now)}
   end
 end
-if most > 0 then
-  for place = 6, #ARGV do redis.call('ZREM', places, ARGV[place]) end
-  redis.call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
-  no_later(places, lease)
-  if redis.call('ZCARD', places) >= most then return {'places', held, 0} end
-  redis.call('ZADD', places, whole(now + lease), ARGV[5])
-  redis.call('PEXPIRE', places, whole(lease))
+if slots_max > 0 then
+  for index = 6, #ARGV do redis.call('ZREM', slots, ARGV[index]) end
+  redis.call('ZREMRANGEBYSCORE', slots, '-inf', integer(now))
+  cap_scores(slots, lease)
+  if redis.call('ZCARD', slots) >= slots_max then return {'slots', count, 0} end
+  redis.call('ZADD', slots, integer(now + lease), ARGV[5])
+  redis.call('PEXPIRE', slots, integer(lease))
 end
 if cap == 0 then return {'', 0, 0} end
-redis.call('RPUSH', window, whole(now))
-redis.call('PEXPIRE', window, whole(span))
-return {'', held + 1, (oldest or now) + span - now}
+redis.call('RPUSH', window, integer(now))
+redis.call('PEXPIRE', window, integer(span))
+return {'', count + 1, (oldest or now) + span - now}
 """)
 _RENEW = lua(_NOW + """
--- KEYS: the places of a key. ARGV: the lease in ms, and who goes on.
-for place = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', whole(now + ARGV[1]), ARGV[place]) end
+-- KEYS: slots. ARGV: lease in ms, running requests...
+for index = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', integer(now + ARGV[1]), ARGV[index]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """)
-_LEAVE = lua("""#!lua flags=allow-oom
--- KEYS: the places of a key. ARGV: who leaves.
-for place = 1, #ARGV do redis.call('ZREM', KEYS[1], ARGV[place]) end
+_RELEASE = lua("""#!lua flags=allow-oom
+-- KEYS: slots. ARGV: released requests...
+for index = 1, #ARGV do redis.call('ZREM', KEYS[1], ARGV[index]) end
 """)
 _SPEND = _NOW + """
--- Count tokens, fewer than none to take them back. -> how many may come where that would be too many, else nil
+-- Counts tokens; a negative number is a refund. -> the tokens that remain if these exceed the cap, else nil
 local function spend(key, tokens, cap, span)
   local minute = math.floor(now / span)
   local field = redis.call('HMGET', key, 'minute', 'current', 'before')
   local current, before = tonumber(field[2] or '0'), tonumber(field[3] or '0')
-  if field[1] ~= whole(minute) then
-    before = field[1] == whole(minute - 1) and current or 0
+  if field[1] ~= integer(minute) then
+    before = field[1] == integer(minute - 1) and current or 0
     current = 0
   end
-  local left = cap - math.floor(before * (1 - now % span / span) + current)
-  if tokens > 0 and tokens > left then return math.max(0, left) end
+  local remaining = cap - math.floor(before * (1 - now % span / span) + current)
+  if tokens > 0 and tokens > remaining then return math.max(0, remaining) end
   current = current + tokens
   if current < 0 then
     before = math.max(0, before + current)
     current = 0
   end
-  redis.call('HSET', key, 'minute', whole(minute), 'current', whole(current), 'before', whole(before))
-  redis.call('PEXPIRE', key, whole(2 * span))
+  redis.call('HSET', key, 'minute', integer(minute), 'current', integer(current), 'before', integer(before))
+  redis.call('PEXPIRE', key, integer(2 * span))
   return nil
 end
 """
 _CHARGE = lua(_SPEND + """
--- KEYS: the tokens of a key. ARGV: how many, what a minute may hold, its ms.
+-- KEYS: tokens of a key. ARGV: tokens, cap of a minute, length of a minute in ms.
 return spend(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 """)
 _SETTLE = lua(_SPEND + """
--- KEYS: the mark of a job, the tokens of a key. ARGV: how long the mark stays in ms, how many tokens, a minute's ms.
+-- KEYS: mark of a job, tokens of a key. ARGV: TTL of the mark in ms, tokens, length of a minute in ms.
 if not redis.call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[1]) then
   spend(KEYS[2], -tonumber(ARGV[2]), 0, tonumber(ARGV[3]))
 end
@@ -101,44 +101,45 @@ _MINUTE_MS = MINUTE_S * 1000
 
 
 class SharedCounters:
-    """Counters on a Redis server. Every question raises StorageDown at once where the server is away."""
+    """Counters on a Redis server. Every method raises StorageDown at once if the server is unreachable."""
 
-    def __init__(self, link: Connection) -> None:
-        self._link = link
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
-    async def enter(self, entry: Admission) -> AdmissionResult:
-        keys = [window_key(entry.window, entry.owner), places_key(entry.owner)]
-        missing, held, reset_ms = await self._run(
-            _ENTER, keys, entry.cap, _MINUTE_MS, entry.places, _lease_ms(), entry.member, *entry.left
+    async def acquire(self, admission: Admission) -> AdmissionResult:
+        keys = [window_key(admission.window, admission.owner), places_key(admission.owner)]
+        missing, count, reset_ms = await self._run(
+            _ACQUIRE, keys, admission.cap, _MINUTE_MS, admission.slots, _lease_ms(), admission.member,
+            *admission.released,
         )
-        return AdmissionResult(missing.decode(), held, reset_ms / 1000)
+        return AdmissionResult(missing.decode(), count, reset_ms / 1000)
 
-    async def leave(self, left: Names) -> None:
+    async def release(self, released: Members) -> None:
         await asyncio.gather(
-            *(self._run(_LEAVE, [places_key(owner)], *members) for owner, members in left.items())
+            *(self._run(_RELEASE, [places_key(owner)], *members) for owner, members in released.items())
         )
 
-    async def renew(self, held: Names) -> None:
+    async def renew(self, running: Members) -> None:
         await asyncio.gather(
-            *(self._run(_RENEW, [places_key(owner)], _lease_ms(), *members) for owner, members in held.items())
+            *(self._run(_RENEW, [places_key(owner)], _lease_ms(), *members) for owner, members in running.items())
         )
 
     async def charge(self, owner: str, tokens: int, cap: int) -> int | None:
-        left: int | None = await self._run(_CHARGE, [tokens_key(owner)], tokens, cap, _MINUTE_MS)
-        return left
+        remaining: int | None = await self._run(_CHARGE, [tokens_key(owner)], tokens, cap, _MINUTE_MS)
+        return remaining
 
     async def refund(self, owner: str, tokens: int) -> None:
         await self._run(_CHARGE, [tokens_key(owner)], -tokens, 0, _MINUTE_MS)
 
-    async def settle(self, owner: str, tokens: int, job_id: str, remember_s: float) -> None:
+    async def settle(self, owner: str, tokens: int, job_id: str, ttl_s: float) -> None:
         keys = [charged_key(job_id), tokens_key(owner)]
-        await self._run(_SETTLE, keys, max(1, round(remember_s * 1000)), tokens, _MINUTE_MS)
+        await self._run(_SETTLE, keys, max(1, round(ttl_s * 1000)), tokens, _MINUTE_MS)
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._connection.close()
 
     async def _run(self, script: Any, keys: Sequence[str], *arguments: str | int) -> Any:
-        return await self._link.run("limits", script, keys, arguments, wait_s=0.0)
+        return await self._connection.run("limits", script, keys, arguments, wait_s=0.0)
 
 
 def _lease_ms() -> int:
@@ -146,9 +147,9 @@ def _lease_ms() -> int:
 
 
 class SharedLimiter(Limiter):
-    """A limiter whose counts are those of all replicas."""
+    """A limiter that counts for all replicas."""
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> Limiter:
-        """One that counts on the server of that URL. Raises SettingsInvalid."""
+        """A limiter that counts on the server at this URL. Raises SettingsInvalid."""
         return cls(settings, SharedCounters(Connection(url, CONNECTIONS_MAX)))

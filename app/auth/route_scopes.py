@@ -1,4 +1,4 @@
-"""Which key opens which path: one table. What is not in it stays shut."""
+"""The table of routes with the scopes that permit them; any other route is rejected."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from app.errors import CallerError, Forbidden, MethodNotAllowed, RouteNotFound, 
 from app.settings import Settings
 
 _COMPILE, _EITHER, _ANY = ("compile",), ("generate", "compile"), SCOPES
-HEALTH = ("GET", "/health")  # the one that needs no key
-PAGE, PAGE_FILES = "/", "/static/"  # the playground, and what it is made of
+HEALTH = ("GET", "/health")  # needs no key
+PAGE, PAGE_FILES = "/", "/static/"  # the playground and its files
 
 
 @dataclass(frozen=True, slots=True)
 class RouteScope:
     """A path and its method.
 
-    scopes  a key with any of these opens it
-    works   it takes a place among the requests that a key may have at once, and counts as one of those per minute;
-            what only looks something up takes none, and counts a tenth
+    scopes          a key with any of these may call it
+    counts_as_work  it needs one of the key's concurrency slots, and counts as one request of the rate limit; a
+                    look-up needs no slot and counts as a tenth
     """
 
     method: str
     path: str
     scopes: tuple[str, ...]
-    works: bool = False
+    counts_as_work: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitStatus:
     """A key's rate limit after a request.
 
-    cap      requests allowed in a minute
-    left     requests that remain
-    reset_s  seconds until one more is allowed
+    cap        requests allowed in a minute
+    remaining  requests that remain
+    reset_s    seconds until one more is allowed
     """
 
     cap: int
-    left: int
+    remaining: int
     reset_s: int
 
 
 ROUTE_SCOPES = (
-    RouteScope("POST", "/generate", ("generate",), works=True),
-    RouteScope("POST", "/decode", ("generate",), works=True),
-    RouteScope("POST", "/compile", _COMPILE, works=True),
-    RouteScope("POST", "/check", _COMPILE, works=True),
-    RouteScope("GET", "/automata/{automaton}", _EITHER, works=True),  # may make an explanation
-    RouteScope("GET", "/automata/{automaton}.dot", _EITHER, works=True),
-    RouteScope("GET", "/automata/{automaton}.svg", _EITHER, works=True),
+    RouteScope("POST", "/generate", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/decode", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/compile", _COMPILE, counts_as_work=True),
+    RouteScope("POST", "/check", _COMPILE, counts_as_work=True),
+    RouteScope("GET", "/automata/{automaton}", _EITHER, counts_as_work=True),  # may make an explanation
+    RouteScope("GET", "/automata/{automaton}.dot", _EITHER, counts_as_work=True),
+    RouteScope("GET", "/automata/{automaton}.svg", _EITHER, counts_as_work=True),
     RouteScope("GET", "/jobs/{job_id}", _EITHER),
     RouteScope("DELETE", "/jobs/{job_id}", _EITHER),
-    RouteScope("GET", "/jobs/{job_id}/events", _EITHER, works=True),
+    RouteScope("GET", "/jobs/{job_id}/events", _EITHER, counts_as_work=True),
     RouteScope("GET", "/v1/models", _EITHER),
-    RouteScope("POST", "/v1/completions", ("generate",), works=True),
-    RouteScope("POST", "/v1/chat/completions", ("generate",), works=True),
+    RouteScope("POST", "/v1/completions", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/v1/chat/completions", ("generate",), counts_as_work=True),
     RouteScope(*HEALTH, _ANY),
     RouteScope("GET", "/ready", _ANY),
     RouteScope("GET", "/version", _ANY),
@@ -68,76 +68,76 @@ ROUTE_SCOPES = (
     RouteScope("GET", PAGE_FILES + "{file}", _ANY),
     RouteScope("GET", PAGE_FILES + "vendor/{file}", _ANY),
 )
-_PLACE = re.compile(r"\\\{[a-z_]+\\\}")
+_PARAMETER = re.compile(r"\\\{[a-z_]+\\\}")
 
 
 def _shape(path: str) -> re.Pattern[str]:
-    return re.compile(_PLACE.sub("[^/]+", re.escape(path)))
+    return re.compile(_PARAMETER.sub("[^/]+", re.escape(path)))
 
 
-_SHAPES = tuple((door, _shape(door.path)) for door in ROUTE_SCOPES)
+_SHAPES = tuple((scope, _shape(scope.path)) for scope in ROUTE_SCOPES)
 
 
-def door_to(method: str, path: str) -> RouteScope:
-    """The row of a request. Raises RouteNotFound, and MethodNotAllowed where the path has rows of other methods."""
-    found = _doors_at(path)
-    if not found:
+def scope_of(method: str, path: str) -> RouteScope:
+    """The row of a request. Raises RouteNotFound, and MethodNotAllowed if the path has only rows of other methods."""
+    scopes = _scopes_at(path)
+    if not scopes:
         raise RouteNotFound("there is no such path")
-    for door in found:
-        if door.method == method:
-            return door
-    raise not_taken(path)
+    for scope in scopes:
+        if scope.method == method:
+            return scope
+    raise method_not_allowed(path)
 
 
-def not_taken(path: str) -> MethodNotAllowed:
-    """The refusal of a method that none of a path's rows has."""
-    methods = dict.fromkeys(door.method for door in _doors_at(path))
-    return MethodNotAllowed("this path does not take that method", ", ".join(methods))
+def method_not_allowed(path: str) -> MethodNotAllowed:
+    """The error for a method that no row of the path has; it lists the allowed methods."""
+    methods = dict.fromkeys(scope.method for scope in _scopes_at(path))
+    return MethodNotAllowed("this path does not allow that method", ", ".join(methods))
 
 
-def _doors_at(path: str) -> list[RouteScope]:
-    return [door for door, shape in _SHAPES if shape.fullmatch(path)]
+def _scopes_at(path: str) -> list[RouteScope]:
+    return [scope for scope, shape in _SHAPES if shape.fullmatch(path)]
 
 
 def template_of(path: str) -> str:
-    """The path of the first row that fits, with names in place of what differs; empty where none does."""
-    return next((door.path for door, shape in _SHAPES if shape.fullmatch(path)), "")
+    """The path template of the first matching row, empty if none matches."""
+    return next((scope.path for scope, shape in _SHAPES if shape.fullmatch(path)), "")
 
 
 def is_public(method: str, path: str, public_paths: Iterable[str]) -> bool:
-    """Whether a request is answered without a key. The playground is open together with the files it is made of."""
+    """Whether a request needs no key. If the playground is public, its files are too."""
     paths = (*public_paths, HEALTH[1])
     return method == "GET" and (path in paths or (PAGE in paths and path.startswith(PAGE_FILES)))
 
 
 def bearer(authorization: str) -> str:
-    """The text of the key that an Authorization header holds. Raises Unauthorized."""
+    """The key in an Authorization header. Raises Unauthorized."""
     scheme, _, text = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise Unauthorized("send the key as Authorization: Bearer abs_...")
     return text.strip()
 
 
-def opener(settings: Settings) -> Callable[[str, str], bool]:
-    """Says whether a path of a worker's port may be read by who sends such an Authorization header.
+def metrics_guard(settings: Settings) -> Callable[[str, str], bool]:
+    """A function that tests whether an Authorization header permits a path of a worker's metrics port.
 
-    Raises SettingsInvalid where there is such a port, and a file of keys that cannot be read.
+    Raises SettingsInvalid if the keys file cannot be read.
     """
     ring = KeyRing(Path(settings.keys_file)) if settings.keys_file and settings.metrics_port else None
 
-    def opens(path: str, authorization: str) -> bool:
+    def permits(path: str, authorization: str) -> bool:
         if ring is None or is_public("GET", path, settings.public_paths):
             return True
         try:
-            require_scope(ring.find(bearer(authorization)), door_to("GET", path))
+            require_scope(ring.find(bearer(authorization)), scope_of("GET", path))
         except CallerError:
             return False
         return True
 
-    return opens
+    return permits
 
 
-def require_scope(key: Key, door: RouteScope) -> None:
-    """Raises Forbidden, naming the scope, where the key does not open the door."""
-    if not set(key.scopes) & set(door.scopes):
-        raise Forbidden(" or ".join(door.scopes))
+def require_scope(key: Key, scope: RouteScope) -> None:
+    """Raises Forbidden with the required scopes if the key has none of them."""
+    if not set(key.scopes) & set(scope.scopes):
+        raise Forbidden(" or ".join(scope.scopes))

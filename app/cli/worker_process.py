@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 
-from app.auth import opener
+from app.auth import metrics_guard
 from app.cli.heap import share_one_heap
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import logs, metrics, tracing
@@ -38,7 +38,7 @@ def run_worker(queue: str, settings: Settings) -> None:
     share_one_heap()  # before there are threads, which keep the heap that they begin with
     logs.set_up(settings)
     os.nice(settings.nice)  # before there are threads, each of which has a priority of its own
-    with tracing.exporting(settings), metrics.listening(settings, opener(settings)):
+    with tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings)):
         asyncio.run(_work(queue, settings))
     end_without_openings(status=0)
 

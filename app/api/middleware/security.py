@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.api.errors import problem
 from app.api.middleware.asgi import App, Message, Receive, Send, header, headers_named, id_of_request, send_problem
-from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, door_to, is_public, require_scope
+from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
 from app.errors import (
     Busy,
     CallerError,
@@ -99,12 +99,12 @@ class SecurityMiddleware:
         key, state = self._key(scope, self._ring), scope["state"]
         state["owner"] = key.name
         state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None
-        door = door_to(method, path)
-        require_scope(key, door)
+        route_scope = scope_of(method, path)
+        require_scope(key, route_scope)
         if self._limiter is None:
             yield
             return
-        async with self._limiter.admitted(key, door) as guarded.standing:
+        async with self._limiter.admitted(key, route_scope) as guarded.standing:
             yield
 
     def _key(self, scope: Message, ring: KeyRing) -> Key:
@@ -162,7 +162,7 @@ def _unshared(cache_control: bytes) -> bytes:
 def _told(standing: RateLimitStatus | None) -> list[tuple[bytes, bytes]]:
     if standing is None:
         return []
-    figures = {"limit": standing.cap, "remaining": standing.left, "reset": standing.reset_s}
+    figures = {"limit": standing.cap, "remaining": standing.remaining, "reset": standing.reset_s}
     return [(f"ratelimit-{name}".encode(), str(figure).encode()) for name, figure in figures.items()]
 
 

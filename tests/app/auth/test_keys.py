@@ -17,12 +17,12 @@ from app.auth import (
     Key,
     KeyRing,
     add_key,
-    door_to,
     is_public,
     new_key,
     read_keys,
     remove_key,
     require_scope,
+    scope_of,
     when,
 )
 from app.auth import keys as keys_module
@@ -33,7 +33,7 @@ from app.errors import Forbidden, MethodNotAllowed, RouteNotFound, SettingsInval
 
 @pytest.fixture(autouse=True)
 def always_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(keys_module, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(keys_module, "CHECK_INTERVAL_S", 0.0)
     yield
 
 
@@ -65,7 +65,7 @@ def test_a_key_is_verified_without_being_stored(tmp_path: Path) -> None:
 )
 def test_an_almost_correct_key_is_refused(change: Any, tmp_path: Path) -> None:
     text, = filled(tmp_path / "keys", "anna")
-    with pytest.raises(Unauthorized, match="not known"):
+    with pytest.raises(Unauthorized, match="unknown"):
         KeyRing(tmp_path / "keys").find(change(text))
 
 
@@ -99,7 +99,7 @@ def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
     assert ring.find(anna).name == "anna"
     path.unlink()
     assert ring.find(anna).name == "anna"
-    assert "left as they were" in caplog.text and "MARKER" not in caplog.text
+    assert "stay in force" in caplog.text and "MARKER" not in caplog.text
 
 
 def test_key_lookup_takes_the_same_steps_for_unknown_keys(
@@ -160,7 +160,7 @@ def test_an_unreadable_shared_empty_or_duplicate_key_file_is_refused(tmp_path: P
     with pytest.raises(SettingsInvalid, match="abs keys new"):
         KeyRing(path)
     path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n")
-    with pytest.raises(SettingsInvalid, match="before"):
+    with pytest.raises(SettingsInvalid, match="twice"):
         KeyRing(path)
     path.write_text("{MARKER")
     with pytest.raises(SettingsInvalid, match="line 1") as caught:
@@ -201,10 +201,10 @@ def test_the_commands_create_list_and_revoke_keys(tmp_path: Path, monkeypatch: p
 def test_a_path_outside_the_scope_table_stays_closed() -> None:
     for path in ("/nowhere", "/health\n", "/jobs/a/b", "//health", ""):
         with pytest.raises(RouteNotFound):
-            door_to("GET", path)
+            scope_of("GET", path)
     with pytest.raises(MethodNotAllowed):
-        door_to("DELETE", "/generate")
-    assert door_to("GET", "/jobs/abc/events").works and not door_to("GET", "/jobs/abc").works
+        scope_of("DELETE", "/generate")
+    assert scope_of("GET", "/jobs/abc/events").counts_as_work and not scope_of("GET", "/jobs/abc").counts_as_work
 
 
 def test_only_health_is_public_by_default() -> None:
@@ -216,10 +216,10 @@ def test_only_health_is_public_by_default() -> None:
 
 def test_a_key_grants_the_routes_of_its_scopes() -> None:
     _, key = new_key("anna", ["compile"])
-    require_scope(key, door_to("POST", "/compile"))
-    require_scope(key, door_to("GET", "/jobs/a"))
+    require_scope(key, scope_of("POST", "/compile"))
+    require_scope(key, scope_of("GET", "/jobs/a"))
     with pytest.raises(Forbidden, match="generate") as caught:
-        require_scope(key, door_to("POST", "/generate"))
+        require_scope(key, scope_of("POST", "/generate"))
     assert caught.value.scope == "generate"
     with pytest.raises(Forbidden, match="admin"):
-        require_scope(key, door_to("GET", "/metrics"))
+        require_scope(key, scope_of("GET", "/metrics"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.auth import Key, Limiter, RateLimitStatus, door_to
+from app.auth import Key, Limiter, RateLimitStatus, scope_of
 from app.auth import counters as counters_module
 from app.auth import rate_limit as limits_module
 from app.auth import redis_counters as server_module
@@ -23,7 +23,7 @@ from app.redis.connection import Connection
 from app.settings import Settings
 from tests.servers.redis_server import RedisServer
 
-WORK, LOOKUP = door_to("POST", "/generate"), door_to("GET", "/jobs/a")
+WORK, LOOKUP = scope_of("POST", "/generate"), scope_of("GET", "/jobs/a")
 SCENARIO_S_MAX = 60.0
 Scenario = Callable[[Counters], Awaitable[None]]
 RunScenario = Callable[[Scenario], None]
@@ -38,11 +38,11 @@ class FakeServer(MemoryCounters):
 
     away, asked = False, 0
 
-    async def enter(self, entry: Admission) -> AdmissionResult:
+    async def acquire(self, entry: Admission) -> AdmissionResult:
         self.asked += 1
         if self.away:
             raise OSError("away")
-        return await super().enter(entry)
+        return await super().acquire(entry)
 
 
 async def count(limiter: Limiter, key: Key, door: RouteScope = WORK) -> RateLimitStatus | None:
@@ -82,7 +82,7 @@ def test_request_limits_are_counted_per_key_across_replicas(run_scenario: RunSce
     async def scenario(counters: Counters) -> None:
         one, two = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
         standings = [await count(limiter, key()) for limiter in (one, two, one)]
-        assert [standing and (standing.cap, standing.left) for standing in standings] == [(3, 2), (3, 1), (3, 0)]
+        assert [standing and (standing.cap, standing.remaining) for standing in standings] == [(3, 2), (3, 1), (3, 0)]
         for limiter in (one, two):
             error = await refused(limiter, key())
             assert (error.limit, error.cap) == ("requests_per_minute", 3)
@@ -202,7 +202,7 @@ def test_a_request_over_the_concurrency_limit_is_not_counted(run_scenario: RunSc
             for _ in range(5):
                 assert (await refused(limiter, key())).limit == "concurrency_max"
         standing = await count(limiter, key())
-        assert standing and standing.left == 1
+        assert standing and standing.remaining == 1
 
     run_scenario(scenario)
 
@@ -247,14 +247,14 @@ def test_a_late_renewal_does_not_reacquire_a_released_slot(run_scenario: RunScen
         return Admission(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
 
     async def scenario(counters: Counters) -> None:
-        assert not (await counters.enter(entry("anna", "stays"))).missing
-        assert not (await counters.enter(entry("anna", "leaves"))).missing
-        await counters.leave({"anna": ("leaves",)})
+        assert not (await counters.acquire(entry("anna", "stays"))).missing
+        assert not (await counters.acquire(entry("anna", "leaves"))).missing
+        await counters.release({"anna": ("leaves",)})
         await counters.renew({"anna": ("stays", "leaves"), "ben": ("never came",)})
-        assert not (await counters.enter(entry("anna", "another"))).missing
-        assert (await counters.enter(entry("anna", "one more"))).missing == "places"
-        assert not (await counters.enter(entry("anna", "one more", "another"))).missing, "who has left is told with it"
-        assert not (await counters.enter(entry("ben", "another"))).missing
+        assert not (await counters.acquire(entry("anna", "another"))).missing
+        assert (await counters.acquire(entry("anna", "one more"))).missing == "slots"
+        assert not (await counters.acquire(entry("anna", "one more", "another"))).missing, "released with it"
+        assert not (await counters.acquire(entry("ben", "another"))).missing
 
     run_scenario(scenario)
 
@@ -262,7 +262,7 @@ def test_a_late_renewal_does_not_reacquire_a_released_slot(run_scenario: RunScen
 def test_replicas_share_counts_and_fall_back_to_local_ones(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
+    monkeypatch.setattr(limits_module, "SERVER_RETRY_S", 0.2)
 
     async def scenario() -> None:
         server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_concurrency_max=3)
@@ -292,7 +292,7 @@ def test_a_hanging_counter_server_does_not_delay_requests(monkeypatch: pytest.Mo
     monkeypatch.setattr(limits_module, "SERVER_S_MAX", 0.05)
 
     class Hanging(MemoryCounters):
-        async def enter(self, entry: Any) -> Any:
+        async def acquire(self, entry: Any) -> Any:
             await asyncio.sleep(60)
 
     async def scenario() -> None:

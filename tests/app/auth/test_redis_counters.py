@@ -69,7 +69,7 @@ def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> Non
         await count(limiter, key())
         await refused(limiter, key())
         await limiter.charge(key(), 10)
-        assert limiter._server_again == 0.0, "it was not away"
+        assert limiter._server_from == 0.0, "it was not away"
         await limiter.close()
 
     asyncio.run(scenario())
@@ -78,7 +78,7 @@ def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> Non
 def test_each_process_counts_locally_while_the_server_is_down(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits_module, "SERVER_AGAIN_S", 0.2)
+    monkeypatch.setattr(limits_module, "SERVER_RETRY_S", 0.2)
     settings = Settings(broker=own_redis_server.url, key_requests_per_minute=2, key_concurrency_max=1)
 
     async def scenario() -> None:
@@ -94,7 +94,7 @@ def test_each_process_counts_locally_while_the_server_is_down(
             pass
         own_redis_server.start()
         ends = asyncio.get_running_loop().time() + 20
-        while limiter._server_again > time.monotonic() or not await back(limiter):
+        while limiter._server_from > time.monotonic() or not await back(limiter):
             assert asyncio.get_running_loop().time() < ends
             await asyncio.sleep(0.1)
         await limiter.close()

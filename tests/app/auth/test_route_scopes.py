@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
-from app.auth import ROUTE_SCOPES, add_key, new_key, opener
+from app.auth import ROUTE_SCOPES, add_key, metrics_guard, new_key
 from app.auth.route_scopes import PAGE, PAGE_FILES
 from app.main import create_app
 from app.observability import metrics
@@ -120,7 +120,8 @@ def test_a_worker_port_answers_only_probes_without_a_key(keys: Keys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings = Settings(keys_file=str(keys.path), metrics_port=port)
-    with metrics.listening(settings, opener(settings)), httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
+    guard = metrics_guard(settings)
+    with metrics.listening(settings, guard), httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
         def status(path: str, key: str = "") -> int:
             return http.get(path, headers=bearer(key) if key else {}).status_code
 

@@ -146,11 +146,11 @@ def test_a_clock_put_back_does_not_block_concurrency_slots(
         counters = SharedCounters(Connection(server.url))
 
         async def enter(member: str) -> str:
-            return (await counters.enter(Admission("anna", member, "requests", 2, 2))).missing
+            return (await counters.acquire(Admission("anna", member, "requests", 2, 2))).missing
 
         assert [await enter(member) for member in ("died", "too", "third")] == ["", "", "requests"]
         await step(-HOUR)
-        assert await enter("third") == "places"
+        assert await enter("third") == "slots"
         await asyncio.sleep(1.2)
         assert [await enter(member) for member in ("third", "fourth", "fifth")] == ["", "", "requests"]
         await counters.close()

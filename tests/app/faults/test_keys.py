@@ -70,7 +70,7 @@ def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
     status, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
     assert status == 202, begun
     job = f"/jobs/{begun['id']}"
-    for who, why in (("wrong", "not known"), ("strange", "not known"), ("late", "expired")):
+    for who, why in (("wrong", "unknown"), ("strange", "unknown"), ("late", "expired")):
         for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events"), ("GET", f"/jobs/{NOBODY_S}")):
             status, said = caller.ask(who, method, path)
             assert (status, said["code"]) == (401, "unauthorized") and why in said["detail"], (who, path)

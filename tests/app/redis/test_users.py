@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.auth import Key, door_to
+from app.auth import Key, scope_of
 from app.broker import ConcurrencyGroup, SubmitOptions, WorkerStatus
 from app.broker.redis.broker import RedisBroker
 from app.redis.server_checks import check_server
@@ -135,7 +135,7 @@ def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> 
 
     async def scenario() -> None:
         limiter = open_limiter(Settings(broker=url_of(guarded_server, "api")))
-        key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), door_to("POST", "/generate")
+        key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), scope_of("POST", "/generate")
         async with limiter.admitted(key, door) as standing:
             assert standing
             await limiter.charge(key, 10)
