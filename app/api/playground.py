@@ -35,9 +35,9 @@ async def static(file: str, if_none_match: IfNoneMatch = None) -> Response:
     return _named(file, if_none_match)
 
 
-@router.get("/static/vendor/{file}")
-async def vendored(file: str, if_none_match: IfNoneMatch = None) -> Response:
-    return _named(f"vendor/{file}", if_none_match)
+@router.get("/static/{folder}/{file}")
+async def static_in_folder(folder: str, file: str, if_none_match: IfNoneMatch = None) -> Response:
+    return _named(f"{folder}/{file}", if_none_match)
 
 
 def _named(path: str, if_none_match: str | None) -> Response:

@@ -66,7 +66,7 @@ ROUTE_SCOPES = (
     RouteScope("GET", "/metrics", ("admin",)),
     RouteScope("GET", PAGE, _ANY),
     RouteScope("GET", PAGE_FILES + "{file}", _ANY),
-    RouteScope("GET", PAGE_FILES + "vendor/{file}", _ANY),
+    RouteScope("GET", PAGE_FILES + "{folder}/{file}", _ANY),
 )
 _PARAMETER = re.compile(r"\\\{[a-z_]+\\\}")
 

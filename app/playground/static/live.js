@@ -2,7 +2,7 @@
 
 import { Refusal, askJson } from "./api.js";
 import { el, later, plural, shown } from "./dom.js";
-import { Unfinished } from "./forms-basic.js";
+import { Unfinished } from "./forms/basic.js";
 import { sentence } from "./problems.js";
 
 const PAUSE_MS = 250;

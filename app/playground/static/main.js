@@ -1,15 +1,15 @@
 // The page: makes its parts, and passes among them what each needs of another.
 
-import { Answers } from "./answers.js";
+import { Answers } from "./answers/answers.js";
 import { Refusal, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
-import { AutomatonView } from "./automaton.js";
-import { Checker } from "./checker.js";
-import { CodeDialog } from "./code-dialog.js";
-import { Comparison } from "./compare.js";
+import { AutomatonView } from "./automaton/automaton.js";
+import { Checker } from "./answers/checker.js";
+import { CodeDialog } from "./answers/code-dialog.js";
+import { Comparison } from "./answers/compare.js";
 import { byId, copy, el, plural, shown } from "./dom.js";
 import { explainer } from "./explain.js";
-import { ConstraintForm } from "./forms.js";
-import { LatticeView } from "./lattice.js";
+import { ConstraintForm } from "./forms/forms.js";
+import { LatticeView } from "./lattice/lattice.js";
 import { Live } from "./live.js";
 import { Options } from "./options.js";
 import { isLink, linkOf, readLink } from "./permalink.js";
@@ -17,7 +17,7 @@ import { PRESETS } from "./presets.js";
 import { sentence } from "./problems.js";
 import { Run } from "./run.js";
 import { startTheme } from "./theme-button.js";
-import { TokensView } from "./tokens.js";
+import { TokensView } from "./answers/tokens.js";
 
 class Playground {
   constructor() {

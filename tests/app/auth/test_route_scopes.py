@@ -149,7 +149,7 @@ def test_only_configured_paths_are_public(keys: Keys) -> None:
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         answered = {path for method, path in routes(client.app)  # type: ignore[arg-type]
                     if client.request(method, filled(path)).status_code != 401}
-    assert answered == {"/health", *MAY_BE_PUBLIC, PAGE_FILES + "{file}", PAGE_FILES + "vendor/{file}"}
+    assert answered == {"/health", *MAY_BE_PUBLIC, PAGE_FILES + "{file}", PAGE_FILES + "{folder}/{file}"}
 
 
 def test_a_job_is_visible_to_its_owner_only(locked: TestClient, keys: Keys) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,12 +21,12 @@ from docs.tools.reference import ERRORS
 
 ERRORS_PAGE = Path(__file__).parents[3] / "docs" / "errors.md"
 PAGE_BYTES_MAX = 2_000_000
-LINES_MAX = 400
+LINES_MAX, MODULES_MAX = 400, 20
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink", "http://www.w3.org/1999/xhtml"}
 NEVER = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|\son[a-z]+=\"")
-OURS = sorted(path for path in FOLDER.iterdir() if path.is_file())
+OURS = sorted(path for path in FOLDER.rglob("*") if path.is_file() and path.parent.name != "vendor")
 MODULES = [path for path in OURS if path.suffix == ".js"]
-IMPORT = re.compile(r"""(?:\bfrom|\bimport|new URL\()\s*\(?["'](\./[^"']+)["']""")
+IMPORT = re.compile(r"""(?:\bfrom|\bimport|new URL\()\s*\(?["'](\.{1,2}/[^"']+)["']""")
 
 
 class Tags(HTMLParser):
@@ -177,13 +178,18 @@ def test_a_page_module_is_documented_and_its_imports_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("//")
     for target in IMPORT.findall(text):
-        assert target.removeprefix("./") in page_files(), target
+        assert (path.parent / target).resolve().relative_to(FOLDER).as_posix() in page_files(), target
+
+
+def test_every_page_folder_has_at_most_twenty_modules() -> None:
+    assert max(Counter(path.parent for path in MODULES).values()) <= MODULES_MAX
 
 
 def test_every_file_is_used() -> None:
-    texts = {path.name: path.read_text(encoding="utf-8") for path in OURS}
+    texts = {path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8") for path in OURS}
     for name in texts:
-        used = any(re.search(rf"[\"'/]{re.escape(name)}[\"']", text) for other, text in texts.items() if other != name)
+        pattern = rf"[\"'/]{re.escape(name.rpartition('/')[2])}[\"']"
+        used = any(re.search(pattern, text) for other, text in texts.items() if other != name)
         assert used or name == "index.html", name
 
 

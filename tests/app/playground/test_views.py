@@ -33,7 +33,7 @@ COFFEE = automaton(
 
 
 def lattice(page: Page, *events: dict[str, Any], algorithm: str = "abs", answer: dict[str, Any] | None = None) -> None:
-    open_view(page, "lattice.js", "LatticeView", LATTICE)
+    open_view(page, "lattice/lattice.js", "LatticeView", LATTICE)
     page.evaluate("algorithm => view.reset({ algorithm, maxTokens: 4 })", algorithm)
     page.evaluate("events => events.forEach(event => view.step(event))", events)
     if answer:
@@ -45,7 +45,7 @@ def drawn(page: Page, *, text: str) -> Any:
 
 
 def show_automaton(page: Page, shown: dict[str, Any]) -> None:
-    open_view(page, "automaton.js", "AutomatonView")
+    open_view(page, "automaton/automaton.js", "AutomatonView")
     page.evaluate("async automaton => await view.show(automaton, '')", shown)
 
 
@@ -269,7 +269,7 @@ def test_a_folded_path_stays_connected_across_multi_state_tokens(page: Page) -> 
 
 
 def test_the_latest_automaton_is_shown(page: Page) -> None:
-    open_view(page, "automaton.js", "AutomatonView")
+    open_view(page, "automaton/automaton.js", "AutomatonView")
     other = automaton([["x"]], [2, 1], [(0, 1, [0])])
     page.evaluate("async both => { await Promise.all(both.map(one => view.show(one, ''))); }", [COFFEE, other])
     expect(page.locator(".node[id^=state]")).to_have_count(2)
@@ -318,7 +318,7 @@ def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -
 
 
 def test_tokens_are_coloured_by_probability_and_show_figures(page: Page) -> None:
-    open_view(page, "tokens.js", "TokensView")
+    open_view(page, "answers/tokens.js", "TokensView")
     words = (("a", [], 0), ("dog", ["dog"], 2))
     shown = choice((" a", 0, 3, -0.1), (" d", 0, 2, -5.0), ("og", 0, 1, -12.0), ("", 2, 0, -1.0), words=words)
     page.evaluate("choice => view.show(choice, { start: 0 })", shown)

@@ -1,10 +1,10 @@
 // The beam lattice, as in the paper's figure 3: columns are steps, rows are beams. It grows as events stream in; nothing
 // that stands is drawn again, but for the lines into a column that got a row more.
 
-import { refusedCard, rowCard } from "./lattice-card.js";
-import { HEIGHT, SPACE, TOP, headOf, linesOf, nodeOf, slotsOf } from "./lattice-column.js";
-import { LatticeModel, eventsOf } from "./lattice-model.js";
-import { calm, el, freshId, legend, plural } from "./viewkit.js";
+import { refusedCard, rowCard } from "./card.js";
+import { HEIGHT, SPACE, TOP, headOf, linesOf, nodeOf, slotsOf } from "./column.js";
+import { LatticeModel, eventsOf } from "./model.js";
+import { calm, el, freshId, legend, plural } from "../viewkit.js";
 
 const COLUMN_MAX = 200; // pixels that no column is wider than
 const FRAME_MS = 8; // of drawing between two frames, so that the page stays quick

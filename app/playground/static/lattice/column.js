@@ -1,7 +1,7 @@
 // One column of the lattice: which of its texts are drawn, where they stand, and the nodes and lines themselves.
 
-import { reasonWords, shortReason } from "./lattice-card.js";
-import { distanceClass, el, figure, plural, svg, tokenName } from "./viewkit.js";
+import { reasonWords, shortReason } from "./card.js";
+import { distanceClass, el, figure, plural, svg, tokenName } from "../viewkit.js";
 
 export const GAP = 34; // between two columns, for the lines
 export const HEIGHT = 40;

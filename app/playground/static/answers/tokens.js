@@ -1,6 +1,6 @@
 // An answer token by token: coloured by log-prob, its word trace, and the trace as a table.
 
-import { CHANCES, chance, chanceClass, el, figure, freshId, legend, plural, tokenName } from "./viewkit.js";
+import { CHANCES, chance, chanceClass, el, figure, freshId, legend, plural, tokenName } from "../viewkit.js";
 
 const WORDS_MAX = 400;
 

@@ -1,10 +1,10 @@
 // Side by side: the same prompt without the constraint, and under it by both searches.
 
-import { Refusal, askJson } from "./api.js";
-import { el, pointsOf, shown } from "./dom.js";
-import { marked } from "./explain.js";
-import { sentence } from "./problems.js";
-import { figure } from "./viewkit.js";
+import { Refusal, askJson } from "../api.js";
+import { el, pointsOf, shown } from "../dom.js";
+import { marked } from "../explain.js";
+import { sentence } from "../problems.js";
+import { figure } from "../viewkit.js";
 
 const ANYTHING = { regex: "[\\s\\S]*" };  // every text, so that the search differs in the constraint alone
 const COLUMNS = [

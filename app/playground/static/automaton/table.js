@@ -1,7 +1,7 @@
 // The automaton as a table, for who does not see the picture or finds it too small.
 
-import { edgeLabel } from "./automaton-graph.js";
-import { el, plural } from "./viewkit.js";
+import { edgeLabel } from "./graph.js";
+import { el, plural } from "../viewkit.js";
 
 const ROWS_MAX = 300;
 

@@ -1,8 +1,8 @@
 // The forms of constraints over words: a formula with what its names stand for, and keywords.
 
 import { CodeField } from "./code-field.js";
-import { el, labelled, ticked, unitsAt } from "./dom.js";
-import { Unfinished, numberInput, numberOf, split } from "./forms-basic.js";
+import { el, labelled, ticked, unitsAt } from "../dom.js";
+import { Unfinished, numberInput, numberOf, split } from "./basic.js";
 
 const SIGNS = ["F( )", "G( )", "X( )", " U ", "!", " & ", " | ", " -> "];
 

@@ -1,7 +1,7 @@
 // The answers of a generation, as a list to choose from.
 
-import { el, freshId } from "./dom.js";
-import { figure, tokenName } from "./viewkit.js";
+import { el, freshId } from "../dom.js";
+import { figure, tokenName } from "../viewkit.js";
 
 export class Answers {
   /** `choose(choice, number)` is called for the first answer at once, and for another when it is chosen. */

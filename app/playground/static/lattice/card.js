@@ -1,6 +1,6 @@
 // What is known of one node of the lattice, in words and figures, below it.
 
-import { chance, el, figure, plural, tokenName } from "./viewkit.js";
+import { chance, el, figure, plural, tokenName } from "../viewkit.js";
 
 /** The facts of a text that was kept. */
 export function rowCard(row, kinds, fate, refused) {

@@ -3,7 +3,7 @@
 // `clear()`. Positions count characters as the service does.
 
 import { CodeField } from "./code-field.js";
-import { el, labelled, ticked, unitsAt } from "./dom.js";
+import { el, labelled, ticked, unitsAt } from "../dom.js";
 
 /** What a form lacks before there is a constraint, as a sentence. */
 export class Unfinished extends Error {}

@@ -1,9 +1,9 @@
 // The constraint as a form: a tab for each kind, and combinations of parts that are forms themselves.
 
-import { el, freshId, labelled } from "./dom.js";
-import { ChoiceForm, InfillForm, LengthForm, RegexForm, Unfinished } from "./forms-basic.js";
-import { RawForm, SchemaForm } from "./forms-json.js";
-import { KeywordsForm, LtlfForm } from "./forms-words.js";
+import { el, freshId, labelled } from "../dom.js";
+import { ChoiceForm, InfillForm, LengthForm, RegexForm, Unfinished } from "./basic.js";
+import { RawForm, SchemaForm } from "./json.js";
+import { KeywordsForm, LtlfForm } from "./words.js";
 
 const LENGTHS = ["min_words", "max_words", "max_chars", "sentences"];
 const KINDS = new Map();  // filled below, for combinations are made of all of them

@@ -1,13 +1,13 @@
 // The automaton of a constraint: drawn by Graphviz, states coloured by distance, the live states and the chosen path
 // marked. What cannot be read as a picture is folded to a path, and stands in a table beside it.
 
-import { automatonTable } from "./automaton-table.js";
+import { automatonTable } from "./table.js";
 import {
   DRAWN_EDGES_MAX, DRAWN_STATES_MAX, READABLE_EDGES, READABLE_STATES, shownStates, stepsOf, toDot,
-} from "./automaton-graph.js";
+} from "./graph.js";
 import { layout } from "./layout.js";
 import { PanZoom } from "./panzoom.js";
-import { distanceClass, distanceLegend, el, freshId, legend, plural, svg } from "./viewkit.js";
+import { distanceClass, distanceLegend, el, freshId, legend, plural, svg } from "../viewkit.js";
 
 const REDRAW_MS = 700; // the least time between two pictures while a folded one follows a search
 

@@ -1,6 +1,6 @@
 // "Copy as code": the request of the page for a shell, for Python, for the OpenAI client.
 
-import { copy, el, freshId } from "./dom.js";
+import { copy, el, freshId } from "../dom.js";
 import { SNIPPETS } from "./snippets.js";
 
 export class CodeDialog {

@@ -1,6 +1,6 @@
 // A text area that shows where its text is at fault: marked in the text itself, and by a caret under the line.
 
-import { el, freshId } from "./dom.js";
+import { el, freshId } from "../dom.js";
 
 const AROUND = 36;  // characters of a long line shown to each side of the caret
 

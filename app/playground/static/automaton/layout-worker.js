@@ -1,6 +1,6 @@
 // Graphviz in a thread of its own: a graph that takes long to lay out does not stop the page.
 
-import { Graphviz } from "./vendor/wasm-graphviz.js";
+import { Graphviz } from "../vendor/wasm-graphviz.js";
 
 const loading = Graphviz.load();
 

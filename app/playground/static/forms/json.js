@@ -1,7 +1,7 @@
 // The forms that are JSON texts: a schema, and any constraint as it is sent.
 
-import { el, labelled } from "./dom.js";
-import { TextForm, Unfinished, numberInput, numberOf } from "./forms-basic.js";
+import { el, labelled } from "../dom.js";
+import { TextForm, Unfinished, numberInput, numberOf } from "./basic.js";
 import { JsonFault, parseJson, placeInJson } from "./json-places.js";
 
 /** A form whose text is JSON; faults of the service are shown at the part of the text that they name. */

@@ -1,9 +1,9 @@
 // A text that is checked as it is edited: where it first breaks the constraint, which part it breaks, and its word trace.
 
-import { Refusal, askJson } from "./api.js";
-import { el, freshId, later, pointsOf, unitsAt } from "./dom.js";
-import { marked } from "./explain.js";
-import { sentence } from "./problems.js";
+import { Refusal, askJson } from "../api.js";
+import { el, freshId, later, pointsOf, unitsAt } from "../dom.js";
+import { marked } from "../explain.js";
+import { sentence } from "../problems.js";
 
 const PAUSE_MS = 200;
 const WORDS_MAX = 300;
