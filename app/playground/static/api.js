@@ -1,9 +1,9 @@
-// Requests to the service that this page came from. The key, where one is needed, lives in this tab's session alone.
+// Requests to the service that serves this page. A key is stored in the session of this tab only.
 
 const KEY = "abs.key";
 let asksForKey = () => {};
 
-/** What the service refused: the body of its problem+json, or one of ours where it could not be reached. */
+/** An error response: the problem+json of the service, or a problem of ours if it is unreachable. */
 export class Refusal extends Error {
   constructor(problem) {
     super(problem.detail ?? problem.code);
@@ -11,7 +11,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Calls `listener` whenever a request was refused for want of a key. */
+/** Calls `listener` when a request is rejected because it has no valid key. */
 export function onKeyNeeded(listener) {
   asksForKey = listener;
 }
@@ -21,7 +21,7 @@ export function setKey(text) {
   else sessionStorage.removeItem(KEY);
 }
 
-/** Whether a text can be sent as a key at all: as a header, fetch takes no other characters. */
+/** Whether a text can be sent as a key: fetch allows only these characters in a header. */
 export const isKey = (text) => /^[\x21-\x7e]*$/.test(text);
 
 export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
@@ -47,7 +47,7 @@ export async function ask(method, path, { body, headers = {}, signal } = {}) {
   throw new Refusal(problem);
 }
 
-/** The JSON that a request is answered by. */
+/** The JSON response of a request. */
 export async function askJson(method, path, options) {
   const response = await ask(method, path, options);
   try {
@@ -62,10 +62,10 @@ async function problemOf(response) {
   try {
     const problem = await response.json();
     if (typeof problem?.code === "string") return problem;
-    const { error } = problem ?? {};  // below /v1 in the shape that OpenAI's clients read
+    const { error } = problem ?? {};  // the format of errors below /v1
     if (typeof error?.code === "string") return { ...error, detail: error.message };
   } catch {
-    // no JSON: somebody between us and the service answered
+    // no JSON: a proxy answered
   }
   return { code: "not_ours", status: response.status };
 }

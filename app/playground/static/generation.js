@@ -1,17 +1,17 @@
-// One request for text: streams it, goes on where a broken line left off, and calls it off.
+// Sends a request for text: streams it, resumes a broken stream, and cancels it.
 
 import { Refusal, ask, askJson } from "./api.js";
 import { eventsOf } from "./sse.js";
 
 const RETRY_MS = 1_000;
-const RESUMES_MAX = 8;  // in a row without an event between them
+const RESUMES_MAX = 8;  // consecutive ones without an event
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Generation {
-  /** `hear` has a method for each event: compiled, step, restarted. */
-  constructor(body, hear) {
+  /** `handlers` has a method for each event: compiled, step, restarted. */
+  constructor(body, handlers) {
     this.body = { ...body, stream: true };
-    this.hear = hear;
+    this.handlers = handlers;
     this.jobId = null;
     this.lastId = "";
     this.retryMs = RETRY_MS;
@@ -19,17 +19,17 @@ export class Generation {
     this.control = new AbortController();
   }
 
-  /** The answer, as POST /generate gives it. Raises Refusal; of code "cancelled" where it was stopped. */
+  /** The response of POST /generate. Raises Refusal, with the code "cancelled" after `stop`. */
   async answer() {
     try {
       let response = await ask("POST", "/generate", { body: this.body, signal: this.control.signal });
       this.jobId = response.headers.get("x-job-id");
       for (let tries = 0; ;) {
-        const heard = await this.#read(response);
-        if (heard.answer) return heard.answer;
-        tries = heard.events ? 1 : tries + 1;
+        const read = await this.#read(response);
+        if (read.answer) return read.answer;
+        tries = read.events ? 1 : tries + 1;
         response = await this.#again(tries);
-        if (response.status === 204) return await this.#kept();
+        if (response.status === 204) return await this.#storedAnswer();
       }
     } catch (error) {
       if (this.stopped) throw new Refusal({ code: "cancelled" });
@@ -37,14 +37,14 @@ export class Generation {
     }
   }
 
-  /** Call it off: what the service has begun is ended there too. */
+  /** Cancels the request, and its job in the service. */
   stop() {
     this.stopped = true;
     this.control.abort();
     if (this.jobId) ask("DELETE", `/jobs/${this.jobId}`).catch(() => {});
   }
 
-  /** Hear a stream to its end: the answer if it came, and how many events did. */
+  /** Reads a stream to its end: {answer, events}, the answer if it arrived and the number of events. */
   async #read(response) {
     let events = 0;
     try {
@@ -56,15 +56,15 @@ export class Generation {
         if (event === "done") return { answer: JSON.parse(data), events };
         if (event === "error") throw new Refusal(JSON.parse(data));
         if (event === "reconnect") break;
-        this.hear[event]?.(JSON.parse(data));
+        this.handlers[event]?.(JSON.parse(data));
       }
     } catch (error) {
-      if (error instanceof Refusal || this.stopped) throw error;  // anything else is a line that broke
+      if (error instanceof Refusal || this.stopped) throw error;  // anything else is a broken connection
     }
     return { events };
   }
 
-  /** The stream from the next event on. */
+  /** Resumes the stream after the last event. */
   async #again(tries) {
     for (; ; tries += 1) {
       if (!this.jobId || tries > RESUMES_MAX) throw new Refusal({ code: "stream_lost" });
@@ -79,8 +79,8 @@ export class Generation {
     }
   }
 
-  /** The answer of a job whose last event was read already. */
-  async #kept() {
+  /** The answer of a job whose last event was already read. */
+  async #storedAnswer() {
     const job = await askJson("GET", `/jobs/${this.jobId}`, { signal: this.control.signal });
     if (job.result) return job.result;
     throw new Refusal(job.error ?? { code: "stream_lost" });

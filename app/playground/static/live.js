@@ -1,7 +1,7 @@
-// The constraint while it is being written: compiled after each pause, its faults shown where they are, what it means in words.
+// Compiles the constraint after each pause in typing, shows errors at their position and explains it in words.
 
 import { Refusal, askJson } from "./api.js";
-import { el, later, plural, shown } from "./dom.js";
+import { el, later, plural, formatNumber } from "./dom.js";
 import { Unfinished } from "./forms/basic.js";
 import { sentence } from "./problems.js";
 
@@ -12,26 +12,26 @@ const LOCATED = ["constraint_syntax", "unsupported"];
 
 export class Live {
   /**
-   * `form` is the ConstraintForm. Called back: `compiled(answer, constraint)` whenever one compiles, `idle(answer)` once
-   * nobody has written for a while, `broken()` where there is no automaton to show, `example(text)` when one is chosen.
+   * `form` is the ConstraintForm. Callbacks: `compiled(answer, constraint)` after a compilation, `idle(answer)` after a
+   * longer pause in typing, `broken()` if there is no automaton, `example(text)` when a sample is selected.
    */
-  constructor(place, form, hear) {
-    Object.assign(this, { form, hear, answer: null, constraint: null, problem: null, control: null });
+  constructor(container, form, callbacks) {
+    Object.assign(this, { form, callbacks, answer: null, constraint: null, problem: null, control: null });
     this.line = el("p", { class: "live-line", role: "status" });
     this.words = el("div", { class: "explained", hidden: true });
-    place.append(this.line, this.words);
+    container.append(this.line, this.words);
     this.touched = later(PAUSE_MS, () => this.compile());
     this.explainLater = later(IDLE_MS, () => this.#explain());
     this.againLater = null;
   }
 
-  /** Something was edited. */
+  /** Called after each edit. */
   edited() {
     this.#forget();
     this.touched();
   }
 
-  /** Compile what is written; the answer, or null where there is none yet. */
+  /** Compiles the current constraint; resolves to the answer, or null if there is none. */
   async compile() {
     this.#forget();
     this.form.clear();
@@ -41,14 +41,14 @@ export class Live {
       constraint = this.form.read();
     } catch (error) {
       if (!(error instanceof Unfinished)) throw error;
-      this.hear.broken();
-      this.#say(error.message, "waits");
+      this.callbacks.broken();
+      this.#setStatus(error.message, "waits");
       return null;
     }
     return await this.#ask(constraint);
   }
 
-  /** Show a refusal that is about the constraint at its place; whether it was one. */
+  /** Shows an error of the constraint at its position; returns whether it is one. */
   locate(problem) {
     if (!LOCATED.includes(problem.code)) return false;
     this.form.show(problem.field ?? "", sentence(problem), problem.position ?? null);
@@ -63,8 +63,8 @@ export class Live {
       const answer = await askJson("POST", "/compile", { body: { constraint, explain: false }, signal });
       if (signal.aborted) return null;
       Object.assign(this, { answer, constraint });
-      this.#say(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.`, "good");
-      this.hear.compiled(answer, constraint);
+      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.`, "good");
+      this.callbacks.compiled(answer, constraint);
       this.explainLater();
       return answer;
     } catch (error) {
@@ -77,10 +77,10 @@ export class Live {
 
   #refused(problem) {
     const located = this.locate(problem);
-    this.problem = located ? null : problem;  // what is not about the constraint's text is told where it was asked for too
-    this.hear.broken();
+    this.problem = located ? null : problem;  // an error without a position is also shown beside the button
+    this.callbacks.broken();
     this.words.hidden = true;
-    this.#say(located ? "It does not compile yet." : sentence(problem), "bad");
+    this.#setStatus(located ? "It does not compile yet." : sentence(problem), "bad");
     if (problem.retry_after_s !== undefined) {
       this.againLater = setTimeout(() => this.compile(), problem.retry_after_s * 1000);
     }
@@ -88,35 +88,35 @@ export class Live {
 
   async #explain() {
     const { signal } = this.control;
-    this.hear.idle(this.answer);
+    this.callbacks.idle(this.answer);
     try {
       const { explanation } = await askJson("POST", "/compile", { body: { constraint: this.constraint, explain: true }, signal });
-      if (!signal.aborted && explanation) this.#tell(explanation);
+      if (!signal.aborted && explanation) this.#renderExplanation(explanation);
     } catch (error) {
-      if (!signal.aborted && !(error instanceof Refusal)) throw error;  // the automaton is there without its words
+      if (!signal.aborted && !(error instanceof Refusal)) throw error;  // the explanation is optional
     }
   }
 
-  #tell({ sentences, shortest, samples }) {
+  #renderExplanation({ sentences, shortest, samples }) {
     const texts = [...(shortest === null ? [] : [["shortest", shortest]]), ...samples.map((sample) => ["sample", sample])];
     const items = texts.map(([kind, text]) => el("li", {},
-      el("button", { type: "button", class: "sample", title: "Put it into the checker", click: () => this.hear.example(text) },
+      el("button", { type: "button", class: "sample", title: "Put it into the checker", click: () => this.callbacks.example(text) },
         el("span", { class: "soft small" }, kind), " ", el("span", { class: "mono" }, text || "(the empty text)"))));
     this.words.replaceChildren(
       el("p", {}, sentences[0]),
-      el("details", {}, el("summary", {}, "More about it"),
+      el("details", {}, el("summary", {}, "More"),
         ...sentences.slice(1, SHOWN_SENTENCES).map((one) => el("p", {}, one)),
-        el("p", {}, `Compiled in ${shown(this.answer.compile_ms, 1)} ms${this.answer.cached ? ", some time ago" : ""}.`)),
+        el("p", {}, `Compiled in ${formatNumber(this.answer.compile_ms, 1)} ms${this.answer.cached ? ", cached" : ""}.`)),
       el("ul", { class: "samples", "aria-label": "Texts that are accepted" }, ...items));
     this.words.hidden = false;
   }
 
-  #say(text, kind) {
+  #setStatus(text, kind) {
     this.line.textContent = text;
     this.line.className = `live-line ${kind}`;
   }
 
-  /** What was under way is about another constraint. */
+  /** Cancels the requests of the previous constraint. */
   #forget() {
     this.control?.abort();
     this.touched.off();

@@ -1,4 +1,4 @@
-// The page: makes its parts, and passes among them what each needs of another.
+// The page: creates its parts and connects them.
 
 import { Answers } from "./answers/answers.js";
 import { Refusal, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
@@ -6,7 +6,7 @@ import { AutomatonView } from "./automaton/automaton.js";
 import { Checker } from "./answers/checker.js";
 import { CodeDialog } from "./answers/code-dialog.js";
 import { Comparison } from "./answers/compare.js";
-import { byId, copy, el, plural, shown } from "./dom.js";
+import { byId, copy, el, plural, formatNumber } from "./dom.js";
 import { explainer } from "./explain.js";
 import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
@@ -43,7 +43,7 @@ class Playground {
     this.views = { automaton, lattice, tokens: new TokensView(byId("tokens")), answers };
     this.run = new Run(this.views, this);
     new Comparison(byId("comparison"), byId("compare"), () => this.request());
-    this.code = new CodeDialog(byId("code"), (text) => this.say(text));
+    this.code = new CodeDialog(byId("code"), (text) => this.setStatus(text));
     this.#listen();
   }
 
@@ -52,30 +52,30 @@ class Playground {
     await this.#serve();
   }
 
-  /** What is asked for, or null, after saying what is missing. */
+  /** The request of the page; null, after showing the reason, if it is incomplete. */
   async request() {
     const answer = await this.live.compile();
     if (answer) return { prompt: this.prompt.value, constraint: this.live.constraint, options: this.options.read() };
     if (this.live.problem) this.refuse(this.live.problem);
-    else this.say("The constraint does not compile yet.");
+    else this.setStatus("The constraint does not compile yet.");
     document.querySelector("[aria-invalid=true]")?.focus();
     return null;
   }
 
   async generate() {
     if (byId("generate").disabled) return;
-    const asked = await this.request();
-    if (!asked) return;
-    history.replaceState(null, "", await linkOf({ ...asked, options: this.options.changed() }));
-    await this.run.start(asked);
+    const request = await this.request();
+    if (!request) return;
+    history.replaceState(null, "", await linkOf({ ...request, options: this.options.changed() }));
+    await this.run.start(request);
   }
 
-  /** Whether the constraint that is written now has this hash, as far as is known. */
-  asks(hash) { return !this.live.answer || this.live.answer.automaton === hash; }
+  /** Whether the current constraint may have this hash. */
+  isCurrent(hash) { return !this.live.answer || this.live.answer.automaton === hash; }
 
   shows(hash) { return this.automaton !== null && this.shownHash === hash; }
 
-  /** Show the automaton of a hash, unless it is the one that is shown. */
+  /** Shows the automaton of a hash, if it is not shown already. */
   async showAutomaton(hash) {
     if (hash === this.shownHash) return;
     this.shownHash = hash;
@@ -94,21 +94,21 @@ class Playground {
     }
   }
 
-  say(text) { byId("status").textContent = text; }
+  setStatus(text) { byId("status").textContent = text; }
 
-  /** Show a refusal as a sentence beside the button, or none; one of the constraint also at its place. */
+  /** Shows an error beside the button, and at its position in the constraint if it has one; null hides it. */
   refuse(problem) {
     byId("problem").hidden = !problem;
     if (!problem) return;
     this.live.locate(problem);
     const parts = [el("p", {}, sentence(problem))];
     if (problem.code === "budget_too_small") {
-      parts.push(el("button", { type: "button", click: () => this.#budget(problem.min_tokens) }, `Use ${shown(problem.min_tokens)}`));
+      parts.push(el("button", { type: "button", click: () => this.#budget(problem.min_tokens) }, `Use ${formatNumber(problem.min_tokens)}`));
     }
     const id = problem.request_id ? ` · ${problem.request_id}` : "";
     parts.push(el("p", { class: "small soft mono" }, `${problem.code}${id}`));
     byId("problem").replaceChildren(...parts);
-    this.say("");
+    this.setStatus("");
   }
 
   #listen() {
@@ -140,7 +140,7 @@ class Playground {
     this.live.edited();
   }
 
-  /** What is written now has no automaton: the one that is shown is another's. */
+  /** The current constraint has no automaton; the one shown belongs to the last that compiled. */
   #outdated() {
     byId("sizes").textContent = "";
     if (this.automaton) this.#hint("Of the last constraint that compiled:");
@@ -154,16 +154,16 @@ class Playground {
 
   #compiled(answer) {
     if (this.automaton) this.#hint("");
-    byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${shown(answer.token_states)} × ${shown(answer.token_classes)}`;
+    byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${formatNumber(answer.token_states)} × ${formatNumber(answer.token_classes)}`;
     this.#budgeted();
     this.checker.check();
   }
 
-  /** Say before it is asked for that a budget is too small. */
+  /** Warns about a budget that is too small before the request is sent. */
   #budgeted() {
     const least = this.live.answer?.min_tokens ?? 0;
-    const given = this.options.read().max_tokens;
-    if (given < least) this.refuse({ code: "budget_too_small", min_tokens: least });
+    const budget = this.options.read().max_tokens;
+    if (budget < least) this.refuse({ code: "budget_too_small", min_tokens: least });
     else this.refuse(null);
   }
 
@@ -215,32 +215,32 @@ class Playground {
   }
 
   async #share() {
-    const asked = this.#present();
-    if (!asked) return;
-    const link = await linkOf({ ...asked, options: this.options.changed() });
+    const request = this.#present();
+    if (!request) return;
+    const link = await linkOf({ ...request, options: this.options.changed() });
     history.replaceState(null, "", link);
     await copy(location.href);
-    this.say("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
+    this.setStatus("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
   }
 
   #asCode() {
-    const asked = this.#present();
-    if (!asked) return;
-    const { prompt, constraint, options } = asked;
+    const request = this.#present();
+    if (!request) return;
+    const { prompt, constraint, options } = request;
     this.code.show({ base: location.origin, body: { prompt, constraint, ...options }, model: this.model, withKey: hasKey() });
   }
 
-  /** What is written, whether it compiles or not; null, after saying so, where there is no constraint yet. */
+  /** The current request, compiled or not; null, after showing the reason, without a constraint. */
   #present() {
     try {
       return { prompt: this.prompt.value, constraint: this.form.read(), options: this.options.read() };
     } catch (error) {
-      this.say(error.message);
+      this.setStatus(error.message);
       return null;
     }
   }
 
-  /** Ask what is served; this is also how the page learns that a key is needed. */
+  /** Requests the served model; its response also shows whether a key is needed. */
   async #serve() {
     try {
       const { data: [card] } = await askJson("GET", "/v1/models");
@@ -258,7 +258,7 @@ class Playground {
     byId("key-form").hidden = true;
     byId("key").value = "";
     this.refuse(null);
-    this.say("The key is used for this tab.");
+    this.setStatus("The key is used for this tab.");
     await this.#serve();
     await this.live.compile();
   }
@@ -266,4 +266,4 @@ class Playground {
 
 const playground = new Playground();
 await playground.begin();
-document.documentElement.dataset.ready = "yes";  // everything listens
+document.documentElement.dataset.ready = "yes";  // all listeners are set

@@ -1,29 +1,29 @@
-// What is on the page as a fragment of its address, which browsers never send to the service: "#v1.z." and deflated JSON, or
-// "#v1.j." and plain JSON where the browser cannot deflate; both in base64 for addresses.
+// The state of the page as a URL fragment, which browsers never send to a server: "#v1.z." and deflated JSON, or "#v1.j."
+// and JSON if the browser cannot deflate; both in base64url.
 
 const MARK = /^#v(\d+)\./;
 const WHOLE = /^#v1\.([jz])\.([A-Za-z0-9_-]+)$/;
 const CHARS_MAX = 65_536;
-const BYTES_MAX = 1_048_576;  // unpacked: a short link must not fill the memory
+const BYTES_MAX = 1_048_576;  // decompressed: a short link must not fill the memory
 
-/** Whether a fragment means to be one of these links, broken or not. */
+/** Whether a fragment looks like such a link, broken or not. */
 export const isLink = (fragment) => MARK.test(fragment);
 
 /** The fragment of {prompt, constraint, options}. */
 export async function linkOf({ prompt, constraint, options }) {
-  const plain = new TextEncoder().encode(JSON.stringify({ p: prompt, c: constraint, o: options }));
-  if (!("CompressionStream" in window)) return `#v1.j.${toBase64(plain)}`;
-  return `#v1.z.${toBase64(await through(plain, new CompressionStream("deflate-raw"), Infinity))}`;
+  const content = new TextEncoder().encode(JSON.stringify({ p: prompt, c: constraint, o: options }));
+  if (!("CompressionStream" in window)) return `#v1.j.${toBase64(content)}`;
+  return `#v1.z.${toBase64(await through(content, new CompressionStream("deflate-raw"), Infinity))}`;
 }
 
-/** What a link says. Raises an Error where it is broken or of another version. */
+/** The state in a link. Raises an Error if it is broken or of another version. */
 export async function readLink(fragment) {
-  const found = WHOLE.exec(fragment);
-  if (!found || fragment.length > CHARS_MAX) throw new Error("not a link of this version");
-  const packed = fromBase64(found[2]);
-  const plain = found[1] === "j" ? packed : await through(packed, new DecompressionStream("deflate-raw"), BYTES_MAX);
-  const { p: prompt, c: constraint, o: options = {} } = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(plain));
-  const objects = [constraint, options].every((one) => typeof one === "object" && one !== null && !Array.isArray(one));
+  const match = WHOLE.exec(fragment);
+  if (!match || fragment.length > CHARS_MAX) throw new Error("not a link of this version");
+  const packed = fromBase64(match[2]);
+  const content = match[1] === "j" ? packed : await through(packed, new DecompressionStream("deflate-raw"), BYTES_MAX);
+  const { p: prompt, c: constraint, o: options = {} } = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(content));
+  const objects = [constraint, options].every((object) => typeof object === "object" && object !== null && !Array.isArray(object));
   if (typeof prompt !== "string" || !objects) throw new Error("not what a link holds");
   return { prompt, constraint, options };
 }

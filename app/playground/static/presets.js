@@ -1,4 +1,4 @@
-// Examples to begin with. The first is the page's own beginning: the paper's coffee, cat, toy.
+// Examples. The first one is loaded with the page: coffee, cat, toy of the paper.
 
 const COFFEE = { ltlf: "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))" };
 

@@ -1,16 +1,16 @@
-// Server-sent events of a response that fetch reads: EventSource can neither POST nor send a key.
+// Reads server-sent events from a fetch response, because EventSource can neither POST nor send a key.
 
-/** Yields {event, data, id, retry} of a stream, whatever its chunks; ends where it does. Raises what reading raises. */
+/** Yields {event, data, id, retry} of a stream. Raises what reading the response raises. */
 export async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let buffer = "";
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      rest += value;
-      const blocks = rest.split(/\r\n\r\n|\n\n|\r\r/);
-      rest = blocks.pop();
+      buffer += value;
+      const blocks = buffer.split(/\r\n\r\n|\n\n|\r\r/);
+      buffer = blocks.pop();
       for (const block of blocks) {
         const event = parsed(block);
         if (event) yield event;
@@ -26,7 +26,7 @@ function parsed(block) {
   const data = [];
   for (const line of block.split(/\r\n|\n|\r/)) {
     const colon = line.indexOf(":");
-    if (colon === 0) continue;  // a comment, sent to keep the line open
+    if (colon === 0) continue;  // a comment, sent as keep-alive
     const name = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (name === "data") data.push(value);

@@ -1,4 +1,4 @@
-// The button that goes through the colour schemes: the system's, light, dark.
+// The button that cycles through the colour schemes: system, light, dark.
 
 const NAMES = { "": "Auto", light: "Light", dark: "Dark" };
 const NEXT = { "": "light", light: "dark", dark: "" };
@@ -18,7 +18,7 @@ export function startTheme(button) {
       if (next) localStorage.setItem("abs.theme", next);
       else localStorage.removeItem("abs.theme");
     } catch {
-      // a browser that keeps nothing: for this page alone
+      // without storage the choice lasts for this page
     }
     show();
   });

@@ -1,8 +1,8 @@
-// The colour scheme that was chosen, before the first paint: this file alone is no module, so that it can run that early.
+// Applies the stored colour scheme before the first paint: a classic script, because modules run later.
 "use strict";
 try {
   const chosen = localStorage.getItem("abs.theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 } catch {
-  // a browser that keeps nothing follows the system
+  // without storage the page follows the system
 }

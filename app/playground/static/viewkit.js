@@ -1,9 +1,9 @@
-// What the three views share: making elements, writing numbers and tokens, and the two scales of colour.
-// Texts come from callers, so they only ever become text nodes.
+// Shared by the views: elements, number and token formats, and the two colour scales.
+// Texts come from callers, so they become text nodes only.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with attributes (null and false are left out), listeners given as functions, and children. */
+/** An element with attributes (null and false are left out), listeners (functions) and children. */
 export function el(name, attributes = {}, ...children) {
   return furnish(document.createElement(name), attributes, children);
 }
@@ -21,7 +21,7 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-/** A number as people write it: a true minus, no "-0.0", infinity by its sign. */
+/** A number with a minus sign, without "-0.0", and with a sign for infinity. */
 export function figure(value, digits = 1) {
   if (value === -Infinity) return "−∞";
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -29,31 +29,31 @@ export function figure(value, digits = 1) {
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
-/** A log-probability as the chance that it is: "12 %", "0.3 %", "1 in 20,000". */
+/** A log-probability as a probability: "12 %", "0.3 %", "1 in 20,000". */
 export function chance(logProb) {
   const p = Math.exp(logProb);
   if (p >= 0.0995) return `${Math.round(p * 100)} %`;
   if (p >= 0.001) return `${(p * 100).toPrecision(2).replace(/\.0$/, "")} %`;
-  const one = 1 / p;
-  return Number.isFinite(one) && one < 1e9 ? `1 in ${Number(one.toPrecision(2)).toLocaleString("en")}` : "almost never";
+  const odds = 1 / p;
+  return Number.isFinite(odds) && odds < 1e9 ? `1 in ${Number(odds.toPrecision(2)).toLocaleString("en")}` : "almost never";
 }
 
 const HIDDEN = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍" };
 
-/** A token with its white space made visible; one that writes nothing ends the text. */
+/** A token with visible white space; an empty token ends the text. */
 export function tokenName(text) {
   if (text === "") return "end";
-  return text.replace(/^ +| +$|[\n\t\r]/g, (found) => [...found].map((sign) => HIDDEN[sign]).join(""))
+  return text.replace(/^ +| +$|[\n\t\r]/g, (spaces) => [...spaces].map((sign) => HIDDEN[sign]).join(""))
     .replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-export function plural(count, one, many = `${one}s`) {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+export function plural(count, singular, many = `${singular}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? singular : many}`;
 }
 
 export const DISTANCE_BINS = 7;
 
-/** The class of a distance on a scale up to the furthest: d0 at the end of the text, d6 furthest, "dead". */
+/** The colour class of a distance: d0 at the end of the text, d6 at the furthest, "dead" for null. */
 export function distanceClass(distance, furthest) {
   if (distance === null) return "dead";
   if (distance <= 1) return "d0";
@@ -61,19 +61,19 @@ export function distanceClass(distance, furthest) {
   return `d${Math.max(1, Math.min(DISTANCE_BINS - 1, Math.ceil(share * (DISTANCE_BINS - 1))))}`;
 }
 
-/** The distances that share a class, for the legend: [class, "3–4"] in order. */
+/** The range of distances of each class, for the legend: [class, "3–4"] in order. */
 export function distanceLegend(distances) {
-  const known = [...new Set(distances.filter((distance) => distance !== null))].sort((one, two) => one - two);
-  const furthest = known.at(-1) ?? 1;
+  const sorted = [...new Set(distances.filter((distance) => distance !== null))].sort((a, b) => a - b);
+  const furthest = sorted.at(-1) ?? 1;
   const bins = new Map();
-  for (const distance of known) {
+  for (const distance of sorted) {
     const name = distanceClass(distance, furthest);
     bins.set(name, [bins.get(name)?.[0] ?? distance, distance]);
   }
   return [...bins].map(([name, [from, to]]) => [name, from === to ? `${from}` : `${from}–${to}`]);
 }
 
-/** What a probability is coloured as, from expected to surprising. */
+/** The colour classes of probabilities, from high to low. */
 export const CHANCES = [
   { name: "p0", least: 0.5, label: "over 50 %" },
   { name: "p1", least: 0.1, label: "10–50 %" },
@@ -84,10 +84,10 @@ export const CHANCES = [
 
 export function chanceClass(logProb) {
   const p = Math.exp(logProb);
-  return CHANCES.find((one) => p >= one.least).name;
+  return CHANCES.find((band) => p >= band.least).name;
 }
 
-/** A legend: swatches of classes with what they mean. */
+/** A legend: swatches of classes with their meaning. */
 export function legend(title, entries) {
   const items = entries.map(([name, label]) => el("li", {}, el("span", { class: `swatch ${name}`, "aria-hidden": "true" }), label));
   return el("ul", { class: "legend", "aria-label": title }, ...items);
@@ -95,7 +95,7 @@ export function legend(title, entries) {
 
 let ids = 0;
 
-/** An id that no other element of the page has. */
+/** An id that is unique in the page. */
 export function freshId(word) {
   ids += 1;
   return `${word}-${ids}`;

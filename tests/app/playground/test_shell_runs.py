@@ -68,7 +68,7 @@ def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> No
     checker.fill("A 😀 dog and a cat run")
     expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18, after “cat”")
     expect(marked).to_have_text(" run")
-    parts = page.locator(".parts-told li")
+    parts = page.locator(".conjuncts li")
     expect(parts).to_have_count(2)
     expect(parts.nth(0)).to_contain_text("holds")
     expect(parts.nth(1)).to_contain_text("breaks at")

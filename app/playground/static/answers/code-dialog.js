@@ -1,15 +1,15 @@
-// "Copy as code": the request of the page for a shell, for Python, for the OpenAI client.
+// The dialog "Copy as code": the request for a shell, our Python client and the OpenAI client.
 
 import { copy, el, freshId } from "../dom.js";
 import { SNIPPETS } from "./snippets.js";
 
 export class CodeDialog {
-  /** `told(text)` says in the page's status what was done. */
-  constructor(dialog, told) {
-    Object.assign(this, { dialog, told });
+  /** `notify(text)` shows a text in the status line. */
+  constructor(dialog, notify) {
+    Object.assign(this, { dialog, notify });
   }
 
-  /** Show the request {base, body, model, withKey} as code. */
+  /** Shows the request {base, body, model, withKey} as code. */
   show(request) {
     const blocks = SNIPPETS.map(([name, write]) => {
       const text = write(request);
@@ -28,7 +28,7 @@ export class CodeDialog {
   async #copy(text, button, name) {
     await copy(text);
     button.textContent = "Copied";
-    this.told(`Copied as ${name}.`);
+    this.notify(`Copied as ${name}.`);
     setTimeout(() => (button.textContent = "Copy"), 1500);
   }
 }

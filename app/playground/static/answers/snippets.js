@@ -1,14 +1,14 @@
-// The request on the page as code that sends it: curl, our Python client, the OpenAI client.
+// The page's request as code: curl, our Python client, the OpenAI client.
 
 const STEP = "    ";
 
-/** JSON in signs that show what they are: none that turn the line around, or that nobody sees. */
+/** JSON without invisible characters and characters that change the text direction. */
 const json = (value) => JSON.stringify(value).replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
   (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 const shell = (text) => `'${text.replace(/'/g, "'\\''")}'`;
 
-/** A JSON value as Python source, long ones over several lines. */
+/** A JSON value as Python source; long values take several lines. */
 export function python(value, indent = "") {
   if (value === null) return "None";
   if (value === true) return "True";
@@ -39,10 +39,10 @@ function client({ base, body, withKey }) {
 }
 
 function openai({ base, body, model, withKey }) {
-  const { prompt, max_tokens, n, ...own } = body;
+  const { prompt, max_tokens, n, ...extensions } = body;
   const key = withKey ? 'os.environ["ABS_API_KEY"]' : '"none"';
   return `${withKey ? "import os\n\n" : ""}from openai import OpenAI\n\nclient = OpenAI(base_url=${python(`${base}/v1`)}, api_key=${key})\n`
-    + `completion = client.completions.create(\n${keywords({ model, prompt, max_tokens, n })}${STEP}extra_body=${python(own, STEP)},\n)\n`
+    + `completion = client.completions.create(\n${keywords({ model, prompt, max_tokens, n })}${STEP}extra_body=${python(extensions, STEP)},\n)\n`
     + "print(completion.choices[0].text)\n";
 }
 

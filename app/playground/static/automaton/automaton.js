@@ -1,5 +1,5 @@
-// The automaton of a constraint: drawn by Graphviz, states coloured by distance, the live states and the chosen path
-// marked. What cannot be read as a picture is folded to a path, and stands in a table beside it.
+// The automaton of a constraint: drawn by Graphviz, coloured by distance, with the live states and the selected path
+// marked. A large automaton is folded to a path, and a table lists all of it.
 
 import { automatonTable } from "./table.js";
 import {
@@ -9,12 +9,12 @@ import { layout } from "./layout.js";
 import { PanZoom } from "./panzoom.js";
 import { distanceClass, distanceLegend, el, freshId, legend, plural, svg } from "../viewkit.js";
 
-const REDRAW_MS = 700; // the least time between two pictures while a folded one follows a search
+const REDRAW_MS = 700; // minimum time between two pictures while a folded one follows a search
 
 export class AutomatonView {
   constructor(container) {
     this.container = container;
-    this.version = 0; // of what is to be seen
+    this.version = 0; // of the requested picture; an older layout is discarded
     this.drawing = null;
     this.build();
     this.clear();
@@ -38,15 +38,15 @@ export class AutomatonView {
     this.tablePlace = el("div");
     this.container.classList.add("automaton-view");
     this.container.replaceChildren(this.summary, this.tools, this.frame, this.hint, this.legendPlace, this.tablePlace);
-    for (const name of ["pointerover", "focusin"]) this.frame.addEventListener(name, (event) => this.tell(event.target));
-    for (const name of ["pointerleave", "focusout"]) this.frame.addEventListener(name, () => this.tell(null));
+    for (const name of ["pointerover", "focusin"]) this.frame.addEventListener(name, (event) => this.showInfo(event.target));
+    for (const name of ["pointerleave", "focusout"]) this.frame.addEventListener(name, () => this.showInfo(null));
   }
 
   clear() {
-    this.version += 1; // a picture under way is not shown any more
+    this.version += 1; // discards a layout in progress
     this.automaton = null;
     this.live = new Set();
-    this.way = [];
+    this.textPath = [];
     this.texts = [];
     this.trail = [];
     this.drop();
@@ -59,11 +59,11 @@ export class AutomatonView {
     this.zoom?.end();
     this.zoom = null;
     this.edges = new Map();
-    this.shown = new Set();
+    this.visible = new Set();
     this.frame.replaceChildren(this.info);
   }
 
-  /** Show an automaton as GET /automata/{hash} answers it. */
+  /** Shows an automaton as returned by GET /automata/{hash}. */
   async show(automaton, _dot = "") {
     this.clear();
     this.automaton = automaton;
@@ -87,7 +87,7 @@ export class AutomatonView {
     return this.foldable && !this.unfold.checked;
   }
 
-  /** Draw what is to be seen now. While one picture is laid out no other is begun: after it, the last one asked for is. */
+  /** Draws the current picture. One layout runs at a time; afterwards only the latest requested one starts. */
   draw() {
     this.version += 1;
     this.drawing ??= Promise.resolve().then(() => this.drawLatest());
@@ -105,22 +105,22 @@ export class AutomatonView {
     }
   }
 
-  async drawVersion(mine) {
+  async drawVersion(current) {
     const automaton = this.automaton;
-    const trail = this.way.length ? this.way : this.trail;
-    const shown = shownStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
-    const steps = this.folded ? stepsOf(shown, trail, this.way.length ? this.texts : []) : [];
-    const { dot, edges } = toDot(automaton, shown, this.furthest, distanceClass, steps);
+    const trail = this.textPath.length ? this.textPath : this.trail;
+    const visible = shownStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
+    const steps = this.folded ? stepsOf(visible, trail, this.textPath.length ? this.texts : []) : [];
+    const { dot, edges } = toDot(automaton, visible, this.furthest, distanceClass, steps);
     this.frame.setAttribute("aria-busy", "true");
     this.drawnAt = performance.now();
     try {
       const text = await layout(dot);
-      if (mine !== this.version) return;
+      if (current !== this.version) return;
       this.drop();
-      Object.assign(this, { shown, edges });
+      Object.assign(this, { visible, edges });
       this.insert(text);
     } catch (error) {
-      if (mine !== this.version) return;
+      if (current !== this.version) return;
       this.drop();
       this.frame.prepend(el("p", { class: "view-note" }, `No picture: ${error.message}. The table below has all of it.`));
     }
@@ -128,7 +128,7 @@ export class AutomatonView {
     this.describe();
   }
 
-  /** Take Graphviz's SVG over into the page: nothing of it but shapes, texts and our own classes. */
+  /** Copies Graphviz's SVG into the page: only shapes, texts and our classes. */
   insert(text) {
     const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
     const picture = document.importNode(parsed, true);
@@ -142,17 +142,17 @@ export class AutomatonView {
       drawn?.prepend(svg("title", {}, this.edgeWords(edge)));
       if (drawn && edge.collapsed) Object.entries({ tabindex: "0", role: "img", "aria-label": this.edgeWords(edge) }).forEach(([key, value]) => drawn.setAttribute(key, value));
     }
-    for (const id of this.shown) picture.querySelector(`[id="state-${id}"]`)?.prepend(svg("title", {}, this.stateWords(id)));
+    for (const id of this.visible) picture.querySelector(`[id="state-${id}"]`)?.prepend(svg("title", {}, this.stateWords(id)));
     this.picture = picture;
     this.frame.replaceChildren(picture, this.info);
     this.zoom = new PanZoom(this.frame, picture);
     this.paint();
-    const first = [...this.live].find((id) => this.shown.has(id)) ?? this.way.at(-1) ?? this.automaton.start;
-    this.zoom.settle(...this.place(first));
+    const first = [...this.live].find((id) => this.visible.has(id)) ?? this.textPath.at(-1) ?? this.automaton.start;
+    this.zoom.settle(...this.positionOf(first));
   }
 
-  /** Where a state stands, in the user units of the picture. */
-  place(id) {
+  /** The position of a state in user units of the picture. */
+  positionOf(id) {
     const circle = this.picture?.querySelector(`[id="state-${id}"] ellipse`);
     const moved = this.picture?.querySelector("g.graph")?.transform.baseVal.consolidate()?.matrix;
     if (!circle) return [0, 0];
@@ -170,37 +170,37 @@ export class AutomatonView {
     return `q${edge.from} → q${edge.to}: ${edge.full}`;
   }
 
-  /** The states where a search's texts stand now, the best first; `trail` has those that the best came through. */
+  /** Marks the states of a search's texts, the best first; `trail` has the path of the best one. */
   mark(states, trail = null) {
     if (!this.automaton) return;
-    const known = states.filter((id) => this.automaton.states[id]);
-    this.live = new Set(known);
+    const existing = states.filter((id) => this.automaton.states[id]);
+    this.live = new Set(existing);
     if (trail) this.trail = trail.filter((id) => this.automaton.states[id]);
-    if (this.folded && !this.way.length && known.length && !this.shown.has(known[0]) && performance.now() - this.drawnAt > REDRAW_MS) this.draw();
+    if (this.folded && !this.textPath.length && existing.length && !this.visible.has(existing[0]) && performance.now() - this.drawnAt > REDRAW_MS) this.draw();
     this.paint();
-    const first = known.find((id) => this.shown.has(id));
-    if (this.zoom && first !== undefined && this.frame.classList.contains("zoomed")) this.zoom.reach(...this.place(first));
+    const first = existing.find((id) => this.visible.has(id));
+    if (this.zoom && first !== undefined && this.frame.classList.contains("zoomed")) this.zoom.reach(...this.positionOf(first));
     this.describe();
   }
 
-  /** The states along a text, in order, and what is written between each two of them. */
+  /** Marks the states along a text; `texts` has the text of each step. */
   path(states, texts = []) {
     if (!this.automaton) return;
-    this.way = states.filter((id) => this.automaton.states[id]);
+    this.textPath = states.filter((id) => this.automaton.states[id]);
     this.texts = texts;
-    if (this.folded && this.way.some((id) => !this.shown.has(id))) this.draw();
+    if (this.folded && this.textPath.some((id) => !this.visible.has(id))) this.draw();
     this.paint();
     this.describe();
   }
 
   paint() {
     if (!this.picture) return;
-    const steps = new Set(this.way.slice(1).map((id, place) => `edge-${this.way[place]}-${id}`));
-    const whole = new Set([...this.way, ...(this.way.length ? [this.automaton.start] : [])]);
-    for (const id of this.shown) {
+    const steps = new Set(this.textPath.slice(1).map((id, positionOf) => `edge-${this.textPath[positionOf]}-${id}`));
+    const onPath = new Set([...this.textPath, ...(this.textPath.length ? [this.automaton.start] : [])]);
+    for (const id of this.visible) {
       const classes = this.picture.querySelector(`[id="state-${id}"]`)?.classList;
       classes?.toggle("live", this.live.has(id));
-      classes?.toggle("on-path", whole.has(id));
+      classes?.toggle("on-path", onPath.has(id));
     }
     for (const name of this.edges.keys()) this.picture.querySelector(`[id="${name}"]`)?.classList.toggle("on-path", steps.has(name));
   }
@@ -210,11 +210,11 @@ export class AutomatonView {
     const { living, dead } = this.counts;
     const parts = [`${plural(living + dead, "state")}${dead ? `, ${dead} of them dead` : ""}; the shortest answer takes ${plural(this.automaton.min_tokens, "token")}.`];
     if (this.folded) {
-      const left = living - [...this.shown].filter((id) => this.automaton.states[id].distance !== null).length;
-      const around = this.way.length ? "the path of the text" : this.trail.length ? "the path of the best text so far" : "a shortest path";
+      const left = living - [...this.visible].filter((id) => this.automaton.states[id].distance !== null).length;
+      const around = this.textPath.length ? "the path of the text" : this.trail.length ? "the path of the best text so far" : "a shortest path";
       parts.push(`Too many to read, so drawn is ${around} and its neighbours; ${plural(left, "more state")} folded away.`);
     }
-    const away = [...this.live].filter((id) => !this.shown.has(id));
+    const away = [...this.live].filter((id) => !this.visible.has(id));
     if (away.length) parts.push(`Live, but not drawn: ${away.slice(0, 5).map((id) => `q${id}`).join(", ")}${away.length > 5 ? " and others" : ""}.`);
     this.summary.replaceChildren(parts.join(" "));
     const distances = this.automaton.states.map((state) => state.distance);
@@ -223,7 +223,7 @@ export class AutomatonView {
     this.legendPlace.replaceChildren(legend("Colours of states", [...distanceLegend(distances).map(([name, words]) => [name, `d ${words}`]), ...marks]));
   }
 
-  tell(target) {
+  showInfo(target) {
     const group = target?.closest?.("[id^=edge-], [id^=state-]");
     const words = !group ? "" : group.id.startsWith("edge") ? this.edgeWords(this.edges.get(group.id)) : this.stateWords(Number(group.id.slice(6)));
     this.info.replaceChildren(words);

@@ -1,4 +1,4 @@
-// Graphviz in a thread of its own: a graph that takes long to lay out does not stop the page.
+// Graphviz in a worker, so that a long layout does not block the page.
 
 import { Graphviz } from "../vendor/wasm-graphviz.js";
 

@@ -1,38 +1,38 @@
-// Asks Graphviz for pictures. It is loaded when the first one is needed, and given up where one takes too long.
+// Lays out graphs with Graphviz in a worker. It starts with the first graph and is stopped if a layout takes too long.
 
 const LAYOUT_MS_MAX = 10_000;
 let worker = null;
-let asked = 0;
+let lastId = 0;
 const waiting = new Map();
 
-/** The SVG text of a graph in DOT. Rejects where Graphviz cannot be had, fails or takes too long. */
+/** The SVG text of a graph in DOT. Rejects if Graphviz cannot be loaded, fails or takes too long. */
 export function layout(dot) {
-  worker ??= hire();
-  asked += 1;
-  const id = asked;
+  worker ??= startWorker();
+  lastId += 1;
+  const id = lastId;
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => dismiss(new Error("the picture took too long to lay out")), LAYOUT_MS_MAX);
+    const timer = setTimeout(() => stopWorker(new Error("the layout took too long")), LAYOUT_MS_MAX);
     waiting.set(id, { resolve, reject, timer });
     worker.postMessage({ id, dot });
   });
 }
 
-function hire() {
-  const hired = new Worker(new URL("./layout-worker.js", import.meta.url), { type: "module" });
-  hired.addEventListener("message", ({ data }) => {
-    const one = waiting.get(data.id);
-    if (!one) return;
+function startWorker() {
+  const newWorker = new Worker(new URL("./layout-worker.js", import.meta.url), { type: "module" });
+  newWorker.addEventListener("message", ({ data }) => {
+    const request = waiting.get(data.id);
+    if (!request) return;
     waiting.delete(data.id);
-    clearTimeout(one.timer);
-    if (data.error) one.reject(new Error(data.error));
-    else one.resolve(data.svg);
+    clearTimeout(request.timer);
+    if (data.error) request.reject(new Error(data.error));
+    else request.resolve(data.svg);
   });
-  hired.addEventListener("error", () => dismiss(new Error("Graphviz could not be loaded")));
-  return hired;
+  newWorker.addEventListener("error", () => stopWorker(new Error("Graphviz could not be loaded")));
+  return newWorker;
 }
 
-/** End the thread: whoever waits is told why, and the next picture starts a new one. */
-function dismiss(error) {
+/** Terminates the worker and rejects all waiting layouts; the next layout starts a new worker. */
+function stopWorker(error) {
   worker?.terminate();
   worker = null;
   for (const { reject, timer } of waiting.values()) {

@@ -1,19 +1,19 @@
-// Moving about in an SVG picture: wheel, drag, two fingers, keys. The page's own scrolling is left alone until the
-// picture has the focus or Ctrl is held.
+// Pan and zoom of an SVG picture with wheel, drag, pinch and keys. The page keeps its own scrolling until the picture has
+// the focus or Ctrl is pressed.
 
 const STEP = 1.25;
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class PanZoom {
-  /** Moves the picture within the frame; the frame takes the focus. */
+  /** Pans and zooms the picture in the frame, which takes the focus. */
   constructor(frame, picture, readable = 0.8) {
     this.frame = frame;
     this.picture = picture;
     this.readable = readable;
     this.pointers = new Map();
     const { width, height } = picture.viewBox.baseVal;
-    this.whole = { x: 0, y: 0, width, height };
-    this.view = { ...this.whole };
+    this.full = { x: 0, y: 0, width, height };
+    this.view = { ...this.full };
     this.watch(new AbortController());
   }
 
@@ -33,7 +33,7 @@ export class PanZoom {
     this.controller.abort();
   }
 
-  /** User units that one pixel of the frame shows, at the least that shows all of the view. */
+  /** User units per pixel of the frame, so that the whole view fits. */
   get unit() {
     const { clientWidth, clientHeight } = this.frame;
     return Math.max(this.view.width / Math.max(1, clientWidth), this.view.height / Math.max(1, clientHeight));
@@ -42,15 +42,15 @@ export class PanZoom {
   apply() {
     const { x, y, width, height } = this.view;
     this.picture.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
-    this.frame.classList.toggle("zoomed", width < this.whole.width * 0.98);
+    this.frame.classList.toggle("zoomed", width < this.full.width * 0.98);
   }
 
   fit() {
-    this.view = { ...this.whole };
+    this.view = { ...this.full };
     this.apply();
   }
 
-  /** The whole picture where that can be read, else its part around a point, as large as can be read. */
+  /** Shows the whole picture if it is readable at that size, else the part around a point. */
   settle(x, y) {
     this.fit();
     const scale = 1 / this.unit;
@@ -63,7 +63,7 @@ export class PanZoom {
   zoom(by, at = null) {
     const { clientWidth, clientHeight } = this.frame;
     const unit = this.unit;
-    const width = Math.min(this.whole.width * 4, Math.max(60, (clientWidth * unit) / by));
+    const width = Math.min(this.full.width * 4, Math.max(60, (clientWidth * unit) / by));
     const factor = width / (clientWidth * unit);
     const middle = at ?? { x: this.view.x + this.view.width / 2, y: this.view.y + this.view.height / 2 };
     const left = this.view.x + this.view.width / 2 - (clientWidth * unit) / 2;
@@ -82,13 +82,13 @@ export class PanZoom {
     this.apply();
   }
 
-  /** Move so that a point is in view, if it is not well within. */
+  /** Pans a point into view if it is outside or near the border. */
   reach(x, y) {
     const { width, height } = this.view;
     const within = (value, from, length) => value > from + length * 0.1 && value < from + length * 0.9;
-    const held = (from, length, whole, size) => (length >= size ? whole + (size - length) / 2 : Math.max(whole, Math.min(whole + size - length, from)));
-    if (!within(x, this.view.x, width)) this.view.x = held(x - width * 0.3, width, this.whole.x, this.whole.width);
-    if (!within(y, this.view.y, height)) this.view.y = held(y - height / 2, height, this.whole.y, this.whole.height);
+    const clampView = (from, length, full, size) => (length >= size ? full + (size - length) / 2 : Math.max(full, Math.min(full + size - length, from)));
+    if (!within(x, this.view.x, width)) this.view.x = clampView(x - width * 0.3, width, this.full.x, this.full.width);
+    if (!within(y, this.view.y, height)) this.view.y = clampView(y - height / 2, height, this.full.y, this.full.height);
     this.apply();
   }
 
@@ -117,8 +117,8 @@ export class PanZoom {
     const before = this.pointers.get(event.pointerId);
     if (!before) return;
     if (this.pointers.size === 2) {
-      const [other] = [...this.pointers.values()].filter((one) => one.pointerId !== event.pointerId);
-      const apart = (one) => Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY);
+      const [other] = [...this.pointers.values()].filter((pointer) => pointer.pointerId !== event.pointerId);
+      const apart = (pointer) => Math.hypot(pointer.clientX - other.clientX, pointer.clientY - other.clientY);
       this.zoom(apart(event) / Math.max(1, apart(before)), this.point(event));
     } else {
       this.pan(before.clientX - event.clientX, before.clientY - event.clientY);
@@ -132,8 +132,8 @@ export class PanZoom {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const way = KEYS[event.key];
-    if (way) this.pan(way[0] * 60, way[1] * 60);
+    const direction = KEYS[event.key];
+    if (direction) this.pan(direction[0] * 60, direction[1] * 60);
     else if (event.key === "+" || event.key === "=") this.zoom(STEP);
     else if (event.key === "-") this.zoom(1 / STEP);
     else if (event.key === "0") this.fit();

@@ -1,11 +1,11 @@
-// The automaton as a table, for who does not see the picture or finds it too small.
+// The automaton as a table, for screen readers and large automata.
 
 import { edgeLabel } from "./graph.js";
 import { el, plural } from "../viewkit.js";
 
 const ROWS_MAX = 300;
 
-/** A closed fold whose table is made when it is first opened. */
+/** A closed <details> element whose table is built when it is first opened. */
 export function automatonTable(automaton) {
   const fold = el("details", { class: "automaton-table" }, el("summary", {}, "States and transitions as a table"));
   fold.addEventListener("toggle", () => fold.open && fold.append(scroller(automaton)), { once: true });

@@ -1,27 +1,27 @@
-// Forms for one constraint each. A form has `element`; `read()`, the constraint that it says, which raises Unfinished where
-// it says none yet; `write(constraint)`; `show(path, sentence, position)`, which puts a fault where the service found it; and
-// `clear()`. Positions count characters as the service does.
+// Forms for one constraint each. A form has `element`; `read()`, which returns the constraint or raises Unfinished;
+// `write(constraint)`; `show(path, sentence, position)`, which shows an error at its position; and `clear()`. Positions count
+// characters as the service does.
 
 import { CodeField } from "./code-field.js";
 import { el, labelled, ticked, unitsAt } from "../dom.js";
 
-/** What a form lacks before there is a constraint, as a sentence. */
+/** Raised by an incomplete form; the message says what is missing. */
 export class Unfinished extends Error {}
 
-/** The parts of a list that is written with commas. */
+/** The items of a comma-separated list. */
 export const split = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
 
-/** A form of a single text under one name, with or without the choice about a leading space. */
+/** A form with one text, with or without the choice of a leading space. */
 export class TextForm {
-  constructor(change, { name, label, hint, rows = 3, placeholder, wanted, leading = true }) {
-    Object.assign(this, { name, wanted });
+  constructor(change, { name, label, hint, rows = 3, placeholder, emptyMessage, leading = true }) {
+    Object.assign(this, { name, emptyMessage });
     this.field = new CodeField({ label, hint, rows, placeholder, change });
     this.forbid = leading ? ticked("no leading space, not even one that is stripped", change) : null;
     this.element = el("div", { class: "form" }, this.field.element, this.forbid?.element);
   }
 
   read() {
-    if (!this.field.text.trim()) throw new Unfinished(this.wanted);
+    if (!this.field.text.trim()) throw new Unfinished(this.emptyMessage);
     return { [this.name]: this.value(this.field.text), ...this.leading() };
   }
 
@@ -47,7 +47,7 @@ export class RegexForm extends TextForm {
   constructor(change) {
     super(change, {
       name: "regex", label: "Pattern", hint: "the whole text, as Python's re.fullmatch says",
-      placeholder: "[A-Z][a-z ]+\\.", wanted: "Write a pattern, such as [A-Z][a-z ]+\\.",
+      placeholder: "[A-Z][a-z ]+\\.", emptyMessage: "Write a pattern, such as [A-Z][a-z ]+\\.",
     });
   }
 }
@@ -56,7 +56,7 @@ export class InfillForm extends TextForm {
   constructor(change) {
     super(change, {
       name: "infill", label: "Text with gaps", placeholder: "A man is <|infill_word|> a dog.",
-      wanted: "Write a text with gaps.",
+      emptyMessage: "Write a text with gaps.",
     });
     const gaps = { word: "<|infill_word|>", "few words": "<|infill_ngram|>", sentence: "<|infill_sentence|>", pattern: "<|infill:[0-9]+|>" };
     const buttons = Object.entries(gaps).map(([name, gap]) =>
@@ -68,7 +68,7 @@ export class InfillForm extends TextForm {
 export class ChoiceForm extends TextForm {
   constructor(change) {
     super(change, {
-      name: "choice", label: "Choices", hint: "one on each line", placeholder: "yes\nno", wanted: "Write the choices, one on each line.",
+      name: "choice", label: "Choices", hint: "one on each line", placeholder: "yes\nno", emptyMessage: "Write the choices, one on each line.",
     });
   }
 
@@ -82,7 +82,7 @@ const BOUNDS = [
   ["sentences.min", "sentences, at least"], ["sentences.max", "sentences, at most"],
 ];
 
-/** A whole number that may be absent. */
+/** An optional integer. */
 export function numberInput(change, attributes = {}) {
   return el("input", { type: "number", min: 0, step: 1, inputmode: "numeric", input: change, ...attributes });
 }

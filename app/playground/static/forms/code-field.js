@@ -1,8 +1,8 @@
-// A text area that shows where its text is at fault: marked in the text itself, and by a caret under the line.
+// A text area that shows the position of an error: marked in the text, and by a caret under the line.
 
 import { el, freshId } from "../dom.js";
 
-const AROUND = 36;  // characters of a long line shown to each side of the caret
+const AROUND = 36;  // characters shown on each side of the caret in a long line
 
 export class CodeField {
   /** `change` is called when the text is edited. */
@@ -14,8 +14,8 @@ export class CodeField {
     });
     this.back = el("pre", { class: "code-back", "aria-hidden": "true" });
     this.caret = el("pre", { class: "caret", "aria-hidden": "true" });
-    this.told = el("p", {});
-    this.fault = el("div", { class: "fault", id: `${id}-fault`, role: "status", hidden: true }, this.caret, this.told);
+    this.message = el("p", {});
+    this.fault = el("div", { class: "fault", id: `${id}-fault`, role: "status", hidden: true }, this.caret, this.message);
     this.element = el("div", { class: "field" },
       el("label", { for: id }, label, hint && el("span", { class: "hint-inline" }, ` — ${hint}`)),
       el("div", { class: "code" }, this.back, this.area), this.fault);
@@ -28,15 +28,15 @@ export class CodeField {
     this.clear();
   }
 
-  /** Show a sentence, and where a fault is: `place` counts UTF-16 units; null where the fault has no place. */
-  show(sentence, place = null) {
+  /** Shows an error; `offset` is its position in UTF-16 units, or null. */
+  show(sentence, offset = null) {
     this.area.setAttribute("aria-invalid", "true");
     this.area.setAttribute("aria-describedby", this.fault.id);
-    const at = place === null ? "" : `Line ${lineOf(this.text, place)}, column ${columnOf(this.text, place)}: `;
-    this.told.replaceChildren(el("span", { class: "out-of-sight" }, at), sentence);
-    this.caret.hidden = place === null;
-    if (place === null) this.back.replaceChildren();
-    else this.#point(place);
+    const at = offset === null ? "" : `Line ${lineOf(this.text, offset)}, column ${columnOf(this.text, offset)}: `;
+    this.message.replaceChildren(el("span", { class: "out-of-sight" }, at), sentence);
+    this.caret.hidden = offset === null;
+    if (offset === null) this.back.replaceChildren();
+    else this.#point(offset);
     this.fault.hidden = false;
   }
 
@@ -47,25 +47,25 @@ export class CodeField {
     this.fault.hidden = true;
   }
 
-  /** Put `text` in place of what is selected, as if it were typed. */
+  /** Replaces the selection by `text`, as if typed. */
   insert(text) {
     this.area.focus();
     this.area.setRangeText(text, this.area.selectionStart, this.area.selectionEnd, "end");
     this.area.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
-  #point(place) {
+  #point(offset) {
     const text = this.text;
-    const end = place + (text.codePointAt(place) > 0xffff ? 2 : 1);
-    const here = text.slice(place, end).replace(/[\n\r]/, "") || " ";
-    const rest = text.slice(here === " " && text[place] !== " " ? place : end);
-    this.back.replaceChildren(text.slice(0, place), el("mark", {}, here), rest, "\n");
+    const end = offset + (text.codePointAt(offset) > 0xffff ? 2 : 1);
+    const here = text.slice(offset, end).replace(/[\n\r]/, "") || " ";
+    const tail = text.slice(here === " " && text[offset] !== " " ? offset : end);
+    this.back.replaceChildren(text.slice(0, offset), el("mark", {}, here), tail, "\n");
     this.#scrolled();
-    const start = text.lastIndexOf("\n", place - 1) + 1;
-    const stop = (text.indexOf("\n", place) + text.length + 1) % (text.length + 1) || text.length;
-    const from = Math.max(start, place - AROUND);
-    const before = (from > start ? "…" : "") + text.slice(from, place);
-    const after = text.slice(place, Math.min(Math.max(stop, place), place + AROUND));
+    const start = text.lastIndexOf("\n", offset - 1) + 1;
+    const stop = (text.indexOf("\n", offset) + text.length + 1) % (text.length + 1) || text.length;
+    const from = Math.max(start, offset - AROUND);
+    const before = (from > start ? "…" : "") + text.slice(from, offset);
+    const after = text.slice(offset, Math.min(Math.max(stop, offset), offset + AROUND));
     this.caret.replaceChildren(`${before}${after}\n${" ".repeat([...before].length)}`, el("mark", {}, "^"));
   }
 
@@ -75,5 +75,5 @@ export class CodeField {
   }
 }
 
-const lineOf = (text, place) => text.slice(0, place).split("\n").length;
-const columnOf = (text, place) => [...text.slice(text.lastIndexOf("\n", place - 1) + 1, place)].length + 1;
+const lineOf = (text, offset) => text.slice(0, offset).split("\n").length;
+const columnOf = (text, offset) => [...text.slice(text.lastIndexOf("\n", offset - 1) + 1, offset)].length + 1;

@@ -1,4 +1,4 @@
-// The constraint as a form: a tab for each kind, and combinations of parts that are forms themselves.
+// The constraint as a form: a tab for each kind; the parts of a combination are forms too.
 
 import { el, freshId, labelled } from "../dom.js";
 import { ChoiceForm, InfillForm, LengthForm, RegexForm, Unfinished } from "./basic.js";
@@ -6,14 +6,14 @@ import { RawForm, SchemaForm } from "./json.js";
 import { KeywordsForm, LtlfForm } from "./words.js";
 
 const LENGTHS = ["min_words", "max_words", "max_chars", "sentences"];
-const KINDS = new Map();  // filled below, for combinations are made of all of them
+const KINDS = new Map();  // filled below, because combinations refer to all kinds
 
-/** Whether two JSON values are the same, whatever the order of names. */
-export function same(one, other) {
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return one === other;
-  const names = Object.keys(one);
-  return Array.isArray(one) === Array.isArray(other) && names.length === Object.keys(other).length
-    && names.every((name) => Object.hasOwn(other, name) && same(one[name], other[name]));
+/** Whether two JSON values are equal; the order of names does not matter. */
+export function same(item, other) {
+  if (typeof item !== "object" || typeof other !== "object" || item === null || other === null) return item === other;
+  const names = Object.keys(item);
+  return Array.isArray(item) === Array.isArray(other) && names.length === Object.keys(other).length
+    && names.every((name) => Object.hasOwn(other, name) && same(item[name], other[name]));
 }
 
 function kindOf(constraint) {
@@ -22,7 +22,7 @@ function kindOf(constraint) {
   return LENGTHS.some((name) => name in constraint) ? "length" : "json";
 }
 
-/** A form of one of the kinds that can be changed for another; each kind keeps what was written in it. */
+/** A form with a selectable kind; each kind keeps its input. */
 class AnyForm {
   constructor(change, body) {
     this.change = change;
@@ -37,15 +37,15 @@ class AnyForm {
   }
 
   choose(kind) {
-    const before = this.#said();
+    const before = this.#readOrNull();
     this.kind = kind;
-    if (kind === "json" && before) this.form.write(before);  // what was made in a form goes on as JSON
+    if (kind === "json" && before) this.form.write(before);  // the input of another form continues as JSON
     this.body.replaceChildren(this.form.element);
   }
 
   read() { return this.form.read(); }
 
-  /** Write a constraint into the form of its kind, or as JSON where that form cannot say all of it. */
+  /** Shows a constraint in the form of its kind, or as JSON if that form cannot express it. */
   write(constraint) {
     this.kind = kindOf(constraint);
     try {
@@ -62,7 +62,7 @@ class AnyForm {
 
   clear() { this.form.clear(); }
 
-  #said() {
+  #readOrNull() {
     try {
       return this.kind === "json" ? null : this.form.read();
     } catch {
@@ -71,7 +71,7 @@ class AnyForm {
   }
 }
 
-/** One part of a combination. `path` leads to it from the whole, as the service names it. */
+/** One part of a combination. `path` is its path in the constraint, as the service names it. */
 class Part extends AnyForm {
   constructor(combination) {
     super(combination.change, el("div", {}));
@@ -133,7 +133,7 @@ class CombineForm {
   }
 
   show(path, sentence, position) {
-    const part = this.parts.find((one) => !one.path || path === one.path || path.startsWith(`${one.path}.`));
+    const part = this.parts.find((item) => !item.path || path === item.path || path.startsWith(`${item.path}.`));
     if (part) {
       part.show(path.slice(part.path ? part.path.length + 1 : 0), sentence, position);
       return;
@@ -148,7 +148,7 @@ class CombineForm {
   }
 
   remove(part) {
-    this.parts = this.parts.filter((one) => one !== part);
+    this.parts = this.parts.filter((item) => item !== part);
     part.element.remove();
     if (!this.parts.length) this.#add();
     this.parts[0].select.focus();
@@ -169,9 +169,9 @@ for (const [kind, title, make] of [
   ["length", "Length", LengthForm], ["combine", "Combine", CombineForm], ["json", "Raw", RawForm],
 ]) KINDS.set(kind, { title, make });
 
-/** The whole constraint, with a tab for each kind. */
+/** The constraint, with a tab for each kind. */
 export class ConstraintForm extends AnyForm {
-  constructor(place, change) {
+  constructor(container, change) {
     const panel = el("div", { role: "tabpanel", id: freshId("kind"), tabindex: "-1" });
     super(change, panel);
     this.tabs = new Map();
@@ -183,7 +183,7 @@ export class ConstraintForm extends AnyForm {
       this.tabs.set(kind, tab);
       list.append(tab);
     }
-    place.append(list, panel);
+    container.append(list, panel);
     this.choose("ltlf");
   }
 
@@ -210,8 +210,8 @@ export class ConstraintForm extends AnyForm {
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -kinds.length, End: kinds.length }[event.key];
     if (!step) return;
     event.preventDefault();
-    const place = kinds.indexOf(this.kind) + step;
-    const kind = kinds[Math.abs(step) === 1 ? (place + kinds.length) % kinds.length : Math.min(Math.max(place, 0), kinds.length - 1)];
+    const container = kinds.indexOf(this.kind) + step;
+    const kind = kinds[Math.abs(step) === 1 ? (container + kinds.length) % kinds.length : Math.min(Math.max(container, 0), kinds.length - 1)];
     this.choose(kind);
     this.tabs.get(kind).focus();
     this.change();

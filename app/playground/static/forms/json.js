@@ -1,17 +1,17 @@
-// The forms that are JSON texts: a schema, and any constraint as it is sent.
+// The forms of JSON texts: a schema, and any constraint in JSON.
 
 import { el, labelled } from "../dom.js";
 import { TextForm, Unfinished, numberInput, numberOf } from "./basic.js";
 import { JsonFault, parseJson, placeInJson } from "./json-places.js";
 
-/** A form whose text is JSON; faults of the service are shown at the part of the text that they name. */
+/** A form whose text is JSON; errors are shown at the value that they name. */
 class JsonForm extends TextForm {
   value(text) {
     try {
       return parseJson(text, this.noun);
     } catch (error) {
       if (!(error instanceof JsonFault)) throw error;
-      this.field.show(error.message, error.place);
+      this.field.show(error.message, error.offset);
       throw new Unfinished(error.message);
     }
   }
@@ -19,10 +19,10 @@ class JsonForm extends TextForm {
   text(value) { return JSON.stringify(value, null, 2); }
 
   show(path, sentence, position) {
-    const found = placeInJson(this.field.text, path);
-    if (!found) this.field.show(sentence);
-    else if (position === null || !found.whole) this.field.show(sentence, found.place);
-    else this.field.show(sentence, found.inString(position));
+    const location = placeInJson(this.field.text, path);
+    if (!location) this.field.show(sentence);
+    else if (position === null || !location.complete) this.field.show(sentence, location.offset);
+    else this.field.show(sentence, location.inString(position));
   }
 }
 
@@ -30,7 +30,7 @@ export class SchemaForm extends JsonForm {
   constructor(change) {
     super(change, {
       name: "json_schema", label: "JSON schema", rows: 9, placeholder: '{"type": "object"}',
-      wanted: "Write a JSON schema.",
+      emptyMessage: "Write a JSON schema.",
     });
     this.noun = "The schema";
     this.whitespace = el("select", { change },
@@ -59,12 +59,12 @@ export class SchemaForm extends JsonForm {
   }
 }
 
-/** Any constraint as JSON, for what the other forms have no field for. */
+/** Any constraint as JSON, for constraints that no other form can express. */
 export class RawForm extends JsonForm {
   constructor(change) {
     super(change, {
       name: "", label: "Constraint as JSON", rows: 9, placeholder: '{"all": [{"regex": "…"}, {"ltlf": "…"}]}',
-      wanted: "Write a constraint as JSON.", leading: false,
+      emptyMessage: "Write a constraint as JSON.", leading: false,
     });
     this.noun = "The constraint";
   }

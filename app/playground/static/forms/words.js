@@ -1,4 +1,4 @@
-// The forms of constraints over words: a formula with what its names stand for, and keywords.
+// The forms of constraints over words: a formula with the meaning of its names, and keywords.
 
 import { CodeField } from "./code-field.js";
 import { el, labelled, ticked, unitsAt } from "../dom.js";
@@ -6,28 +6,28 @@ import { Unfinished, numberInput, numberOf, split } from "./basic.js";
 
 const SIGNS = ["F( )", "G( )", "X( )", " U ", "!", " & ", " | ", " -> "];
 
-/** A name of a formula, and the words or the pattern that it stands for. */
+/** A name in a formula, and its words or pattern. */
 class Proposition {
   constructor(change, remove) {
     this.name = el("input", { class: "mono", spellcheck: "false", input: change });
     this.kind = el("select", { change }, el("option", { value: "words" }, "words"), el("option", { value: "regex" }, "a pattern"));
-    this.stands = new CodeField({ label: "stands for", rows: 1, placeholder: "dog, puppy, guinea pig", change });
-    this.sensitive = ticked("mind the case", change);
+    this.meaning = new CodeField({ label: "stands for", rows: 1, placeholder: "dog, puppy, guinea pig", change });
+    this.sensitive = ticked("case-sensitive", change);
     this.element = el("div", { class: "proposition" },
-      labelled("name", this.name), labelled("by", this.kind), this.stands.element, this.sensitive.element,
+      labelled("name", this.name), labelled("by", this.kind), this.meaning.element, this.sensitive.element,
       el("button", { type: "button", class: "plain", click: () => remove(this), "aria-label": "Remove this name" }, "✕"));
   }
 
   read() {
-    if (this.kind.value === "regex") return { regex: this.stands.text };
-    const words = split(this.stands.text);
+    if (this.kind.value === "regex") return { regex: this.meaning.text };
+    const words = split(this.meaning.text);
     return this.sensitive.box.checked ? { words, case_sensitive: true } : words;
   }
 
   write(name, value) {
     this.name.value = name;
     this.kind.value = value.regex === undefined ? "words" : "regex";
-    this.stands.text = value.regex ?? (Array.isArray(value) ? value : value.words ?? []).join(", ");
+    this.meaning.text = value.regex ?? (Array.isArray(value) ? value : value.words ?? []).join(", ");
     this.sensitive.box.checked = value.case_sensitive === true;
     return this;
   }
@@ -45,7 +45,7 @@ export class LtlfForm {
     this.rows = [];
     this.list = el("div", {});
     const add = el("button", { type: "button", click: () => this.#add().name.focus() }, "+ name");
-    this.names = el("details", {}, el("summary", {}, "Names that stand for more than their own word"), this.list, add);
+    this.names = el("details", {}, el("summary", {}, "Names that stand for several words"), this.list, add);
     this.element = el("div", { class: "form" },
       el("div", { class: "row signs", role: "group", "aria-label": "Insert an operator" }, ...signs), this.field.element, this.names);
   }
@@ -66,20 +66,20 @@ export class LtlfForm {
   }
 
   show(path, sentence, position) {
-    const row = this.rows.find((one) => path.startsWith(`propositions.${one.name.value.trim()}`));
-    const field = row ? row.stands : this.field;
+    const row = this.rows.find((item) => path.startsWith(`propositions.${item.name.value.trim()}`));
+    const field = row ? row.meaning : this.field;
     if (row) this.names.open = true;
     field.show(sentence, position === null ? null : unitsAt(field.text, position));
   }
 
   clear() {
-    for (const field of [this.field, ...this.rows.map((row) => row.stands)]) field.clear();
+    for (const field of [this.field, ...this.rows.map((row) => row.meaning)]) field.clear();
   }
 
   #add() {
-    const row = new Proposition(this.change, (gone) => {
-      this.rows = this.rows.filter((one) => one !== gone);
-      gone.element.remove();
+    const row = new Proposition(this.change, (removed) => {
+      this.rows = this.rows.filter((item) => item !== removed);
+      removed.element.remove();
       this.change();
     });
     this.rows.push(row);
@@ -87,7 +87,7 @@ export class LtlfForm {
     return row;
   }
 
-  /** Operators with brackets go around what is selected. */
+  /** Inserts an operator; one with brackets encloses the selection. */
   #insert(sign) {
     const { area } = this.field;
     const chosen = area.value.slice(area.selectionStart, area.selectionEnd);
@@ -99,11 +99,11 @@ export class LtlfForm {
 class Concept {
   constructor(form) {
     this.forms = el("input", {
-      "aria-label": "Keyword, further forms behind commas", placeholder: "catch, catches, caught", spellcheck: "false",
+      "aria-label": "Keyword and its further forms, separated by commas", placeholder: "catch, catches, caught", spellcheck: "false",
       input: form.change, keydown: (event) => form.entered(event, this),
     });
-    this.min = numberInput(form.change, { "aria-label": "at least so often", placeholder: "1" });
-    this.max = numberInput(form.change, { "aria-label": "at most so often", placeholder: "∞" });
+    this.min = numberInput(form.change, { "aria-label": "minimum number of occurrences", placeholder: "1" });
+    this.max = numberInput(form.change, { "aria-label": "maximum number of occurrences", placeholder: "∞" });
     this.element = el("li", { class: "concept" }, this.forms, this.min, this.max,
       el("button", { type: "button", class: "plain", click: () => form.raise(this), "aria-label": "Move up" }, "↑"),
       el("button", { type: "button", class: "plain", click: () => form.remove(this), "aria-label": "Remove" }, "✕"));
@@ -125,7 +125,7 @@ class Concept {
   }
 }
 
-const FLAGS = [["ordered", "in this order"], ["inflect", "in every inflected form"], ["case_sensitive", "mind the case"]];
+const FLAGS = [["ordered", "in this order"], ["inflect", "in every inflected form"], ["case_sensitive", "case-sensitive"]];
 
 export class KeywordsForm {
   constructor(change) {
@@ -144,7 +144,7 @@ export class KeywordsForm {
   }
 
   read() {
-    const keywords = this.concepts.filter((one) => split(one.forms.value).length).map((one) => one.read());
+    const keywords = this.concepts.filter((item) => split(item.forms.value).length).map((item) => item.read());
     if (!keywords.length) throw new Unfinished("Write a keyword, such as dog.");
     const flags = [...this.flags].filter(([, flag]) => flag.box.checked).map(([name]) => [name, true]);
     return { keywords, ...Object.fromEntries(flags) };
@@ -159,18 +159,18 @@ export class KeywordsForm {
   }
 
   show(path, sentence) {
-    const filled = this.concepts.filter((one) => split(one.forms.value).length);
+    const filled = this.concepts.filter((item) => split(item.forms.value).length);
     filled[Number(/^keywords\.(\d+)/.exec(path)?.[1] ?? -1)]?.forms.setAttribute("aria-invalid", "true");
     this.fault.textContent = sentence;
     this.fault.hidden = false;
   }
 
   clear() {
-    for (const one of this.concepts) one.forms.removeAttribute("aria-invalid");
+    for (const item of this.concepts) item.forms.removeAttribute("aria-invalid");
     this.fault.hidden = true;
   }
 
-  /** Enter goes on to the next keyword. */
+  /** Enter moves to the next keyword. */
   entered(event, concept) {
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -178,19 +178,19 @@ export class KeywordsForm {
   }
 
   raise(concept) {
-    const place = this.concepts.indexOf(concept);
-    if (place < 1) return;
-    this.concepts.splice(place - 1, 2, concept, this.concepts[place - 1]);
+    const index = this.concepts.indexOf(concept);
+    if (index < 1) return;
+    this.concepts.splice(index - 1, 2, concept, this.concepts[index - 1]);
     concept.element.previousElementSibling.before(concept.element);
     concept.element.querySelector("button").focus();
     this.change();
   }
 
   remove(concept) {
-    const place = this.concepts.indexOf(concept);
-    this.concepts.splice(place, 1);
+    const index = this.concepts.indexOf(concept);
+    this.concepts.splice(index, 1);
     concept.element.remove();
-    (this.concepts[place] ?? this.concepts[place - 1] ?? this.#add()).forms.focus();
+    (this.concepts[index] ?? this.concepts[index - 1] ?? this.#add()).forms.focus();
     this.change();
   }
 

@@ -1,23 +1,23 @@
-// What is known of one node of the lattice, in words and figures, below it.
+// The details of one node, shown below the lattice.
 
 import { chance, el, figure, plural, tokenName } from "../viewkit.js";
 
-/** The facts of a text that was kept. */
+/** The details of a row. */
 export function rowCard(row, kinds, fate, refused) {
   const facts = [
     ["step", `t = ${row.t}, ${plural(row.budget, "token")} left after it`],
     ["distance", row.finished ? "0: the text has ended" : `${row.distance}: the fewest tokens that still end it`],
     ["state", `q${row.state}`],
-    [kinds.plain ? "log-prob" : `${kinds.word} before → after`, kinds.plain ? figure(row.log_prob, 2) : `${figure(row.before, 2)} → ${figure(row.score, 2)}`],
+    [kinds.logProbOnly ? "log-prob" : `${kinds.word} before → after`, kinds.logProbOnly ? figure(row.log_prob, 2) : `${figure(row.before, 2)} → ${figure(row.score, 2)}`],
     ...(kinds.pushes ? [["α", figure(row.alpha, 3)]] : []),
-    ["own log-prob", `${figure(row.own, 2)} (${chance(row.own)}), ${figure(row.log_prob, 2)} in all`],
+    ["own log-prob", `${figure(row.tokenLogProb, 2)} (${chance(row.tokenLogProb)}), ${figure(row.log_prob, 2)} in all`],
     ["beam", `#${row.index + 1}, ${fate}`],
     ...(refused.length ? [["refused next", refused.map((token) => `${tokenName(token.text)} (${chance(token.log_prob)}, ${shortReason(token)})`).join("; ")]] : []),
   ];
   return card(row.text, row.token, facts, "");
 }
 
-/** The facts of a token that the model wanted; `broken` says which part of the constraint it breaks, once known. */
+/** The details of a rejected token; `broken` names the violated conjunct, once it is loaded. */
 export function refusedCard(token, prefix, broken) {
   const facts = [
     ["step", `t = ${token.t}, ${plural(token.budget, "token")} left after it`],

@@ -1,47 +1,47 @@
-// One column of the lattice: which of its texts are drawn, where they stand, and the nodes and lines themselves.
+// One column of the lattice: the rows to draw, their positions, nodes and lines.
 
 import { reasonWords, shortReason } from "./card.js";
 import { distanceClass, el, figure, plural, svg, tokenName } from "../viewkit.js";
 
-export const GAP = 34; // between two columns, for the lines
+export const GAP = 34; // between two columns
 export const HEIGHT = 40;
 export const SPACE = 6;
-export const TOP = 54; // below the column's head
+export const TOP = 54; // height of the column's head
 const REFUSED_MAX = 6;
-const REFUSED_OF_ONE = 2; // the most probable of a parent's; its card names the others
+const REFUSED_OF_ONE = 2; // rejected tokens drawn per parent; the card of the parent lists all
 
-/** What a column draws, in order: the best rows and those that must be seen, by parent or by score. */
+/** The items of a column in order: the best rows and the needed ones, by parent or by score. */
 export function slotsOf(column, above, { rowsMax, byParent, needed }) {
   const rows = column.rows.filter((row) => row.index < rowsMax);
-  const place = new Map((above?.slots ?? []).map((slot, order) => [slot.kind === "row" ? slot.index : -1, order]));
-  const orderOf = (item) => place.get(item.parent) ?? Infinity;
-  const refused = wantedMost(column.refused.filter((token) => column.place === 0 || place.has(token.parent)));
+  const columnIndex = new Map((above?.slots ?? []).map((slot, order) => [slot.kind === "row" ? slot.index : -1, order]));
+  const orderOf = (item) => columnIndex.get(item.parent) ?? Infinity;
+  const refused = wantedMost(column.refused.filter((token) => column.columnIndex === 0 || columnIndex.has(token.parent)));
   let slots = [...rows, ...refused];
-  if (byParent) slots = slots.map((item, order) => ({ item, order })).sort((one, two) => cmp(orderOf(one.item), orderOf(two.item)) || one.order - two.order).map(({ item }) => item);
+  if (byParent) slots = slots.map((item, order) => ({ item, order })).sort((a, b) => cmp(orderOf(a.item), orderOf(b.item)) || a.order - b.order).map(({ item }) => item);
   const late = column.rows.filter((row) => row.index >= rowsMax && needed.includes(row.index));
   return { slots: [...slots, ...late], hiddenRows: column.rows.length - rows.length - late.length, hiddenRefused: column.refused.length - refused.length };
 }
 
-/** Of refused tokens those that would have stood best, few of each parent. */
+/** The best rejected tokens, at most two of each parent. */
 function wantedMost(refused) {
   const taken = new Map();
-  const ranked = [...refused].sort((one, two) => two.before - one.before);
-  const few = ranked.filter((token) => {
+  const ranked = [...refused].sort((a, b) => b.before - a.before);
+  const selected = ranked.filter((token) => {
     taken.set(token.parent, (taken.get(token.parent) ?? 0) + 1);
     return taken.get(token.parent) <= REFUSED_OF_ONE;
   });
-  return few.slice(0, REFUSED_MAX);
+  return selected.slice(0, REFUSED_MAX);
 }
 
-function cmp(one, two) {
-  return one === two ? 0 : one < two ? -1 : 1;
+function cmp(a, b) {
+  return a === b ? 0 : a < b ? -1 : 1;
 }
 
 export function middleOf(order) {
   return TOP + order * (HEIGHT + SPACE) + HEIGHT / 2;
 }
 
-/** The head of a column: the step, the budget that is left after it, the push. */
+/** The head of a column: the step, the remaining budget, the push-up. */
 export function headOf(column, pushes) {
   const alphas = column.rows.filter((row) => !row.carried).map((row) => row.alpha);
   const [least, most] = [Math.min(...alphas), Math.max(...alphas)];
@@ -50,7 +50,7 @@ export function headOf(column, pushes) {
   return el("div", { class: "lattice-head" }, el("strong", {}, t), el("span", {}, `${column.budget} left`), alpha && el("span", { class: "alpha" }, alpha));
 }
 
-/** A node for a text, or for a token that was refused. */
+/** A node for a row or a rejected token. */
 export function nodeOf(item, order, furthest, kinds) {
   const node = item.kind === "row" ? rowNode(item, furthest, kinds) : refusedNode(item);
   node.style.top = `${TOP + order * (HEIGHT + SPACE)}px`;
@@ -61,7 +61,7 @@ function rowNode(row, furthest, kinds) {
   const ended = row.finished;
   const name = row.carried ? "ended" : ended && row.token === "" ? "■ end" : tokenName(row.token);
   const after = figure(row.score);
-  const scores = figure(row.before) === after || kinds.plain ? after : `${figure(row.before)} → ${after}`;
+  const scores = figure(row.before) === after || kinds.logProbOnly ? after : `${figure(row.before)} → ${after}`;
   return el("button", {
     type: "button", class: `beam ${row.carried ? "carried" : ""} ${ended ? "ended" : ""}`, tabindex: "-1",
     "aria-label": rowWords(row, name, kinds), "data-row": row.index,
@@ -76,7 +76,7 @@ function line(...parts) {
 
 function rowWords(row, name, kinds) {
   const left = row.finished ? "finished" : `${plural(row.distance, "token")} to the end`;
-  const scores = kinds.plain ? `log-prob ${figure(row.log_prob)}` : `${kinds.word} ${figure(row.before)} before, ${figure(row.score)} after`;
+  const scores = kinds.logProbOnly ? `log-prob ${figure(row.log_prob)}` : `${kinds.word} ${figure(row.before)} before, ${figure(row.score)} after`;
   return `${name}, beam ${row.index + 1} at step ${row.t}, ${scores}, state q${row.state}, ${left}`;
 }
 
@@ -90,7 +90,7 @@ function refusedNode(token) {
   line(el("span", { class: "beam-score" }, `${figure(token.before)} → −∞`), el("span", { class: "beam-rank" }, "✗")));
 }
 
-/** The lines from the column before into this one; what has no parent in sight comes from a stub. */
+/** The lines from the previous column; a row whose parent is not drawn gets a stub. */
 export function linesOf(slots, above, height) {
   const from = new Map((above?.slots ?? []).map((slot, order) => [slot.kind === "row" ? slot.index : -1, order]));
   const lines = svg("svg", { class: "lattice-lines", width: GAP, height, "aria-hidden": "true", focusable: "false" });

@@ -1,21 +1,21 @@
-// The beam lattice, as in the paper's figure 3: columns are steps, rows are beams. It grows as events stream in; nothing
-// that stands is drawn again, but for the lines into a column that got a row more.
+// The beam lattice of the paper's figure 3: columns are steps, rows are beams. It grows with the stream; a drawn column is
+// not drawn again, except for the lines into a column that gets another row.
 
 import { refusedCard, rowCard } from "./card.js";
 import { HEIGHT, SPACE, TOP, headOf, linesOf, nodeOf, slotsOf } from "./column.js";
 import { LatticeModel, eventsOf } from "./model.js";
 import { calm, el, freshId, legend, plural } from "../viewkit.js";
 
-const COLUMN_MAX = 200; // pixels that no column is wider than
-const FRAME_MS = 8; // of drawing between two frames, so that the page stays quick
+const COLUMN_MAX = 200; // maximum width of a column in pixels
+const FRAME_MS = 8; // drawing time between two frames, so that the page stays responsive
 const ROWS = [8, 16, 64, 512];
-const TREE_ROWS_MAX = 4; // few beams stand under their parents as in the figure; many would lose their places
+const TREE_ROWS_MAX = 4; // up to this many beams are ordered by parent, as in the figure
 const LEGEND = [
   ["swatch-chosen", "chosen"], ["swatch-picked", "selected"], ["swatch-refused", "wanted, but refused"],
   ["swatch-pruned", "dropped"], ["swatch-ended", "finished"],
 ];
 const KINDS = {
-  abs: { word: "score", pushes: true }, banked: { word: "estimate", pushes: false }, sample: { word: "log-prob", pushes: false, plain: true },
+  abs: { word: "score", pushes: true }, banked: { word: "estimate", pushes: false }, sample: { word: "log-prob", pushes: false, logProbOnly: true },
 };
 
 export class LatticeView {
@@ -44,9 +44,9 @@ export class LatticeView {
     this.legend = legend("Marks of the lattice", LEGEND);
     this.container.replaceChildren(this.tools, this.scroll, this.legend, this.card,
       el("p", { class: "out-of-sight", id: hint }, "Tab enters the lattice. Arrow left goes to the parent, right to the best child, up and down within a step. Enter selects the path."));
-    for (const name of ["wheel", "pointerdown", "keydown"]) this.scroll.addEventListener(name, () => { this.held = true; }, { passive: true });
+    for (const name of ["wheel", "pointerdown", "keydown"]) this.scroll.addEventListener(name, () => { this.userScrolled = true; }, { passive: true });
     this.plane.addEventListener("click", (event) => this.chosenNode(event.target));
-    for (const name of ["pointerover", "focusin"]) this.plane.addEventListener(name, (event) => this.tell(event.target));
+    for (const name of ["pointerover", "focusin"]) this.plane.addEventListener(name, (event) => this.describe(event.target));
     this.plane.addEventListener("pointerleave", () => this.tellSelected());
     this.plane.addEventListener("keydown", (event) => this.key(event));
   }
@@ -54,11 +54,11 @@ export class LatticeView {
   reset({ algorithm, maxTokens }) {
     Object.assign(this, { algorithm, maxTokens, model: new LatticeModel(), drawn: [], waiting: [], furthest: 1 });
     this.kinds = KINDS[algorithm] ?? KINDS.banked;
-    this.good = []; // the chosen path, an index for each column
-    this.picked = []; // the selected one
+    this.good = []; // the path of the selected answer, a row index per column
+    this.picked = []; // the path of the selected node
     this.at = -1;
     this.following = true;
-    this.held = false; // by whoever scrolls back while it grows
+    this.userScrolled = false; // no automatic scrolling after the user has scrolled
     this.stop = null;
     this.plane.replaceChildren();
     this.card.replaceChildren();
@@ -71,18 +71,18 @@ export class LatticeView {
     this.redraw();
   }
 
-  /** Take a `step` event. */
+  /** Adds a `step` event. */
   step(event) {
     const column = this.model.add(event);
     if (!column) return;
-    if (column.place === 0 && !this.ordered) this.orderChoice.value = column.rows.length <= TREE_ROWS_MAX ? "parent" : "score";
+    if (column.columnIndex === 0 && !this.ordered) this.orderChoice.value = column.rows.length <= TREE_ROWS_MAX ? "parent" : "score";
     this.furthest = Math.max(this.furthest, ...column.rows.map((row) => row.distance));
     this.waiting.push(column);
     for (const part of [this.tools, this.scroll, this.legend]) part.hidden = false;
     this.soon();
   }
 
-  /** Take the answer: its first choice's path becomes green. */
+  /** Marks the path of the first choice of the answer. */
   done(response) {
     const choice = response.choices[0];
     if (choice && !this.model.last && choice.trace) eventsOf(choice, this.maxTokens).forEach((event) => this.step(event));
@@ -92,21 +92,21 @@ export class LatticeView {
     this.choose(0);
   }
 
-  /** Make the path of another choice of the answer the green one. */
+  /** Marks the path of another choice. */
   choose(index) {
     const row = this.choices?.[index] && this.model.rowOf(this.choices[index].text);
     if (!row) return;
     this.good = this.model.pathTo(row);
     this.picked = this.good;
     this.ensure(this.good);
-    this.slide(row.place, false);
+    this.slide(row.columnIndex, false);
   }
 
-  /** Show the state of the search at a step, the nearest one that was told. */
+  /** Shows the search at a step, or at the nearest received one before it. */
   show(t) {
     this.flush(Infinity);
-    const place = this.model.columns.findLastIndex((column) => column.t <= t);
-    this.slide(Math.max(0, place));
+    const columnIndex = this.model.columns.findLastIndex((column) => column.t <= t);
+    this.slide(Math.max(0, columnIndex));
   }
 
   soon() {
@@ -120,12 +120,12 @@ export class LatticeView {
   flush(ms) {
     const ends = performance.now() + ms;
     while (this.waiting.length && performance.now() < ends) this.append(this.waiting.shift());
-    if (this.following && !this.held) this.scroll.scrollLeft = this.plane.children.length * COLUMN_MAX;
+    if (this.following && !this.userScrolled) this.scroll.scrollLeft = this.plane.children.length * COLUMN_MAX;
   }
 
   append(column) {
     const above = this.drawn.at(-1) ?? null;
-    const options = { rowsMax: Number(this.rowsChoice.value), byParent: this.orderChoice.value === "parent", needed: [this.good[column.place] ?? -1, this.picked[column.place] ?? -1] };
+    const options = { rowsMax: Number(this.rowsChoice.value), byParent: this.orderChoice.value === "parent", needed: [this.good[column.columnIndex] ?? -1, this.picked[column.columnIndex] ?? -1] };
     const drawn = { column, ...slotsOf(column, above, options) };
     const frame = el("div", { class: "lattice-column", role: "group", "aria-label": `Step ${column.t}, ${plural(column.budget, "token")} left` });
     drawn.element = frame;
@@ -134,7 +134,7 @@ export class LatticeView {
     this.plane.append(frame);
     if (above) this.fade(above);
     this.slider.max = String(this.drawn.length - 1);
-    if (this.following) this.follow(column.place);
+    if (this.following) this.follow(column.columnIndex);
     this.stop ??= this.focusable(drawn.element.querySelector(".beam"));
   }
 
@@ -150,25 +150,25 @@ export class LatticeView {
     this.paint(drawn);
   }
 
-  /** Nodes of a column that have no child in the next one stand back. */
+  /** Fades the nodes of a column that have no child in the next one. */
   fade({ slots, nodes }) {
     slots.forEach((item, order) => nodes[order].classList.toggle("pruned", this.isPruned(item)));
   }
 
   isPruned(item) {
-    return item.kind === "row" && !item.children && !item.finished && item.place < this.model.columns.length - 1;
+    return item.kind === "row" && !item.children && !item.finished && item.columnIndex < this.model.columns.length - 1;
   }
 
-  /** See to it that a path's rows are drawn, whatever their rank. */
+  /** Draws the rows of a path, whatever their rank. */
   ensure(path) {
-    path.forEach((index, place) => {
-      const drawn = this.drawn[place];
+    path.forEach((index, columnIndex) => {
+      const drawn = this.drawn[columnIndex];
       if (!drawn || index < 0 || drawn.slots.some((slot) => slot.kind === "row" && slot.index === index)) return;
       drawn.slots.push(drawn.column.rows[index]);
       drawn.hiddenRows -= 1;
-      this.fill(drawn, this.drawn[place - 1] ?? null);
+      this.fill(drawn, this.drawn[columnIndex - 1] ?? null);
       this.fade(drawn);
-      const next = this.drawn[place + 1];
+      const next = this.drawn[columnIndex + 1];
       if (next) this.fill(next, drawn);
       if (next) this.fade(next);
     });
@@ -188,16 +188,16 @@ export class LatticeView {
     this.drawn.forEach((drawn) => this.paint(drawn));
   }
 
-  follow(place) {
-    this.at = place;
-    this.slider.value = String(place);
+  follow(columnIndex) {
+    this.at = columnIndex;
+    this.slider.value = String(columnIndex);
     this.caption();
     this.tellSelected();
   }
 
-  slide(place, told = true) {
+  slide(columnIndex, notify = true) {
     const last = this.drawn.length - 1;
-    this.at = Math.max(0, Math.min(last, place));
+    this.at = Math.max(0, Math.min(last, columnIndex));
     if (last < 0) return;
     this.following = this.at === last && !this.container.classList.contains("is-done");
     this.slider.value = String(this.at);
@@ -206,7 +206,7 @@ export class LatticeView {
     this.reveal(this.at);
     this.tellSelected();
     const row = this.selected();
-    if (row && told) this.onSelect(row, row.t);
+    if (row && notify) this.onSelect(row, row.t);
   }
 
   caption() {
@@ -216,16 +216,16 @@ export class LatticeView {
     this.slider.setAttribute("aria-valuetext", `step ${column.t}, ${plural(column.budget, "token")} left`);
   }
 
-  /** The row that speaks for the present step: the selected path's, else the best. */
+  /** The row that is described at the current step: of the selected path, else the best. */
   selected() {
     const column = this.model.columns[this.at];
     return column?.rows[this.picked[this.at] ?? -1] ?? column?.rows[0] ?? null;
   }
 
-  reveal(place) {
-    const frame = this.drawn[place].element;
+  reveal(columnIndex) {
+    const frame = this.drawn[columnIndex].element;
     const left = frame.offsetLeft - this.scroll.clientWidth + frame.offsetWidth + 60;
-    const order = this.drawn[place].slots.findIndex((slot) => slot.kind === "row" && slot.index === this.selected()?.index);
+    const order = this.drawn[columnIndex].slots.findIndex((slot) => slot.kind === "row" && slot.index === this.selected()?.index);
     const y = TOP + Math.max(0, order) * (HEIGHT + SPACE);
     const top = Math.min(y - TOP, Math.max(this.scroll.scrollTop, y + HEIGHT + 30 - this.scroll.clientHeight));
     const seen = frame.offsetLeft >= this.scroll.scrollLeft && left <= this.scroll.scrollLeft + 60;
@@ -233,11 +233,11 @@ export class LatticeView {
   }
 
   paint({ column, element, slots, nodes }) {
-    const { place } = column;
-    element.classList.toggle("now", place === this.at && !this.following);
-    element.classList.toggle("future", place > this.at && !this.following);
-    const good = this.good[place] ?? -1;
-    const picked = this.picked[place] ?? -1;
+    const { columnIndex } = column;
+    element.classList.toggle("now", columnIndex === this.at && !this.following);
+    element.classList.toggle("future", columnIndex > this.at && !this.following);
+    const good = this.good[columnIndex] ?? -1;
+    const picked = this.picked[columnIndex] ?? -1;
     slots.forEach((item, order) => {
       const isRow = item.kind === "row";
       nodes[order].classList.toggle("chosen", isRow && item.index === good);
@@ -251,32 +251,32 @@ export class LatticeView {
     }
   }
 
-  /** The row or refused token of a node. */
+  /** The row or rejected token of a node. */
   itemOf(target) {
     const node = target.closest?.(".beam");
-    const drawn = node && this.drawn.find((one) => one.element === node.parentElement);
+    const drawn = node && this.drawn.find((entry) => entry.element === node.parentElement);
     return drawn ? { node, drawn, item: drawn.slots[drawn.nodes.indexOf(node)] } : null;
   }
 
   chosenNode(target) {
-    const found = this.itemOf(target);
-    if (!found) return;
-    this.focusable(found.node);
-    if (found.item.kind === "refused") {
-      this.tell(found.node);
+    const hit = this.itemOf(target);
+    if (!hit) return;
+    this.focusable(hit.node);
+    if (hit.item.kind === "refused") {
+      this.describe(hit.node);
       return;
     }
-    const path = this.model.pathTo(found.item);
-    const same = this.good.length > path.length && path.every((index, place) => index === this.good[place]);
+    const path = this.model.pathTo(hit.item);
+    const same = this.good.length > path.length && path.every((index, columnIndex) => index === this.good[columnIndex]);
     this.picked = same ? this.good : path;
     this.ensure(this.picked);
-    this.slide(found.item.place);
+    this.slide(hit.item.columnIndex);
   }
 
-  tell(target) {
-    const found = this.itemOf(target);
-    if (!found) return;
-    const { item, node } = found;
+  describe(target) {
+    const hit = this.itemOf(target);
+    if (!hit) return;
+    const { item, node } = hit;
     if (item.kind === "row") this.tellRow(item);
     else this.tellRefused(item, node);
   }
@@ -291,7 +291,7 @@ export class LatticeView {
   }
 
   fate(row) {
-    if (row.index === this.good[row.place]) return "on the chosen path";
+    if (row.index === this.good[row.columnIndex]) return "on the chosen path";
     if (row.finished) return "finished";
     return this.isPruned(row) ? "dropped at the next step" : "kept";
   }
@@ -316,8 +316,8 @@ export class LatticeView {
   }
 
   key(event) {
-    const found = this.itemOf(event.target);
-    const next = found && this.neighbour(found, event.key);
+    const hit = this.itemOf(event.target);
+    const next = hit && this.neighbour(hit, event.key);
     if (!next) return;
     event.preventDefault();
     this.focusable(next).focus();
@@ -325,9 +325,9 @@ export class LatticeView {
 
   neighbour({ drawn, item, node }, key) {
     const order = drawn.nodes.indexOf(node);
-    const rowNode = (one, index) => one?.nodes[one.slots.findIndex((slot) => slot.kind === "row" && slot.index === index)];
-    const before = this.drawn[drawn.column.place - 1];
-    const after = this.drawn[drawn.column.place + 1];
+    const rowNode = (entry, index) => entry?.nodes[entry.slots.findIndex((slot) => slot.kind === "row" && slot.index === index)];
+    const before = this.drawn[drawn.column.columnIndex - 1];
+    const after = this.drawn[drawn.column.columnIndex + 1];
     if (key === "ArrowUp") return drawn.nodes[order - 1];
     if (key === "ArrowDown") return drawn.nodes[order + 1];
     if (key === "ArrowLeft") return rowNode(before, item.parent);

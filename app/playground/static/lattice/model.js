@@ -1,6 +1,6 @@
-// What the step events of a search say, linked into a tree: columns are steps, rows the texts that were kept.
+// The step events of a search as a tree: columns are steps, rows are the texts of a step.
 
-/** The tree that grows. A reader may miss steps: then texts find their parents by what they begin with. */
+/** The growing tree. After a missed step the parent of a text is found by its prefix. */
 export class LatticeModel {
   constructor() {
     this.columns = [];
@@ -10,57 +10,57 @@ export class LatticeModel {
     return this.columns.at(-1) ?? null;
   }
 
-  /** Take a step event; returns its column, or null where it tells nothing new. */
+  /** Adds a step event; returns its column, or null if it has nothing new. */
   add(event) {
     const before = this.last;
     if (before && event.step <= before.t) return null;
     if (!event.rows.length && !(event.rejected_tokens ?? []).length) return null; // the search is over
-    const place = this.columns.length;
+    const columnIndex = this.columns.length;
     const next = event.step === (before?.t ?? 0) + 1;
     const texts = new Map((before?.rows ?? []).map((row, index) => [row.text, index]));
     const parentOf = (row) => (before ? parentAmong(before.rows, texts, row, next) : -1);
-    const rows = event.rows.map((row, index) => this.row(row, index, before, parentOf(row), event, place));
+    const rows = event.rows.map((row, index) => this.row(row, index, before, parentOf(row), event, columnIndex));
     for (const row of rows) if (row.parent >= 0) before.rows[row.parent].children += 1;
     const refused = (event.rejected_tokens ?? []).map((token, index) => ({
-      ...token, kind: "refused", index, place, t: event.step, budget: event.budget_after,
+      ...token, kind: "refused", index, columnIndex, t: event.step, budget: event.budget_after,
       parent: next && before && before.rows[token.parent] ? token.parent : -1,
       before: (next && before?.rows[token.parent] ? before.rows[token.parent].score : 0) + token.log_prob,
     }));
-    const column = { t: event.step, skipped: event.step - (before?.t ?? 0) - 1, budget: event.budget_after, rows, refused, place };
+    const column = { t: event.step, skipped: event.step - (before?.t ?? 0) - 1, budget: event.budget_after, rows, refused, columnIndex };
     this.columns.push(column);
     return column;
   }
 
-  row(row, index, before, parent, event, place) {
+  row(row, index, before, parent, event, columnIndex) {
     const above = parent >= 0 ? before.rows[parent] : { text: "", score: 0, log_prob: 0, finished: false };
-    const own = row.log_prob - above.log_prob;
+    const tokenLogProb = row.log_prob - above.log_prob;
     return {
-      ...row, kind: "row", index, place, t: event.step, budget: event.budget_after, parent, own, children: 0,
+      ...row, kind: "row", index, columnIndex, t: event.step, budget: event.budget_after, parent, tokenLogProb, children: 0,
       token: row.text.startsWith(above.text) ? row.text.slice(above.text.length) : row.text,
       carried: above.finished && row.finished && row.text === above.text,
-      before: above.score + own,
-      orphan: parent < 0 && place > 0,
+      before: above.score + tokenLogProb,
+      orphan: parent < 0 && columnIndex > 0,
     };
   }
 
-  /** What the model wanted after a row, and may not have. */
+  /** The tokens rejected after a row. */
   refusedAfter(row) {
-    return (this.columns[row.place + 1]?.refused ?? []).filter((token) => token.parent === row.index);
+    return (this.columns[row.columnIndex + 1]?.refused ?? []).filter((token) => token.parent === row.index);
   }
 
-  /** The text that a refused token would have gone on from. */
+  /** The text before a rejected token. */
   prefix(refused) {
-    return refused.parent >= 0 ? this.columns[refused.place - 1].rows[refused.parent].text : "";
+    return refused.parent >= 0 ? this.columns[refused.columnIndex - 1].rows[refused.parent].text : "";
   }
 
-  /** The rows from the first step to this one: an index for each column up to its own, -1 where it is not known. */
+  /** The path to a row: a row index for each column up to its own, -1 if unknown. */
   pathTo(row) {
-    const path = Array(row.place + 1).fill(-1);
-    for (let at = row; at; at = at.parent >= 0 ? this.columns[at.place - 1].rows[at.parent] : null) path[at.place] = at.index;
+    const path = Array(row.columnIndex + 1).fill(-1);
+    for (let at = row; at; at = at.parent >= 0 ? this.columns[at.columnIndex - 1].rows[at.parent] : null) path[at.columnIndex] = at.index;
     return path;
   }
 
-  /** The row whose text an answer is: the one that finished it, else the latest that it begins with. */
+  /** The row of an answer: the one that finished it, else the latest one that is a prefix of it. */
   rowOf(text) {
     const same = (written) => written === text || written === ` ${text}`;
     for (const { rows } of this.columns) {
@@ -68,8 +68,8 @@ export class LatticeModel {
       if (ended) return ended;
     }
     for (const { rows } of [...this.columns].reverse()) {
-      const begun = rows.find((row) => !row.finished && row.text && (text.startsWith(row.text) || ` ${text}`.startsWith(row.text)));
-      if (begun) return begun;
+      const writing = rows.find((row) => !row.finished && row.text && (text.startsWith(row.text) || ` ${text}`.startsWith(row.text)));
+      if (writing) return writing;
     }
     return null;
   }
@@ -79,22 +79,22 @@ function parentAmong(rows, texts, row, next) {
   const named = rows[row.parent];
   if (next && named) return row.parent;
   for (let length = row.text.length; length >= 0; length -= 1) {
-    const found = texts.get(row.text.slice(0, length));
-    if (found !== undefined && (!rows[found].finished || row.finished)) return found;
+    const candidate = texts.get(row.text.slice(0, length));
+    if (candidate !== undefined && (!rows[candidate].finished || row.finished)) return candidate;
   }
   return -1;
 }
 
-/** The step events that a trace would have been told by, for an answer that came without them. */
+/** The step events of a trace, for an answer that arrived without them. */
 export function eventsOf(choice, maxTokens) {
   let text = "";
   let logProb = 0;
   let score = 0;
-  return choice.trace.map((step, place) => {
+  return choice.trace.map((step, columnIndex) => {
     text += step.text;
     logProb += step.log_prob;
     score += step.score;
     const row = { text, parent: 0, state: step.state, distance: step.distance, alpha: step.alpha, score, log_prob: logProb, finished: step.text === "" };
-    return { step: place + 1, budget_after: maxTokens - place - 1, rows: [row] };
+    return { step: columnIndex + 1, budget_after: maxTokens - columnIndex - 1, rows: [row] };
   });
 }
