@@ -1,6 +1,6 @@
-"""How the API is put on a socket: for how long a client may keep a connection busy, and how the server stops.
+"""Serves the API on a socket, with timeouts for slow clients and a graceful shutdown.
 
-The server library knows no time limit for headers and none for readers; the protocol here adds both.
+uvicorn has no timeouts for receiving headers and for writing responses; the protocol here adds both.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from app.errors import AppError, HeadersTooLarge, MalformedRequest, RequestTimeo
 from app.messages import request_id
 from app.settings import Settings
 
-LINGER_S = 2.0  # for how long what comes after a refusal is read and dropped: else a reset would overtake the refusal
-READER_BYTES_MIN = 16_384  # what a reader must take of his answer in `write_timeout_s`, if there is as much
-GATHERED_BYTES_MAX = 65_536  # that wait for the end of a turn of the event loop
-FILES_BESIDE = 256  # open files that are no connections
+LINGER_S = 2.0  # input after an error is read and dropped for so long, because a reset could overtake the error
+READ_BYTES_MIN = 16_384  # bytes of the response that a client must read in `write_timeout_s`, if that many wait
+COALESCED_BYTES_MAX = 65_536  # held back until the end of a turn of the event loop
+OTHER_FILES = 256  # open files besides connections
 log = logging.getLogger(__name__)
 
 
@@ -43,9 +43,9 @@ def require_guarded(settings: Settings) -> None:
     if settings.keys_file or settings.allow_unauthenticated or is_loopback(settings.host):
         return
     raise SettingsInvalid(
-        f"ABS_HOST={settings.host} lets in whoever reaches this machine. Set ABS_KEYS_FILE to a file and make a key "
-        "(abs keys new NAME --scope generate --scope compile); or bind to 127.0.0.1; or, on a network where everyone "
-        "is trusted, set ABS_ALLOW_UNAUTHENTICATED=yes"
+        f"ABS_HOST={settings.host} accepts requests from the network without a key. Set ABS_KEYS_FILE to a file and "
+        "make a key (abs keys new NAME --scope generate --scope compile), or set ABS_HOST=127.0.0.1, or, on a trusted "
+        "network, set ABS_ALLOW_UNAUTHENTICATED=yes"
     )
 
 
@@ -55,7 +55,7 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
     Returns False if the server could not start. After the signal the application's service, if it has one, drains.
     Open requests have `shutdown_grace_s`; then they are cancelled. A second SIGINT does not wait.
     """
-    _allow_files(settings.connections_max + FILES_BESIDE)
+    _allow_files(settings.connections_max + OTHER_FILES)
     config = uvicorn.Config(
         app, http=functools.partial(TimeoutProtocol, settings), ws="none", loop="asyncio", lifespan="on",  # type: ignore[arg-type]
         log_config=None, log_level=settings.log_level, access_log=False, server_header=False, proxy_headers=False,
@@ -68,16 +68,16 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
 
 
 class GracefulServer(uvicorn.Server):
-    """A server that has the application drain before it waits for it, and that ends by itself, not by the signal."""
+    """A uvicorn server that drains the application's service on shutdown and keeps its exit status."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and leave what is there now out of all collections of garbage: it stays, and makes them long."""
+        """Starts the server, and excludes all present objects from garbage collection to shorten its pauses."""
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: the service first."""
+        """Drains the service, then stops the server."""
         components = getattr(getattr(self.config.app, "state", None), "components", None)  # of another app: none
         if components is not None and components.service is not None:
             components.service.jobs.drain()
@@ -85,9 +85,9 @@ class GracefulServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals without raising them again at the end.
+        """Handles the signals for the body.
 
-        The library would raise them again, and the exit status would be lost.
+        uvicorn would raise them again at the end, and the exit status would be lost.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -101,7 +101,7 @@ class GracefulServer(uvicorn.Server):
 
 
 class Timer:
-    """Calls something once, some seconds after its last start, unless it is stopped."""
+    """Calls a function once after a delay, unless it is stopped or restarted before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -109,29 +109,29 @@ class Timer:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not called yet."""
+        """Whether a call is pending."""
         return self._handle is not None
 
     def start(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Start or restart the timer."""
+        """Starts or restarts the timer."""
         self.stop()
-        self._handle = self._loop.call_later(delay_s, self._over, call)
+        self._handle = self._loop.call_later(delay_s, self._run, call)
 
     def stop(self) -> None:
-        """Call nothing."""
+        """Cancels the call."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _over(self, call: Callable[[], None]) -> None:
+    def _run(self, call: Callable[[], None]) -> None:
         self._handle = None
         call()
 
 
 class CoalescingTransport:
-    """A transport that sends together what is written within one turn of the event loop, a header and its body say.
+    """A transport that joins the writes of one turn of the event loop, such as a header and its body.
 
-    Else each would be a packet, and would wake its reader, by itself.
+    Otherwise each write would be a packet of its own and would wake the reader.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -143,136 +143,140 @@ class CoalescingTransport:
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
 
     def write(self, data: bytes) -> None:
-        """Send soon; at once what is much, lest it pile up here, where no reader is seen to lag."""
+        """Buffers the data until the end of the turn.
+
+        Much data is sent at once, because a slow reader shows only in the transport's own buffer.
+        """
         if data and not self._written:
             self._loop.call_soon(self.flush)
         self._written.append(data)
         self._bytes += len(data)
-        if self._bytes >= GATHERED_BYTES_MAX:
+        if self._bytes >= COALESCED_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:
-        """Send it now."""
+        """Sends the buffered data."""
         data, self._written, self._bytes = b"".join(self._written), [], 0
         if data:
             self._transport.write(data)
 
     def write_eof(self) -> None:
-        """Send the last of it, and that it was the last."""
+        """Sends the buffered data and the end of the stream."""
         self.flush()
         self._transport.write_eof()
 
     def close(self) -> None:
-        """Close once all is sent."""
+        """Closes the connection after all data is sent."""
         self.flush()
         self._transport.close()
 
     def get_write_buffer_size(self) -> int:
-        """The bytes that are yet to be sent."""
+        """The number of bytes that are not sent yet."""
         return self._bytes + self._transport.get_write_buffer_size()
 
 
 class TimeoutProtocol(H11Protocol):
-    """A connection on which a client who owes us a header, or does not take his answer, has only so long.
+    """HTTP/1.1 connection with a timeout for receiving headers and for writing responses.
 
-    While a request is answered he owes nothing here: its body is timed where it is read.
+    The body of a request has its own timeout where it is read, so no timer runs while a request is answered.
     """
 
     def __init__(self, settings: Settings, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._settings = settings
-        self._owing, self._blocking = Timer(self.loop), Timer(self.loop)
-        self._refused = False
+        self._header_timer, self._write_timer = Timer(self.loop), Timer(self.loop)
+        self._rejected = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected."""
-        transport.set_write_buffer_limits(high=0)  # so that any lag of a reader calls pause_writing
+        """Starts the timers of a new connection, or rejects it if there are too many."""
+        transport.set_write_buffer_limits(high=0)  # any unread byte calls pause_writing
         super().connection_made(cast(asyncio.Transport, CoalescingTransport(transport, self.loop)))
         if len(self.connections) > self._settings.connections_max:
-            self._refuse(TooManyConnections(self._settings.connections_max))
-        self._watch()
+            self._reject(TooManyConnections(self._settings.connections_max))
+        self._update_header_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Some of what a client sends has come."""
-        if not self._refused:
+        """Handles received data; ignores it after an error."""
+        if not self._rejected:
             super().data_received(data)
-            self._watch()
+            self._update_header_timer()
 
     def on_response_complete(self) -> None:
-        """An answer has been written."""
+        """Restarts the header timer after a response."""
         super().on_response_complete()
-        self._watch()
+        self._update_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
-        self._owing.stop()
-        self._blocking.stop()
+        """Stops the timers of a closed connection."""
+        self._header_timer.stop()
+        self._write_timer.stop()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Some of an answer waits for its reader."""
+        """Starts the write timer: the client does not read."""
         super().pause_writing()
-        self._let_read(self.transport.get_write_buffer_size())
+        self._start_write_timer(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """All has been taken."""
+        """Stops the write timer: the client has read everything."""
         super().resume_writing()
-        self._blocking.stop()
+        self._write_timer.stop()
 
     def shutdown(self) -> None:
-        """The server stops."""
-        if self._refused:
+        """Closes the connection when the server stops."""
+        if self._rejected:
             self.transport.close()
         else:
             super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
-        """Called while the error is handled that reading the request met."""
+        """Rejects an invalid request; h11's error is the one being handled."""
         settings, hint = self._settings, getattr(sys.exc_info()[1], "error_status_hint", 400)
         if hint == 431:
-            self._refuse(HeadersTooLarge("header_bytes_max", settings.header_bytes_max))
+            self._reject(HeadersTooLarge("header_bytes_max", settings.header_bytes_max))
         else:
-            self._refuse(MalformedRequest("this is not an HTTP request that reads in one way"))
+            self._reject(MalformedRequest("the request is not valid HTTP/1.1"))
 
     def _should_upgrade(self) -> bool:
-        return False  # we know no other protocols
+        return False  # no other protocol is supported
 
-    def _watch(self) -> None:
-        """The client's time begins where he owes us something, and ends where he does not."""
+    def _update_header_timer(self) -> None:
+        """Runs the header timer while the server waits for a request."""
         answering = self.cycle is not None and not self.cycle.response_complete
-        idle = self.timeout_keep_alive_task is not None  # the library's own timer runs
-        if answering or idle or self._refused:
-            self._owing.stop()
-        elif not self._owing.running:
-            self._owing.start(self._settings.header_timeout_s, self._give_up)
+        idle = self.timeout_keep_alive_task is not None  # uvicorn's keep-alive timer runs
+        if answering or idle or self._rejected:
+            self._header_timer.stop()
+        elif not self._header_timer.running:
+            self._header_timer.start(self._settings.header_timeout_s, self._on_header_timeout)
 
-    def _give_up(self) -> None:
-        """A header did not arrive in time, or the rest of a body whose answer was sent already."""
-        begun, _ = self.conn.trailing_data
-        if begun and (self.cycle is None or not self.cycle.more_body):
-            self._refuse(RequestTimeout(self._settings.header_timeout_s, "the header"))
+    def _on_header_timeout(self) -> None:
+        """A header did not arrive in time, or the remaining body of an answered request."""
+        received, _ = self.conn.trailing_data
+        if received and (self.cycle is None or not self.cycle.more_body):
+            self._reject(RequestTimeout(self._settings.header_timeout_s, "the header"))
         else:
             self.transport.close()
 
-    def _let_read(self, unread: int) -> None:
-        self._blocking.start(self._settings.write_timeout_s, lambda: self._require_read(unread))
+    def _start_write_timer(self, unread: int) -> None:
+        self._write_timer.start(self._settings.write_timeout_s, lambda: self._require_read(unread))
 
     def _require_read(self, unread: int) -> None:
-        """Close the connection of a reader who has hardly taken anything since so much was unread."""
-        left = self.transport.get_write_buffer_size()
-        if unread - left >= min(unread, READER_BYTES_MIN):
-            self._let_read(left)
+        """Closes the connection if the client has read too little of the `unread` bytes."""
+        remaining = self.transport.get_write_buffer_size()
+        if unread - remaining >= min(unread, READ_BYTES_MIN):
+            self._start_write_timer(remaining)
         else:
-            log.info("a client did not take its answer within %g s", self._settings.write_timeout_s)
+            log.info("a client did not read its response within %g s", self._settings.write_timeout_s)
             self.transport.abort()
 
-    def _refuse(self, error: AppError) -> None:
-        """Answer without the application, and close."""
-        self._refused = True
+    def _reject(self, error: AppError) -> None:
+        """Sends an error without the application and closes the connection."""
+        self._rejected = True
         self._unset_keepalive_if_required()
-        self._owing.stop()
+        self._header_timer.stop()
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:  # the fault is in the body of a request that is under way
+        # The error is in the body of a request that the application is handling.
+        if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
             if cycle.response_started:
@@ -285,17 +289,17 @@ class TimeoutProtocol(H11Protocol):
 
 
 def _raw(error: AppError) -> bytes:
-    """An error as the bytes of an answer that ends its connection."""
-    answer = problem(error, request_id(), {"connection": "close", "cache-control": "no-store"})
-    fields = {**answer.headers, "content-length": str(len(answer.body))}
+    """The bytes of an error response that closes the connection."""
+    response = problem(error, request_id(), {"connection": "close", "cache-control": "no-store"})
+    fields = {**response.headers, "content-length": str(len(response.body))}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n{head}\r\n".encode() + answer.body
+    return f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n{head}\r\n".encode() + response.body
 
 
-def _allow_files(wanted: int) -> None:
-    """Let this process open as many files as it may need, as far as the system lets it."""
+def _allow_files(count: int) -> None:
+    """Raises the limit of open files to `count`, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        count = min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

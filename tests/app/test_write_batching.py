@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from app.http_server import GATHERED_BYTES_MAX, CoalescingTransport
+from app.http_server import COALESCED_BYTES_MAX, CoalescingTransport
 
 
 class Transport:
@@ -45,8 +45,8 @@ def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
     async def scenario() -> None:
         gathered, transport = await gathering()
         gathered.write(b"head")
-        gathered.write(b"x" * GATHERED_BYTES_MAX)
-        assert transport.done == [b"head" + b"x" * GATHERED_BYTES_MAX]
+        gathered.write(b"x" * COALESCED_BYTES_MAX)
+        assert transport.done == [b"head" + b"x" * COALESCED_BYTES_MAX]
         gathered.write(b"last")
         gathered.close()
         assert transport.done[1:] == [b"last", "close"]

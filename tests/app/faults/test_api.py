@@ -233,7 +233,7 @@ def read_nothing(part: Part) -> float:
         connection.connect(("127.0.0.1", part.port))
         began = time.monotonic()
         connection.sendall(asking)
-        until(lambda: "did not take its answer" in part.log(), "who reads nothing is let go")
+        until(lambda: "did not read its response" in part.log(), "who reads nothing is let go")
         return time.monotonic() - began
 
 
