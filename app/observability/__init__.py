@@ -1,5 +1,5 @@
 """Logs in JSON lines, Prometheus metrics, and optional OpenTelemetry traces.
 
-No line holds a prompt, a constraint or a key. Metrics count what the service does with requests and jobs. Traces are
-written where the SDK is installed and an exporter is set; otherwise they cost nothing.
+No log line contains a prompt, a constraint or a key. Metrics count requests, jobs and their outcomes. Traces are
+exported if an endpoint is set and the SDK is installed.
 """

@@ -19,17 +19,17 @@ from typing import TextIO
 from app.settings import Settings
 
 FIELDS = "fields"  # the attribute of a record that holds its own fields
-LATE_S = 0.05  # by how much a line may be late that an event loop has to tell, and that is no warning
-QUIET = ("coredis", "filelock", "httpcore2", "httpx2", "huggingface_hub", "streaq")  # they tell each call, some whole
+BUFFER_S = 0.05  # how long a line below WARNING may be buffered in an event loop
+QUIET = ("coredis", "filelock", "httpcore2", "httpx2", "huggingface_hub", "streaq")  # they log each call
 _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default={})  # noqa: B039 - never changed in place
 
 
 def set_up(settings: Settings) -> None:
-    """Have this process write its log as the settings say, in place of whatever was set up before."""
-    handler = Together(sys.stderr)
+    """Configures the log of this process by the settings; replaces all earlier handlers."""
+    handler = BufferedHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
-    root.handlers[:] = [handler]  # those that were there are not ours to close
+    root.handlers[:] = [handler]  # the earlier handlers stay open: other code may own them
     root.setLevel(settings.log_level.upper())
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -37,7 +37,7 @@ def set_up(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def bound(**fields: object) -> Iterator[None]:
-    """Every line of the body bears these fields, but the empty ones, beside those that were bound before."""
+    """Adds fields to every line of the body, except empty ones."""
     token = _bound.set({**_bound.get(), **{name: value for name, value in fields.items() if value != ""}})
     try:
         yield
@@ -46,12 +46,12 @@ def bound(**fields: object) -> Iterator[None]:
 
 
 def current_request() -> str:
-    """The id of the request at hand, empty where there is none."""
+    """The id of the current request, empty if there is none."""
     return str(_bound.get().get("request_id", ""))
 
 
 def event(log: logging.Logger, level: int, name: str, **fields: object) -> None:
-    """Log something that happened, by a fixed name, with fields of its own."""
+    """Logs an event by a fixed name, with fields."""
     log.log(level, name, extra={FIELDS: fields})
 
 
@@ -59,15 +59,17 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {**_bound.get(), **getattr(record, FIELDS, {})}
 
 
-class Together(logging.StreamHandler[TextIO]):
-    """Writes what an event loop says within `LATE_S` at once: on a busy machine each line by itself is dear to all who
-    pass it on. Warnings, and what is said elsewhere, are written on the spot, with all that was said before.
+class BufferedHandler(logging.StreamHandler[TextIO]):
+    """Buffers records for up to `BUFFER_S` when called from an event loop.
+
+    One write for many lines is cheaper for the process and for readers of the log. It flushes at once for WARNING and
+    above, and outside an event loop.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._lines: list[str] = []
-        self._flushing: asyncio.AbstractEventLoop | None = None  # that will soon
+        self._flushing: asyncio.AbstractEventLoop | None = None  # the loop that has a flush scheduled
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -76,20 +78,20 @@ class Together(logging.StreamHandler[TextIO]):
                 self.flush()
             elif self._flushing is not loop:
                 self._flushing = loop
-                loop.call_later(LATE_S, self._flush_late)
+                loop.call_later(BUFFER_S, self._flush_scheduled)
         except Exception:
             self.handleError(record)
 
     def flush(self) -> None:
-        """Write what is left to write."""
+        """Writes the buffered lines."""
         with self.lock or contextlib.nullcontext():
             lines, self._lines, self._flushing = self._lines, [], None
             if lines:
                 self.stream.write("".join(lines))
             super().flush()
 
-    def _flush_late(self) -> None:
-        with contextlib.suppress(ValueError):  # the stream was closed meanwhile
+    def _flush_scheduled(self) -> None:
+        with contextlib.suppress(ValueError):  # the stream is closed
             self.flush()
 
 
@@ -102,18 +104,18 @@ def _loop() -> asyncio.AbstractEventLoop | None:
 
 
 class TextLines(logging.Formatter):
-    """One line for people: time, level, logger, message, then `name=value` for each field."""
+    """One text line: time, level, logger, message, then `name=value` for each field."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        fields = [f"{name}={_shown(value)}" for name, value in _fields(record).items()]
+        fields = [f"{name}={_field_text(value)}" for name, value in _fields(record).items()]
         return " ".join([super().formatMessage(record), *fields])
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, `event` or `message`, the fields, and a traceback."""
+    """One JSON object per line: time (UTC), level, logger, `event` or `message`, the fields, and a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -124,7 +126,7 @@ class JsonLines(logging.Formatter):
         return json.dumps({**_fields(record), **line}, default=str)
 
 
-def _shown(value: object) -> str:
-    """A value of a field; one that would not stand alone is quoted."""
+def _field_text(value: object) -> str:
+    """A value of a field; quoted if it contains spaces or control characters."""
     text = f"{value:.1f}" if isinstance(value, float) else str(value)
     return text if text.isprintable() and " " not in text else json.dumps(text)

@@ -1,7 +1,7 @@
-"""What this process counts and measures, for Prometheus: every instrument, and the small server that shows a worker's.
+"""Prometheus metrics of this process, and the small HTTP server on a worker's metrics port.
 
-Process-wide, as a scrape is: applications and workers that live in one process are counted together. Labels hold names
-of ours alone, never a prompt, a constraint or a key. Knows no job: app.worker.job_metrics says what a job counts for.
+All applications and workers of a process share the metrics. Labels are fixed names, never a prompt, a constraint or a
+key. app.worker.job_metrics records the metrics of jobs.
 """
 
 from __future__ import annotations
@@ -60,30 +60,30 @@ def _histogram(name: str, what: str, buckets: tuple[float, ...], *labels: str) -
 HTTP_REQUESTS = _counter("abs_http_requests_total", "Requests answered", "route", "method", "code")
 HTTP_SECONDS = _histogram("abs_http_request_duration_seconds", "To the answer's last byte", _LONG, "route")
 HTTP_IN_FLIGHT = _gauge("abs_http_in_flight", "Requests that are being answered")
-REJECTED = _counter("abs_admission_rejected_total", "Requests refused for the moment: 429 and 503", "reason")
+REJECTED = _counter("abs_admission_rejected_total", "Requests rejected temporarily: 429 and 503", "reason")
 # queues and jobs
-QUEUE_REQUESTS = _gauge("abs_queue_requests", "Jobs that wait", "queue", "priority")
+QUEUE_REQUESTS = _gauge("abs_queue_requests", "Waiting jobs", "queue", "priority")
 QUEUE_TOKENS = _gauge("abs_queue_tokens", "Rows times tokens of the jobs that wait", "queue")
-QUEUE_SECONDS = _histogram("abs_queue_wait_seconds", "What jobs waited in their queue", _LONG, "queue")
+QUEUE_SECONDS = _histogram("abs_queue_wait_seconds", "Time that jobs waited in their queue", _LONG, "queue")
 RUNNING = _gauge("abs_running_requests", "Jobs that this process runs", "queue")
 ATTEMPTS = _counter("abs_job_attempts_total", "Jobs taken by a worker, every attempt", "job_kind")
-REDELIVERED = _counter("abs_job_redelivered_total", "Jobs taken again after a worker was lost", "job_kind")
-HEARTBEAT = _gauge("abs_worker_heartbeat_timestamp_seconds", "When a worker last gave a sign of life", "worker")
+REDELIVERED = _counter("abs_job_redelivered_total", "Jobs taken again after a lost worker", "job_kind")
+HEARTBEAT = _gauge("abs_worker_heartbeat_timestamp_seconds", "Time of a worker's last heartbeat", "worker")
 # compilations
 COMPILED = _counter("abs_compile_total", "Compilations, by the constraint's outermost form", "form", "outcome")
-COMPILE_SECONDS = _histogram("abs_compile_seconds", "Compilations that came to an automaton", _LONG, "form")
-STATES = _histogram("abs_automaton_states", "States over tokens of what was compiled", _STATES)
+COMPILE_SECONDS = _histogram("abs_compile_seconds", "Successful compilations", _LONG, "form")
+STATES = _histogram("abs_automaton_states", "Token states of compiled constraints", _STATES)
 CACHE = _counter("abs_cache_requests_total", "Look-ups of compiled constraints", "result")
-CACHE_BYTES = _gauge("abs_cache_bytes", "What the store of automata holds")
+CACHE_BYTES = _gauge("abs_cache_bytes", "Bytes in the store of automata")
 WAITERS = _gauge("abs_single_flight_waiters", "Requests that wait for a compilation")
 # generations
-GENERATED = _counter("abs_generate_total", "Tries at generations", "outcome")
+GENERATED = _counter("abs_generate_total", "Attempts at generations", "outcome")
 E2E_SECONDS = _histogram("abs_e2e_seconds", "Generations, from submission to result", _LONG, "outcome")
 PROMPT_TOKENS = _counter("abs_prompt_tokens_total", "Tokens of prompts that were answered")
 GENERATED_TOKENS = _counter("abs_generated_tokens_total", "Tokens of answers")
-VIOLATIONS = _counter("abs_constraint_violations_total", "Answers withheld as their check failed; must stay 0")
+VIOLATIONS = _counter("abs_constraint_violations_total", "Answers withheld because their check failed; must stay 0")
 FIRST_STEP_SECONDS = _histogram(
-    "abs_time_to_first_step_seconds", "From when the engine is asked to the end of a generation's first step", _LONG
+    "abs_time_to_first_step_seconds", "From the request to the engine to the end of the first step", _LONG
 )
 STEP_SECONDS = _histogram("abs_step_duration_seconds", "A forward pass for all generations, and their search", _SHORT)
 BATCH_SIZE = _histogram("abs_batch_size", "Rows of all generations in one forward pass", _ROWS)
@@ -91,42 +91,42 @@ OUT_OF_MEMORY = _counter("abs_out_of_memory_total", "Times that the memory of th
 LAST_STEP = _gauge("abs_last_step_timestamp_seconds", "When the engine last ended a step")
 # everything else
 GPU_BYTES = _gauge("abs_gpu_memory_bytes", "Memory of the model's GPU; absent without one", "kind")
-REDIS_ERRORS = _counter("abs_redis_errors_total", "Calls to the server of jobs and automata that failed", "op")
+REDIS_ERRORS = _counter("abs_redis_errors_total", "Failed calls to the Redis server", "op")
 MODEL = _gauge("abs_model_info", "1, for the model that is served", "model", "revision", "tokenizer")
 BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format of its automata", "version", "compiler")
 
 REJECTED_CODES = (429, 503)
 for _result in ("hit", "miss", "negative", "corrupt"):
-    CACHE.labels(_result)  # so that a rate of what never happened is 0, not absent
+    CACHE.labels(_result)  # a rate of an event that never happened is 0, not absent
 for _action in ("batch_split", "restarted", "check_deferred", "rejected"):
     OUT_OF_MEMORY.labels(_action)
 
 
 def cache(result: CacheResult) -> None:
-    """A compiled constraint was looked up."""
+    """Counts a look-up of a compiled constraint."""
     CACHE.labels(result).inc()
 
 
 @contextlib.contextmanager
 def single_flight() -> Iterator[None]:
-    """Around the wait for a compilation that callers share."""
+    """Counts a caller that waits for a shared compilation."""
     with WAITERS.track_inprogress():
         yield
 
 
 def redis_failed(op: str) -> None:
-    """A call to the server failed. `op` is one of a few fixed names."""
+    """Counts a failed call to the server. `op` is a fixed name."""
     REDIS_ERRORS.labels(op).inc()
 
 
 def serves(model: str, revision: str, tokenizer: str, compiler: int) -> None:
-    """What this process serves. `tokenizer` is the vocabulary's fingerprint, `compiler` the format of automata."""
+    """Sets the served model. `tokenizer` is the vocabulary's fingerprint, `compiler` the format of automata."""
     MODEL.labels(model, revision, tokenizer[:12]).set(1)
     BUILD.labels(__version__, str(compiler)).set(1)
 
 
 def gpu(kinds: tuple[str, ...], read: Callable[[], Mapping[str, int]]) -> None:
-    """Have every scrape read the memory of a GPU, by kind."""
+    """Makes every scrape read the memory of a GPU, by kind."""
     for kind in kinds:
         GPU_BYTES.labels(kind).set_function(functools.partial(_of_kind, read, kind))
 
@@ -152,79 +152,79 @@ class EngineWatch:
 
 
 class HeartbeatRegistry:
-    """The last sign of life of every worker in this process, and what keeps it from working, empty for nothing."""
+    """The last heartbeat of each worker in this process, with the reason why it does not work."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[str, tuple[float, str]] = {}
-        self._signs: dict[str, tuple[float, str]] = {}
+        self._loops: dict[str, tuple[float, str]] = {}
 
     def put(self, worker: str, reason: str) -> None:
-        """A worker lives, and is about to tell the others."""
+        """Records the heartbeat that a worker sends to the broker; `reason` is empty if it takes jobs."""
         HEARTBEAT.labels(worker).set_to_current_time()
         with self._lock:
             self._last[worker] = time.monotonic(), reason
 
     def sign(self, worker: str, trouble: str) -> None:
-        """A worker's event loop goes on; its handler may be stuck nevertheless."""
+        """Records that a worker's event loop runs; `trouble` is the problem of its handler, empty for none."""
         with self._lock:
-            self._signs[worker] = time.monotonic(), trouble
+            self._loops[worker] = time.monotonic(), trouble
 
     def drop(self, worker: str) -> None:
-        """A worker has ended."""
+        """Removes a worker that has ended."""
         with self._lock:
-            self._signs.pop(worker, None)
+            self._loops.pop(worker, None)
             if self._last.pop(worker, None):
                 HEARTBEAT.remove(worker)
 
     def reasons(self) -> tuple[str, ...]:
-        """What keeps the workers of this process from working, and those that gave no sign for `SILENT_S_MAX` s."""
+        """Why workers of this process take no jobs; includes those silent for `SILENT_S_MAX` seconds."""
         now = time.monotonic()
         with self._lock:
             last = dict(self._last)
-        silent = {name: now - seen for name, (seen, _) in last.items() if now - seen > SILENT_S_MAX}
-        told = [f"{name}: {reason}" for name, (_, reason) in last.items() if reason and name not in silent]
+        silent = {name: now - time_s for name, (time_s, _) in last.items() if now - time_s > SILENT_S_MAX}
+        reasons = [f"{name}: {reason}" for name, (_, reason) in last.items() if reason and name not in silent]
         hangs = "it hangs, or the storage is away"
-        told += [f"{name}: no sign of life for {seconds:.0f} s; {hangs}" for name, seconds in silent.items()]
-        return tuple(told) if last else ("no worker runs yet",)
+        reasons += [f"{name}: no sign of life for {seconds:.0f} s; {hangs}" for name, seconds in silent.items()]
+        return tuple(reasons) if last else ("no worker runs yet",)
 
     def hung(self) -> tuple[str, ...]:
-        """What only a new process can mend. A server that is away, or a model that is missing, is not among it."""
+        """Problems that need a restart of the process; an unreachable server or a missing model do not."""
         now = time.monotonic()
         with self._lock:
-            signs = dict(self._signs)
-        told = []
-        for name, (seen, trouble) in signs.items():
-            if now - seen > HUNG_S_MAX:
-                told.append(f"{name}: its event loop gave no sign for {now - seen:.0f} s")
+            loops = dict(self._loops)
+        problems = []
+        for name, (time_s, trouble) in loops.items():
+            if now - time_s > HUNG_S_MAX:
+                problems.append(f"{name}: its event loop gave no sign for {now - time_s:.0f} s")
             elif trouble:
-                told.append(f"{name}: {trouble}")
-        return tuple(told)
+                problems.append(f"{name}: {trouble}")
+        return tuple(problems)
 
 
 BEATS = HeartbeatRegistry()
 
 
 def exposition() -> bytes:
-    """All of it, as Prometheus reads it."""
+    """All metrics in the text format of Prometheus."""
     return generate_latest(REGISTRY)
 
 
-def _to_all(path: str, authorization: str) -> bool:
-    """What may be read where there are no keys."""
+def _permit_all(path: str, authorization: str) -> bool:
+    """Permits every path, for a service without keys."""
     return True
 
 
 @contextlib.contextmanager
 def listening(
-    settings: Settings, opens: Callable[[str, str], bool] = _to_all, beats: HeartbeatRegistry = BEATS
+    settings: Settings, permits: Callable[[str, str], bool] = _permit_all, beats: HeartbeatRegistry = BEATS
 ) -> Iterator[None]:
     """Serve /metrics, /health, /live and /ready at `metrics_port` while the body runs.
 
     Without `metrics_port` nothing is served.
 
-    opens  whether an Authorization header permits a path; only /metrics needs one
-    beats  the heartbeats of the reported workers
+    permits  whether an Authorization header permits a path; only /metrics needs one
+    beats    the heartbeats of the reported workers
 
     /live reports whether the process must be restarted, /ready whether its workers take jobs. A separate thread
     answers, so it can report a worker whose event loop is blocked. Raises SettingsInvalid if the port is not free.
@@ -233,11 +233,11 @@ def listening(
         yield
         return
     try:
-        answer = type("Answer", (_Answer,), {"opens": staticmethod(opens), "beats": beats})
-        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), answer)
+        handler = type("Handler", (_MetricsHandler,), {"permits": staticmethod(permits), "beats": beats})
+        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), handler)
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
-        raise SettingsInvalid(f"ABS_METRICS_PORT: {where} cannot be listened on ({error.strerror})") from None
+        raise SettingsInvalid(f"ABS_METRICS_PORT: {where} is not available ({error.strerror})") from None
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
@@ -249,30 +249,30 @@ def listening(
         server.server_close()
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _MetricsHandler(BaseHTTPRequestHandler):
     """Serves a few paths without request bodies. A connection that sends too slowly is closed."""
 
     timeout = 5.0
     server_version, sys_version = "abs", ""
-    opens, beats = staticmethod(_to_all), BEATS
+    permits, beats = staticmethod(_permit_all), BEATS
 
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
-            case "/metrics" as path if not self.opens(path, self.headers.get("authorization", "")):
+            case "/metrics" as path if not self.permits(path, self.headers.get("authorization", "")):
                 self._send(401, "application/json", b'{"status": "unauthorized"}')
             case "/metrics":
                 self._send(200, CONTENT_TYPE, exposition())
             case "/health":
                 self._send(200, "application/json", b'{"status": "ok"}')
             case "/live":
-                self._tell("live", "hung", self.beats.hung())
+                self._send_status("live", "hung", self.beats.hung())
             case "/ready":
-                self._tell("ready", "not_ready", self.beats.reasons())
+                self._send_status("ready", "not_ready", self.beats.reasons())
             case _:
                 self._send(404, "application/json", b'{"status": "not_found"}')
 
-    def _tell(self, well: str, ill: str, reasons: tuple[str, ...]) -> None:
-        body = {"status": ill, "reasons": reasons} if reasons else {"status": well}
+    def _send_status(self, ok: str, failed: str, reasons: tuple[str, ...]) -> None:
+        body = {"status": failed, "reasons": reasons} if reasons else {"status": ok}
         self._send(503 if reasons else 200, "application/json", json.dumps(body).encode())
 
     def _send(self, status: int, content_type: str, body: bytes) -> None:
@@ -283,4 +283,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Probes come every few seconds: none of them is worth a line."""
+        """Logs nothing, because probes arrive every few seconds."""

@@ -1,7 +1,7 @@
-"""Spans of requests and jobs, sent by OpenTelemetry where the operator asks for it. Off, it costs a comparison.
+"""OpenTelemetry spans of requests and jobs. Without an exporter they cost one comparison.
 
-The only module that names opentelemetry, and only where it is asked for. What a span carries are sizes and outcomes:
-never a prompt, a text, a constraint or a key.
+opentelemetry is imported only if an exporter is set. A span has sizes and outcomes, never a prompt, a text, a
+constraint or a key.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from app.errors import SettingsInvalid
 from app.settings import Settings
 
 SERVICE = "abs-server"
-EXPORT_S_MAX = 5.0  # that a batch of spans may take to be sent, at the end of the process too
+EXPORT_S_MAX = 5.0  # timeout of sending a batch of spans, also at the end of the process
 Kind = Literal["INTERNAL", "SERVER", "CONSUMER"]
-_tracer: Any = None  # of this process; None while nothing is traced
+_tracer: Any = None  # of this process; None without an exporter
 
 
 class Span:
-    """What the body of `span` may add to it. Does nothing where nothing is traced."""
+    """A span that can be changed; does nothing without an exporter."""
 
     def __init__(self, inner: Any = None) -> None:
         self._inner = inner
 
     def note(self, **attributes: str | int | float | bool) -> None:
-        """Set attributes, each under `abs.` and its name."""
+        """Sets attributes with the prefix `abs.`."""
         if self._inner is not None:
             self._inner.set_attributes({f"abs.{name}": value for name, value in attributes.items()})
 
     def rename(self, name: str) -> None:
-        """Give the span another name, where it is known only now."""
+        """Changes the name of the span."""
         if self._inner is not None:
             self._inner.update_name(name)
 
     def fail(self, reason: str) -> None:
-        """Mark the span as failed. `reason` is the name of an error, never its message, which may quote a prompt."""
+        """Marks the span as failed. `reason` is the name of an error, never its message, which may quote a prompt."""
         if self._inner is not None:
             from opentelemetry.trace import Status, StatusCode
 
             self._inner.set_status(Status(StatusCode.ERROR, reason))
 
 
-_NOTHING = Span()
+_NO_SPAN = Span()
 
 
 @contextlib.contextmanager
 def exporting(settings: Settings) -> Iterator[None]:
-    """Send the spans of the body to `otlp_endpoint`, if it is set; what is left is sent at the end.
+    """Exports the spans of the body to `otlp_endpoint`, if it is set; the last ones are sent at the end.
 
-    Raises SettingsInvalid where that is asked for and the extra `otel` is not installed.
+    Raises SettingsInvalid if it is set and the extra `otel` is not installed.
     """
     global _tracer
     if not settings.otlp_endpoint:
@@ -86,9 +86,9 @@ def _provider(settings: Settings) -> Any:
 def span(
     name: str, parent: str = "", kind: Kind = "INTERNAL", **attributes: str | int | float | bool
 ) -> Iterator[Span]:
-    """A span around the body, a child of `parent` (a W3C traceparent), or of the span at hand."""
+    """A span around the body; a child of `parent` (a W3C traceparent) or of the current span."""
     if _tracer is None:
-        yield _NOTHING
+        yield _NO_SPAN
         return
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -97,17 +97,17 @@ def span(
     with _tracer.start_as_current_span(
         name, context, SpanKind[kind], record_exception=False, set_status_on_exception=False
     ) as inner:
-        opened = Span(inner)
-        opened.note(**attributes)
+        current = Span(inner)
+        current.note(**attributes)
         try:
-            yield opened
+            yield current
         except BaseException as error:
-            opened.fail(type(error).__name__)
+            current.fail(type(error).__name__)
             raise
 
 
 def traceparent() -> str:
-    """The span at hand as W3C writes it, empty where nothing is traced."""
+    """The W3C traceparent of the current span, empty without an exporter."""
     if _tracer is None:
         return ""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

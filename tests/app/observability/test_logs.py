@@ -51,13 +51,13 @@ def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) 
         log.info("later")
         async with asyncio.timeout(30):
             while not pieces:
-                await asyncio.sleep(logs.LATE_S)
+                await asyncio.sleep(logs.BUFFER_S)
         assert pieces.pop() == "late\nlater\n"
         log.info("left over")
 
     pieces: list[str] = []
     log = logging.getLogger("app.a")
-    root.handlers[:] = [logs.Together(Written())]
+    root.handlers[:] = [logs.BufferedHandler(Written())]
     root.setLevel(logging.INFO)
     asyncio.run(scenario())
     assert pieces == []
