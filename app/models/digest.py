@@ -1,8 +1,8 @@
-"""Whether the files that a model is loaded from are those that are meant: by their SHA-256, before any is loaded.
+"""Verifies the files of a model by their SHA-256 before any of them is loaded.
 
-A model is known by a list in the form that `sha256sum` writes and checks, a line for each file, and in short by the
-digest of that list, which ABS_MODEL_SHA256 names. The built-in model's list lies beside it. The list of another may lie
-in its folder as SHA256SUMS; where it has the digest that is named, it can be said which file differs.
+A model is identified by a list in the format of `sha256sum`, one line per file, and by the digest of that list, which
+ABS_MODEL_SHA256 pins. The list of the built-in model is part of the package. Another model may have its list in
+its folder as SHA256SUMS; if that list has the pinned digest, the error names the files that differ.
 """
 
 from __future__ import annotations
@@ -15,63 +15,63 @@ from app.errors import ModelChanged
 from app.models.files import FILES, download
 from app.settings import BUILT_IN_MODEL, PREFIX, Settings
 
-WEIGHTS = (("*.safetensors", "*.safetensors.index.json"), ("*.bin", "*.bin.index.json"))  # the first kind that is there
+WEIGHTS = (("*.safetensors", "*.safetensors.index.json"), ("*.bin", "*.bin.index.json"))  # by preference
 LIST = "SHA256SUMS"
 BUILT_IN_LIST = Path(f"{BUILT_IN_MODEL}.sha256")
 
 
 def checked_model(settings: Settings) -> str:
-    """The model to be loaded, whose files have been looked at: a folder where anything is known of them.
+    """The model to load, after its files are verified; a folder if there is a digest to verify.
 
-    Raises ModelChanged where they are not those that are meant, SettingsInvalid where they cannot be had.
+    Raises ModelChanged if the files differ, SettingsInvalid if they cannot be downloaded.
     """
-    if not _is_known(settings):
+    if not _has_digest(settings):
         return settings.model
-    wanted = (*FILES, *(pattern for kind in WEIGHTS for pattern in kind))
-    folder = Path(settings.model) if Path(settings.model).is_dir() else download(settings.model, wanted)
+    patterns = (*FILES, *(pattern for kind in WEIGHTS for pattern in kind))
+    folder = Path(settings.model) if Path(settings.model).is_dir() else download(settings.model, patterns)
     require_meant(digests_of(folder), folder, settings)
     return str(folder)
 
 
-def require_meant(found: Mapping[str, str], folder: Path, settings: Settings) -> None:
-    """Raise ModelChanged where these digests are not those of the model that is meant, as far as that is known."""
+def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) -> None:
+    """Raises ModelChanged if the digests differ from the built-in model's or the pinned ones."""
     if _is_built_in(settings.model):
-        require_same(found, read_list(BUILT_IN_LIST), "that were shipped")
+        require_same(digests, read_list(BUILT_IN_LIST), "that were shipped")
     if settings.model_sha256:
-        _require_pinned(found, settings.model_sha256, folder)
+        _require_pinned(digests, settings.model_sha256, folder)
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The files of a model that are read, weights included, by name; of weights in two forms those that are loaded."""
-    there = [folder / name for name in FILES if (folder / name).exists()]
+    """The files that a model is loaded from, sorted by name; includes the weights in the format that is loaded."""
+    present = [folder / name for name in FILES if (folder / name).exists()]
     weights = ([file for pattern in kind for file in folder.glob(pattern)] for kind in WEIGHTS)
-    return sorted({*there, *next((files for files in weights if files), [])})
+    return sorted({*present, *next((files for files in weights if files), [])})
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a model, by name. Raises ModelChanged where one cannot be read."""
-    found = {}
+    """The SHA-256 of each file of a model, by name. Raises ModelChanged if a file cannot be read."""
+    digests = {}
     for path in model_files(folder):
         try:
             with path.open("rb") as file:
-                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise ModelChanged("that are meant", f"{path.name} cannot be read ({error.strerror})") from None
-    return found
+    return digests
 
 
 def list_of(digests: Mapping[str, str]) -> str:
-    """The list of a model, as `sha256sum` writes it."""
+    """The list of a model in the format of `sha256sum`."""
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
-    """What a model is known by in short: the SHA-256 of its list."""
+    """The digest that identifies a model: the SHA-256 of its list."""
     return hashlib.sha256(list_of(digests).encode()).hexdigest()
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """The digests of a list. Raises ModelChanged where there is none that can be read."""
+    """The digests of a list. Raises ModelChanged if the list cannot be read."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
         return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
@@ -79,33 +79,33 @@ def read_list(path: Path) -> dict[str, str]:
         raise ModelChanged("that are meant", f"their list, {path.name}, cannot be read") from None
 
 
-def require_same(found: Mapping[str, str], meant: Mapping[str, str], which: str) -> None:
-    """Raise ModelChanged, naming the files that differ, are missing or are too many."""
-    differ = [f"{name} {_how(name, found, meant)}" for name in sorted({*found, *meant})
-              if found.get(name) != meant.get(name)]
-    if differ:
-        raise ModelChanged(which, ", ".join(differ))
+def require_same(digests: Mapping[str, str], expected: Mapping[str, str], which: str) -> None:
+    """Raises ModelChanged with the files that differ, are missing or are additional."""
+    differences = [f"{name} {_difference(name, digests, expected)}" for name in sorted({*digests, *expected})
+                   if digests.get(name) != expected.get(name)]
+    if differences:
+        raise ModelChanged(which, ", ".join(differences))
 
 
-def _how(name: str, found: Mapping[str, str], meant: Mapping[str, str]) -> str:
-    if name not in found:
+def _difference(name: str, digests: Mapping[str, str], expected: Mapping[str, str]) -> str:
+    if name not in digests:
         return "is missing"
-    return "differs" if name in meant else "is not one of them"
+    return "differs" if name in expected else "is not one of them"
 
 
-def _require_pinned(found: Mapping[str, str], pinned: str, folder: Path) -> None:
-    digest = digest_of(found)
+def _require_pinned(digests: Mapping[str, str], pinned: str, folder: Path) -> None:
+    digest = digest_of(digests)
     if digest == pinned:
         return
     which = f"that {PREFIX}MODEL_SHA256 names"
     if (folder / LIST).exists():
-        meant = read_list(folder / LIST)
-        if digest_of(meant) == pinned:
-            require_same(found, meant, which)
+        expected = read_list(folder / LIST)
+        if digest_of(expected) == pinned:
+            require_same(digests, expected, which)
     raise ModelChanged(which, f"their SHA-256 is {digest[:12]}…, not {pinned[:12]}…")
 
 
-def _is_known(settings: Settings) -> bool:
+def _has_digest(settings: Settings) -> bool:
     return bool(settings.model_sha256) or _is_built_in(settings.model)
 
 

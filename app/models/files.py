@@ -1,4 +1,4 @@
-"""The files that say what a model reads and writes: tokenizer and configuration. Never its weights, never torch."""
+"""Reads a model's tokenizer and configuration, without its weights and without torch."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, TEMPLATE_FILE)
-CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")  # as those who load it read it
+# The context length, as the configurations of different architectures name it.
+CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
 @dataclass(frozen=True, eq=False)
 class ModelFiles:
-    """What is known of a model without its weights.
+    """The tokenizer and configuration of a model.
 
-    folder          where its files lie
-    vocabulary      the bytes of each id
-    context_tokens  the most tokens it reads, None where its configuration does not say
-    bos_id          the id that starts a text, None where it has none
-    chat_template   the Jinja template that makes a prompt of messages, None where there is none
-    special_tokens  what templates call "bos_token", "eos_token" and so on
+    folder          the folder of the files
+    vocabulary      the bytes of each token id
+    context_tokens  context length, None if the configuration has none
+    bos_id          the id that starts a text, None if there is none
+    chat_template   the Jinja template that makes a prompt of messages, None if there is none
+    special_tokens  variables of the template: "bos_token", "eos_token" and so on
     """
 
     folder: Path
@@ -39,7 +40,7 @@ class ModelFiles:
 
     @property
     def revision(self) -> str:
-        """The commit of a model of the hub, as its folder is called; "local" for any other folder."""
+        """The commit of a model of the Hugging Face hub, "local" for any other folder."""
         return self.folder.name if self.folder.parent.name == "snapshots" else "local"
 
     @property
@@ -51,17 +52,17 @@ class ModelFiles:
 def open_model_files(model: str) -> ModelFiles:
     """The files of a model, by folder or by name.
 
-    Raises SettingsInvalid, naming ABS_MODEL, where there is no such model or its tokenizer cannot be read.
+    Raises SettingsInvalid if there is no such model or its tokenizer cannot be read.
     """
     folder = Path(model) if Path(model).is_dir() else download(model, FILES)
     config = _read_json(folder / "config.json")
     text_config = config.get("text_config")
-    if isinstance(text_config, dict):  # models of several media keep the language model's part inside
+    if isinstance(text_config, dict):  # multimodal models nest the language model's configuration
         config = {**config, **text_config}
     generation = _read_json(folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
     eos_ids = _ids(generation.get("eos_token_id")) or _ids(config.get("eos_token_id"))
     if not eos_ids:
-        raise SettingsInvalid("ABS_MODEL: the model's configuration names no eos_token_id, so no text would ever end")
+        raise SettingsInvalid("ABS_MODEL: the model's configuration has no eos_token_id, so no text would end")
     try:
         text = (folder / "tokenizer.json").read_text(encoding="utf-8")
         vocabulary = vocabulary_from_tokenizer_json(text, _first(config.get("vocab_size")), eos_ids)
@@ -71,7 +72,7 @@ def open_model_files(model: str) -> ModelFiles:
         raise SettingsInvalid(f"ABS_MODEL: {error}") from error
     bos_id = _first({**config, **generation}.get("bos_token_id"))
     tokenizer = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
-    special = {name: told for name in _SPECIAL if (told := _token_text(tokenizer.get(name))) is not None}
+    special = {name: token for name in _SPECIAL if (token := _token_text(tokenizer.get(name))) is not None}
     template = _chat_template(folder, tokenizer.get("chat_template"))
     lengths = (_first(config.get(name)) for name in CONTEXT_NAMES)
     context_tokens = next((length for length in lengths if length is not None and length > 0), None)
@@ -79,7 +80,7 @@ def open_model_files(model: str) -> ModelFiles:
 
 
 def _chat_template(folder: Path, configured: object) -> str | None:
-    """The template in a file of its own, else the one in the tokenizer's configuration; of several the default."""
+    """The template in its own file, else the default one in the tokenizer's configuration."""
     file = folder / TEMPLATE_FILE
     if file.exists():
         try:
@@ -87,21 +88,21 @@ def _chat_template(folder: Path, configured: object) -> str | None:
         except (OSError, ValueError) as error:
             raise SettingsInvalid(f"ABS_MODEL: {TEMPLATE_FILE} of the model cannot be read") from error
     if isinstance(configured, list):
-        named = {one.get("name"): one.get("template") for one in configured if isinstance(one, dict)}
+        named = {entry.get("name"): entry.get("template") for entry in configured if isinstance(entry, dict)}
         configured = named.get("default")
     return configured if isinstance(configured, str) else None
 
 
 def _token_text(value: object) -> str | None:
-    """The text of a special token, which is written plainly or with its properties."""
+    """The text of a special token, which is a string or an object with properties."""
     text = value.get("content") if isinstance(value, dict) else value
     return text if isinstance(text, str) else None
 
 
 def download(model: str, files: tuple[str, ...]) -> Path:
-    """The folder of a model of the Hugging Face hub, or of its local cache, with files of such names.
+    """The folder of a model of the Hugging Face hub, or of its local cache, with the files of these patterns.
 
-    Raises SettingsInvalid, naming ABS_MODEL, where there is none.
+    Raises SettingsInvalid if the model cannot be downloaded.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -109,7 +110,7 @@ def download(model: str, files: tuple[str, ...]) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=list(files)))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = f"is neither a folder nor a model that can be fetched ({type(error).__name__})"
+        reason = f"is neither a folder nor a model that can be downloaded ({type(error).__name__})"
         raise SettingsInvalid(f"ABS_MODEL: {model!r} {reason}") from error
 
 
@@ -124,11 +125,11 @@ def _read_json(path: Path) -> dict[str, object]:
 
 
 def _ids(value: object) -> tuple[int, ...]:
-    """An id, or a list of ids, or nothing, as a tuple."""
+    """The ids of a configuration value: an id, a list of ids, or neither."""
     values = value if isinstance(value, list) else [value]
     return tuple(sorted({item for item in values if isinstance(item, int)}))
 
 
 def _first(value: object) -> int | None:
-    found = value if isinstance(value, list) else [value]
-    return next((item for item in found if isinstance(item, int)), None)
+    values = value if isinstance(value, list) else [value]
+    return next((item for item in values if isinstance(item, int)), None)

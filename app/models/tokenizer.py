@@ -1,4 +1,4 @@
-"""How the model's own tokenizer spells a text that a constraint dictates."""
+"""Tokenizes forced texts with the model's tokenizer."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _OPEN_IDS = 3
 
 
 def open_tokenizer(file: Path, size: int) -> Tokenizer:
-    """A model's tokenizer, which reads every text whole.
+    """A model's tokenizer without truncation and padding.
 
-    size  the model's ids. Added tokens beyond them, as fine-tunes leave behind that never widened their model, are
-          taken out: the model has no place for them, and their names are plain text like any other
+    size  the number of ids of the model. Added tokens beyond it are removed: fine-tunes may leave them behind without
+          widening the model, and their names are then ordinary text
     """
     tokenizer = Tokenizer.from_file(str(file))
     if any(number >= size for number in tokenizer.get_added_tokens_decoder()):
         data = json.loads(file.read_text(encoding="utf-8"))
         data["added_tokens"] = [token for token in data["added_tokens"] if token["id"] < size]
         tokenizer = Tokenizer.from_str(json.dumps(data))
-    tokenizer.no_truncation()  # a file may ask for either, which would change the prompt unseen
+    tokenizer.no_truncation()  # the file may enable both, which would change the prompt silently
     tokenizer.no_padding()
     return tokenizer
 
 
 class Speller:
-    """Obeys `decoding.forced_tokens.Spell`.
+    """Tokenizes a forced text; obeys `decoding.forced_tokens.Spell`.
 
-    tokens  the bytes of each id; ids that come out as other bytes than the text's are no spelling of it
+    tokens  the bytes of each id; a tokenization with other bytes than the text is discarded
     """
 
     def __init__(self, tokenizer: Tokenizer, tokens: Sequence[bytes | None]) -> None:
@@ -40,18 +40,19 @@ class Speller:
 
     def __call__(self, text: bytes, closed: bool) -> tuple[int, ...]:
         try:
-            whole = codecs.getincrementaldecoder("utf-8")().decode(text, closed)  # open: may end inside a character
+            # A text that is not closed may end inside a character.
+            decoded = codecs.getincrementaldecoder("utf-8")().decode(text, closed)
         except UnicodeDecodeError:
             return ()
-        for before in ("", _LINE):  # some tokenizers put a space before whatever they read first
-            encoding = self._tokenizer.encode(before + whole, add_special_tokens=False)
-            first = self._starting_at(encoding.ids, before.encode(), whole.encode())
+        for before in ("", _LINE):  # some tokenizers prepend a space to the text
+            encoding = self._tokenizer.encode(before + decoded, add_special_tokens=False)
+            first = self._starting_at(encoding.ids, before.encode(), decoded.encode())
             if first is not None:
                 return tuple(encoding.ids[first : len(encoding.ids) if closed else _certain(encoding)])
         return ()
 
     def _starting_at(self, ids: Sequence[int], before: bytes, text: bytes) -> int | None:
-        """The place from which on the ids spell the text, None where they do not."""
+        """The index of the first id of the text, None if the ids do not spell it."""
         if any(token >= len(self._tokens) for token in ids):
             return None
         pieces = [self._tokens[token] or b"" for token in ids]
@@ -62,10 +63,10 @@ class Speller:
 
 
 def _certain(encoding: Encoding) -> int:
-    """How many ids what follows will hardly change: those before the tokenizer's last word, which might grow.
+    """The number of ids that a continuation of the text rarely changes: those before its last word.
 
-    Some tokenizers know no words. Then the last few ids are left open; a merge that reaches further back costs
-    probability, never the constraint.
+    For a tokenizer without words the last ids are excluded instead. A merge that reaches further back costs
+    probability, but never violates the constraint.
     """
     words = encoding.word_ids
     first = words.index(words[-1]) if words else 0
