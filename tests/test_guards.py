@@ -53,7 +53,6 @@ TWICE = frozenset(
         "OutOfMemory",
         "OutlinesCore",
         "Point",
-        "Program",
         "PromptTooLong",
         "PromptViolates",
         "Proposition",

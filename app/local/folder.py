@@ -1,4 +1,4 @@
-"""The data folder of `abs up`: its layout, its lock, and the secret that is made once and kept in it."""
+"""The data folder of `abs up`: its layout, its lock and its secret."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from app.errors import SettingsInvalid
 
-SOCKET_PATH_BYTES_MAX = 103  # macOS allows the fewest: 104 with the final zero
+SOCKET_PATH_BYTES_MAX = 103  # of macOS, the shortest: 104 with the final zero
 PID_MAX = 4_194_304  # of Linux
 SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A data folder that this process alone works in, as long as the open file `lock` lives here or in a child."""
+    """A data folder, locked while the open file `lock` exists in this process or a child."""
 
     path: Path
     lock: int
@@ -52,7 +52,7 @@ class Folder:
         return self.path / "secret"
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file atomically, readable for its owner only."""
+        """Writes a file atomically, readable by its owner only."""
         draft = path.with_suffix(".new")
         with suppress(FileNotFoundError):
             draft.unlink()
@@ -62,21 +62,21 @@ class Folder:
 
 
 def open_folder(path: Path) -> Folder:
-    """The folder, made where it is missing, and locked. Raises SettingsInvalid where it cannot serve."""
+    """The folder, created if missing, and locked. Raises SettingsInvalid if it cannot be used."""
     path = path.expanduser().absolute()
     folder = Folder(path, -1)
-    longest = f"{folder.control_socket}.{PID_MAX}"  # supervisor's draft of its socket
+    longest = f"{folder.control_socket}.{PID_MAX}"  # supervisor's temporary name of its socket
     if len(os.fsencode(longest)) > SOCKET_PATH_BYTES_MAX:
         raise SettingsInvalid(
-            f"the path of the data folder is too long: {longest} may be the name of a socket, and those have at most "
-            f"{SOCKET_PATH_BYTES_MAX} bytes; give --data, or ABS_DATA_DIR, a shorter one"
+            f"the path of the data folder is too long: the socket {longest} would exceed {SOCKET_PATH_BYTES_MAX} "
+            "bytes; set --data or ABS_DATA_DIR to a shorter path"
         )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
         folder = Folder(path, _locked(path))
-        for one in (folder.server_data, folder.logs):
-            one.mkdir(mode=0o700, exist_ok=True)
+        for directory in (folder.server_data, folder.logs):
+            directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise SettingsInvalid(f"the data folder {path} cannot be used: {error.strerror}") from error
     if not folder.secret.exists():
@@ -85,7 +85,7 @@ def open_folder(path: Path) -> Folder:
 
 
 def _locked(path: Path) -> int:
-    """An open file with the folder's lock, which names the process that holds it."""
+    """An open file with the folder's lock, which contains the id of its process."""
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,8 +93,8 @@ def _locked(path: Path) -> int:
         holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
         os.close(lock)
         raise SettingsInvalid(
-            f"the data folder {path} is in use by another `abs up` (process {holder}), or one that is still stopping: "
-            "stop that one, or give this one a folder of its own by --data"
+            f"the data folder {path} is in use by another `abs up` (process {holder}), which may be stopping: stop it, "
+            "or use another folder with --data"
         ) from None
     os.truncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

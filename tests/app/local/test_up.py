@@ -189,7 +189,7 @@ def test_every_process_ends_with_its_supervisor(folder: Path) -> None:
         assert all(psutil.pid_exists(pid) for pid in pids)
         supervisor.kill()
         until(lambda: not any(map(_runs, pids)), "the processes are gone")
-        with pytest.raises(LocalFailed, match="supervisor is gone"):
+        with pytest.raises(LocalFailed, match="supervisor has ended"):
             supervisor.statuses()
     finally:
         supervisor.kill()
