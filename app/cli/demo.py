@@ -1,4 +1,4 @@
-"""The tour of a fresh install: starts the service on a free port, sends three requests over HTTP, shows the answers."""
+"""The demo: starts the service on a free port, sends three requests over HTTP and shows the answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
     (
-        "a regular expression: one sentence that ends in the time of a day",
+        "a regular expression: a sentence that ends with a time of day",
         {
             "prompt": PROMPT,
             "constraint": {"regex": r"[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\."},
@@ -49,11 +49,11 @@ REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class ServerFailed(Exception):
-    """The service did not start, or stopped; the message ends with its last words."""
+    """The service did not start, or stopped; the message ends with its log."""
 
 
 def run_demo(console: Console) -> None:
-    """The whole tour. Raises ServerFailed, or an httpx2 error where a request fails."""
+    """Runs the demo. Raises ServerFailed, or an httpx2 error if a request fails."""
     began = time.perf_counter()
     console.print("[dim]starting the service with the built-in model ...[/]")
     with _server() as url, httpx2.Client(base_url=url, timeout=REQUEST_S_MAX) as http:
@@ -69,13 +69,13 @@ def run_demo(console: Console) -> None:
 
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
-    """The URL of a service of its own, ready for requests, that is stopped at the end."""
+    """The URL of a service that is ready for requests; it is stopped at the end."""
     options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
     command = [sys.executable, "-m", "app.main", "serve", *options]
-    with tempfile.TemporaryFile() as words:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, text=True, env=keyless_environment())
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=keyless_environment())
         try:
-            yield _ready_url(process, words)
+            yield _ready_url(process, log)
         finally:
             process.terminate()
             try:
@@ -87,11 +87,11 @@ def _server() -> Iterator[str]:
                 process.stdout.close()
 
 
-def _ready_url(process: subprocess.Popen[str], words: IO[bytes]) -> str:
+def _ready_url(process: subprocess.Popen[str], log: IO[bytes]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if LISTENING not in line:
-        raise ServerFailed(f"the service did not start: {_last_words(process, words)}")
+        raise ServerFailed(f"the service did not start: {_log_tail(process, log)}")
     url, ends = line.partition(LISTENING)[2].strip(), time.monotonic() + START_S_MAX
     problem: dict[str, Any] = {}
     while time.monotonic() < ends and process.poll() is None:
@@ -101,11 +101,11 @@ def _ready_url(process: subprocess.Popen[str], words: IO[bytes]) -> str:
                 return url
             problem = response.json()
         time.sleep(0.05)
-    raise ServerFailed(f"the service is not ready: {problem.get('detail', '')}\n{_last_words(process, words)}")
+    raise ServerFailed(f"the service is not ready: {problem.get('detail', '')}\n{_log_tail(process, log)}")
 
 
-def _last_words(process: subprocess.Popen[str], words: IO[bytes]) -> str:
+def _log_tail(process: subprocess.Popen[str], log: IO[bytes]) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=5)
-    words.seek(0)
-    return words.read().decode(errors="replace")[-2_000:].strip()
+    log.seek(0)
+    return log.read().decode(errors="replace")[-2_000:].strip()

@@ -1,6 +1,6 @@
-"""Looks at all that the service needs, and says what is wrong and what to do about it. Owns the checks and their table.
+"""Checks everything that the service needs, and reports problems with advice.
 
-Nothing is changed, and no secret is shown. A check that breaks is a finding, and never the end of the others.
+Nothing is changed and no secret is shown. A check that fails is reported, and the other checks still run.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ STYLES = {"ok": "green", "warning": "yellow", "failed": "red"}
 ALWAYS = ("fastapi", "uvicorn", "pydantic", "numpy", "prometheus-client")
 WORKS = {"generate": ("torch", "transformers", "tokenizers")}
 WEIGHTS = ("*.safetensors", "*.bin")
-HASHED_BYTES_MAX = 2**30  # of weights, unless all is to be looked at
-FILES_MIN = 1_024  # open files that a process may have: each stream takes one
-CLOCK_S_MAX = 5.0  # that two clocks may differ: deadlines and the ends of keys go by them
+HASHED_BYTES_MAX = 2**30  # of weights that are hashed without --deep
+FILES_MIN = 1_024  # open files per process: each stream uses one
+CLOCK_S_MAX = 5.0  # difference of two clocks: deadlines and the expiry of keys depend on them
 DEEP_S_MAX = 300.0
-ADVICE = {  # where a check ends in an error, which says what is wrong
+ADVICE = {  # for a check that ends with an error
     "engines": "install what is missing, or set ABS_LTLF_ENGINE and ABS_REGEX_ENGINE to native",
-    "model": "set ABS_MODEL to a folder, or to the name, of a causal language model",
-    "device": "set ABS_DEVICE=auto, or to a device that PyTorch has here",
-    "storage": "start the server, or set ABS_BROKER and ABS_STORE to where it is; see deploy/redis",
+    "model": "set ABS_MODEL to the folder or the name of a causal language model",
+    "device": "set ABS_DEVICE to auto or to a device of PyTorch on this machine",
+    "storage": "start the server, or set ABS_BROKER and ABS_STORE to its URL; see deploy/redis",
     "keys": "correct the file, or make one: abs keys new NAME",
-    "round trip": "look at what the service writes to its log when it starts",
+    "round trip": "read the log of the service at its start",
 }
 CONNECT_S_MAX = 3.0
 GIB = 2**30
@@ -64,7 +64,7 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check came to. `advice` says what to do, empty where all is well."""
+    """The result of a check. `advice` says what to do; empty without a problem."""
 
     check: str
     state: State
@@ -76,16 +76,16 @@ Check = Callable[[Settings], Iterator[Finding]]
 
 
 def examine(read: Callable[[], Settings], create_app: CreateApp, deep: bool) -> list[Finding]:
-    """All findings. `read` reads the settings: where they are invalid, what depends on them is left out.
+    """All findings. `read` reads the settings; if they are invalid, the checks that depend on them are skipped.
 
-    deep  load the model, compile and generate as well, and read all of the weights
+    deep  also load the model, compile, generate, and hash all weights
     """
     findings = list(_python())
     try:
         settings = read()
     except AppError as error:
-        return [*findings, Finding("settings", "failed", str(error), "set the variable as it says, or unset it")]
-    findings.append(Finding("settings", OK, _settings_told(settings)))
+        return [*findings, Finding("settings", "failed", str(error), "correct the variable or unset it")]
+    findings.append(Finding("settings", OK, _settings_summary(settings)))
     for name, check in CHECKS.items():
         findings += _findings(name, check, settings)
     if deep:
@@ -96,28 +96,28 @@ def examine(read: Callable[[], Settings], create_app: CreateApp, deep: bool) -> 
 
 
 def show(console: Console, findings: list[Finding]) -> None:
-    """The findings as a table, and what they come to."""
+    """Prints the findings as a table, and their counts."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("check", "state", "what was found, and what to do"):
+    for name in ("check", "state", "result and advice"):
         table.add_column(name, overflow="fold")
     for finding in findings:
-        words = Text(finding.detail)
+        detail = Text(finding.detail)
         if finding.advice:
-            words.append(f"\n→ {finding.advice}", style="bold")
-        table.add_row(finding.check, Text(finding.state, style=STYLES[finding.state]), words)
+            detail.append(f"\n→ {finding.advice}", style="bold")
+        table.add_row(finding.check, Text(finding.state, style=STYLES[finding.state]), detail)
     console.print(table)
     counts = {state: sum(finding.state == state for finding in findings) for state in STYLES}
     console.print(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['failed']} failed", style="dim")
 
 
 def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
-    """A check's findings, up to the error that it ends in, if it does."""
+    """The findings of a check, with its error if it ends with one."""
     findings: list[Finding] = []
     try:
         findings.extend(check(settings))
     except (AppError, EngineFailure) as error:
         findings.append(Finding(name, "failed", str(error), ADVICE.get(name, "")))
-    except Exception as error:  # an error of a library, shown with its class
+    except Exception as error:  # of a library: shown with its class
         findings.append(Finding(name, "failed", f"{type(error).__name__}: {error}", ADVICE.get(name, "")))
     return findings
 
@@ -126,32 +126,32 @@ def _python() -> Iterator[Finding]:
     yield Finding("python", OK, f"{sys.version.split()[0]}; abs-server {__version__}")
 
 
-def _settings_told(settings: Settings) -> str:
-    """What is set that is no default; of what may hold a secret only that it is set."""
-    plain = Settings(secret=settings.secret)
+def _settings_summary(settings: Settings) -> str:
+    """The settings that differ from the defaults; values that may contain a secret are hidden."""
+    defaults = Settings(secret=settings.secret)
     hidden = ("secret", "broker", "store", "api_key")
     names = [item.name for item in dataclasses.fields(settings)]
-    changed = [name for name in names if getattr(settings, name) != getattr(plain, name)]
-    told = [name if name in hidden else f"{name} = {getattr(settings, name)}" for name in changed if name != "limits"]
-    return "as by default, but " + ", ".join(told) if told else "all as by default"
+    changed = [name for name in names if getattr(settings, name) != getattr(defaults, name)]
+    texts = [name if name in hidden else f"{name} = {getattr(settings, name)}" for name in changed if name != "limits"]
+    return "defaults except " + ", ".join(texts) if texts else "all defaults"
 
 
 def _packages(settings: Settings) -> Iterator[Finding]:
-    """What is installed; what is not is missed only where the settings need it."""
-    here = {name: _version(name) for name in (*ALWAYS, *WORKS["generate"], "coredis", "streaq", "lemminflect")}
-    yield Finding("packages", OK, ", ".join(f"{name} {version}" for name, version in here.items() if version))
-    missing = [name for name in WORKS["generate"] if here[name] is None]
+    """The installed packages; a missing one is a problem only if the settings need it."""
+    versions = {name: _version(name) for name in (*ALWAYS, *WORKS["generate"], "coredis", "streaq", "lemminflect")}
+    yield Finding("packages", OK, ", ".join(f"{name} {version}" for name, version in versions.items() if version))
+    missing = [name for name in WORKS["generate"] if versions[name] is None]
     if missing and "generate" in settings.embedded_workers:
         yield Finding(
-            "packages", "failed", f"{', '.join(missing)}: not installed, but a generate worker is to run here",
+            "packages", "failed", f"{', '.join(missing)}: not installed, but a generate worker runs here",
             "pip install 'abs-server[inference]', or set ABS_EMBEDDED_WORKERS without generate",
         )
     remote = any(not url.startswith("memory:") for url in (settings.broker, settings.store))
-    if remote and None in (here["coredis"], here["streaq"]):
+    if remote and None in (versions["coredis"], versions["streaq"]):
         yield Finding("packages", "failed", "coredis or streaq is not installed", "pip install 'abs-server[redis]'")
-    if here["lemminflect"] is None:
-        yield Finding("packages", "warning", "lemminflect is not installed: keywords with `inflect` are refused",
-                      "pip install 'abs-server[compile]', if that is wanted")
+    if versions["lemminflect"] is None:
+        yield Finding("packages", "warning", "lemminflect is not installed: keywords with `inflect` are rejected",
+                      "to use them: pip install 'abs-server[compile]'")
 
 
 def _version(name: str) -> str | None:
@@ -161,11 +161,11 @@ def _version(name: str) -> str | None:
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:
-    """The outside engines: needed where the settings choose them, worth a word where they are there."""
+    """The external engines, which are needed only if the settings select them."""
     open_engines(settings.ltlf_engine, settings.regex_engine)
     mona = shutil.which("mona")
     if settings.ltlf_engine == "mona" and mona is None:
-        yield Finding("engines", "failed", "ABS_LTLF_ENGINE is mona, and there is no program mona on PATH",
+        yield Finding("engines", "failed", "ABS_LTLF_ENGINE is mona, but mona is not on PATH",
                       "install MONA, or set ABS_LTLF_ENGINE=native")
         return
     optional = f"mona {'at ' + mona if mona else 'absent'}, FAdo {_version('FAdo') or 'absent'} (both optional)"
@@ -189,10 +189,10 @@ def _model(settings: Settings) -> Iterator[Finding]:
     elif size <= HASHED_BYTES_MAX:
         yield from _weights(settings)
     else:
-        yield Finding("weights", OK, f"{size / GIB:.1f} GiB in {len(weights)} files; --deep makes their hash")
+        yield Finding("weights", OK, f"{size / GIB:.1f} GiB in {len(weights)} files; --deep hashes them")
     free = _available_bytes()
     if weights and free is not None and free < 1.5 * size:
-        yield Finding("memory", "warning", f"{free / GIB:.1f} GiB are free, the weights take {size / GIB:.1f} GiB",
+        yield Finding("memory", "warning", f"{free / GIB:.1f} GiB are free, the weights need {size / GIB:.1f} GiB",
                       "use a smaller model, ABS_DTYPE=bfloat16, or a machine with more memory")
 
 
@@ -201,57 +201,57 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _weights(settings: Settings) -> Iterator[Finding]:
-    """What the model's files are known by, and whether they are those that are meant."""
+    """The digest of the model's files, and whether it is the expected one."""
     folder = open_model_files(settings.model).folder
     digests = digests_of(folder)
     try:
         require_meant(digests, folder, settings)
     except ModelChanged as error:
         yield Finding("weights", "failed", str(error),
-                      f"install the model again; what is here is known by the SHA-256 {digest_of(digests)}")
+                      f"install the model again; the SHA-256 of these files is {digest_of(digests)}")
         return
     size = sum(file.stat().st_size for file in model_files(folder))
-    yield Finding("weights", OK, f"{size / 2**20:.1f} MiB in {len(digests)} files, with the rest of the model; "
+    yield Finding("weights", OK, f"{size / 2**20:.1f} MiB in {len(digests)} model files; "
                   f"SHA-256 {digest_of(digests)}")
 
 
 def _device(settings: Settings) -> Iterator[Finding]:
     if None in map(_version, WORKS["generate"]):
-        yield Finding("device", OK, "not looked at: this installation holds no model code")
+        yield Finding("device", OK, "skipped: this installation has no model code")
         return
     yield Finding("device", OK, describe_device(settings))
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
-    """The server that holds jobs and automata; what is wrong with it is raised."""
+    """The server of jobs and automata. Raises its problems."""
     facts = asyncio.run(check_storage(settings))
     if not facts:
-        yield Finding("storage", OK, "in the memory of the process: jobs and automata end with it")
+        yield Finding("storage", OK, "in the memory of the process: jobs and automata are lost with it")
         return
     yield Finding("storage", OK, ", ".join(f"{name} {value}" for name, value in facts.items()))
-    apart = float(facts.get("clock", 0.0))
-    if abs(apart) > CLOCK_S_MAX:
-        yield Finding("clock", "warning", f"the server's clock is {apart:+.1f} s from ours",
-                      "let both machines keep their time by NTP: deadlines go by it")
+    offset_s = float(facts.get("clock", 0.0))
+    if abs(offset_s) > CLOCK_S_MAX:
+        yield Finding("clock", "warning", f"the server's clock is {offset_s:+.1f} s off ours",
+                      "synchronise both clocks with NTP, because deadlines depend on them")
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:
     require_guarded(settings)
     if not settings.keys_file:
         state: State = "warning" if settings.allow_unauthenticated else "ok"
-        advice = "make a key: abs keys new; and set ABS_KEYS_FILE" if settings.allow_unauthenticated else ""
-        callers = "whoever reaches the port" if settings.allow_unauthenticated else "whoever is on this machine"
-        yield Finding("keys", state, f"no ABS_KEYS_FILE: {callers} is let in", advice)
+        advice = "set ABS_KEYS_FILE and make a key: abs keys new NAME" if settings.allow_unauthenticated else ""
+        origin = "the network" if settings.allow_unauthenticated else "this machine"
+        yield Finding("keys", state, f"no ABS_KEYS_FILE: all requests from {origin} are accepted", advice)
         return
     path = Path(settings.keys_file)
     keys = read_keys(path)
-    over = sum(key.expires is not None and key.expires < time.time() for key in keys)
+    expired = sum(key.expires is not None and key.expires < time.time() for key in keys)
     if path.stat().st_mode & 0o020:
-        yield Finding("keys", "warning", f"the group of {path} may let itself in", f"chmod g-w {path}")
-    if len(keys) == over:
-        yield Finding("keys", "warning", f"{path} holds no key that is still good", "make one: abs keys new NAME")
+        yield Finding("keys", "warning", f"the group of {path} can add keys", f"chmod g-w {path}")
+    if len(keys) == expired:
+        yield Finding("keys", "warning", f"{path} has no valid key", "make one: abs keys new NAME")
     else:
-        yield Finding("keys", OK, f"{len(keys)} keys in {path}, {over} of them expired")
+        yield Finding("keys", OK, f"{len(keys)} keys in {path}, {expired} of them expired")
 
 
 def _port(settings: Settings) -> Iterator[Finding]:
@@ -262,32 +262,32 @@ def _port(settings: Settings) -> Iterator[Finding]:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
-            yield Finding("port", "warning", f"{where} cannot be listened on now ({error.strerror})",
-                          "if that is not this service itself, which runs already: set ABS_PORT or ABS_HOST")
+            yield Finding("port", "warning", f"{where} is in use or not available ({error.strerror})",
+                          "set ABS_PORT or ABS_HOST, unless this service is already running there")
         else:
             yield Finding("port", OK, f"{where} is free")
 
 
 def _machine(settings: Settings) -> Iterator[Finding]:
     """Memory, processors, open files and the folder of temporary files."""
-    free, wanted = _available_bytes(), settings.limits.compile_memory_bytes_max
+    free, needed = _available_bytes(), settings.limits.compile_memory_bytes_max
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if free is not None and free < wanted:
-        detail = f"{free / GIB:.1f} GiB are free, one compilation may take {wanted / GIB:.1f} GiB"
-        yield Finding("memory", "warning", detail, "free some, or lower ABS_COMPILE_MEMORY_BYTES_MAX")
+    if free is not None and free < needed:
+        detail = f"{free / GIB:.1f} GiB are free, one compilation may need {needed / GIB:.1f} GiB"
+        yield Finding("memory", "warning", detail, "free memory, or lower ABS_COMPILE_MEMORY_BYTES_MAX")
     elif free is not None:
-        share = "a quarter of what is left" if settings.generation_memory_bytes == MEASURED else "as set"
-        yield Finding("memory", OK, f"{free / GIB:.1f} GiB free; generations may take {share}")
+        share = "a quarter of the rest" if settings.generation_memory_bytes == MEASURED else "as set"
+        yield Finding("memory", OK, f"{free / GIB:.1f} GiB free; generations may use {share}")
     yield Finding("processors", OK, f"{cores} for this process")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY and files < FILES_MIN:
-        yield Finding("open files", "warning", f"at most {files} at once", f"raise it: ulimit -n {FILES_MIN * 4}")
+        yield Finding("open files", "warning", f"at most {files}", f"raise the limit: ulimit -n {FILES_MIN * 4}")
     with tempfile.TemporaryDirectory(prefix="abs-doctor-"):
         yield Finding("temporary files", OK, tempfile.gettempdir())
 
 
 def _available_bytes() -> int | None:
-    """The memory that the machine could still give; None where it does not say."""
+    """The available memory of the machine; None if unknown."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -298,28 +298,28 @@ def _traces(settings: Settings) -> Iterator[Finding]:
     if not settings.otlp_endpoint:
         return
     if _version("opentelemetry-exporter-otlp-proto-http") is None:
-        yield Finding("traces", "failed", "ABS_OTLP_ENDPOINT is set, the exporter is not installed",
+        yield Finding("traces", "failed", "ABS_OTLP_ENDPOINT is set, but the exporter is not installed",
                       "pip install 'abs-server[otel]'")
         return
     parts = urlsplit(settings.otlp_endpoint)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         socket.create_connection((parts.hostname or "", port), CONNECT_S_MAX).close()
-        yield Finding("traces", OK, f"{parts.hostname} takes connections")
+        yield Finding("traces", OK, f"{parts.hostname} accepts connections")
     except OSError as error:
-        yield Finding("traces", "warning", f"{parts.hostname} takes no connection ({error.strerror or error})",
+        yield Finding("traces", "warning", f"{parts.hostname} accepts no connection ({error.strerror or error})",
                       "start the collector, or unset ABS_OTLP_ENDPOINT: spans are lost until then")
 
 
 def _round_trip(create_app: CreateApp, settings: Settings) -> Iterator[Finding]:
-    """A constraint compiled and a text generated, in this process, by the service's own paths."""
-    took = asyncio.run(_ask(create_app, dataclasses.replace(settings, broker="memory://", store="memory://")))
-    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took.items())
-    yield Finding("round trip", OK, f"a text that satisfies its constraint: {told}")
+    """Compiles a constraint and generates a text in this process, through the service's routes."""
+    durations = asyncio.run(_compile_and_generate(create_app, dataclasses.replace(settings, broker="memory://", store="memory://")))
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in durations.items())
+    yield Finding("round trip", OK, f"the text satisfies its constraint: {times}")
 
 
-async def _ask(create_app: CreateApp, settings: Settings) -> dict[str, float]:
-    """How long it took, in s. Raises what goes wrong."""
+async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> dict[str, float]:
+    """The durations in s. Raises the first error."""
     request = REQUESTS[0][1]
     times = {"begin": time.perf_counter()}
     try:
@@ -329,8 +329,8 @@ async def _ask(create_app: CreateApp, settings: Settings) -> dict[str, float]:
             times["compiling"] = time.perf_counter()
             answer = await client.generate(**request)
             times["generating"] = time.perf_counter()
-    except AbsError as refused:
-        raise AppError(f"refused: {refused.detail}") from refused
+    except AbsError as error:
+        raise AppError(f"rejected: {error.detail}") from error
     if not all(choice.satisfied for choice in answer.choices):
         raise AppError("an answer does not satisfy its constraint")
     return {name: times[name] - times[before] for before, name in itertools.pairwise(times)}

@@ -1,17 +1,17 @@
-"""Where a worker's threads get their memory: from one heap, not one each.
+"""Limits glibc's malloc to one arena, which all threads of a worker share.
 
-A thread's own heap keeps the holes that its work has left, and no other thread fills them.
+With an arena per thread, memory freed by one thread is not reused by the others.
 """
 
 from __future__ import annotations
 
 import ctypes
 
-_M_ARENA_MAX = -8  # of glibc's malloc.h
+_M_ARENA_MAX = -8  # constant in glibc's malloc.h
 
 
-def share_one_heap() -> None:
-    """Have all threads that are started from now on allocate from the heap of the first; without glibc, do nothing."""
+def use_single_malloc_arena() -> None:
+    """Makes threads that start later allocate from the main arena; does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)

@@ -1,4 +1,4 @@
-"""The service as the command line asks it: over HTTP, or inside this process by the same paths and the same JSON."""
+"""Runs the service inside this process for the command line, with the same routes and JSON as over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONCE = Retry(tries=1)  # the user of a command sees its error and can retry it
 
 
 async def followed(client: AsyncClient, observer: Observer, prompt: str, **options: Any) -> GenerateResult:
-    """Generate over server-sent events, and pass each event to the observer.
+    """Generates over server-sent events, and passes each event to the observer.
 
     A broken connection is reopened, and the stream resumes.
     """
@@ -39,9 +39,9 @@ async def followed(client: AsyncClient, observer: Observer, prompt: str, **optio
 async def in_process(
     create_app: CreateApp, settings: Settings, queues: tuple[str, ...], observer: Observer
 ) -> AsyncIterator[AsyncClient]:
-    """A client of a service that this process runs for as long as it is needed, with the workers of `queues` alone.
+    """A client of a service in this process, with workers for `queues` only.
 
-    Raises NotReady where a worker cannot start.
+    Raises NotReady if a worker cannot start.
     """
     app = create_app(dataclasses.replace(settings, embedded_workers=queues, keys_file=""))
     try:
@@ -53,7 +53,7 @@ async def in_process(
             transport = httpx2.ASGITransport(app)
             async with AsyncClient("http://in-process", "", retry=ONCE, transport=transport) as client:
                 yield client
-    except BaseExceptionGroup as group:  # the lifespan's task group wraps whatever passes through it
+    except BaseExceptionGroup as group:  # the lifespan's task group wraps all errors
         raise group.exceptions[0] from None
 
 

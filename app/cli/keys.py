@@ -1,4 +1,4 @@
-"""The commands `abs keys ...`: make a key, list the keys, take one back."""
+"""The commands `abs keys ...`: make a key, list the keys, revoke a key."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from app.errors import SettingsInvalid
 from app.settings import read_settings
 
 Opt = typer.Option
-File = Annotated[Path | None, Opt(help="the file of keys, in place of ABS_KEYS_FILE")]
-Limit = Annotated[int | None, Opt(min=0, help="in place of the service's own limit; 0 is none")]
+File = Annotated[Path | None, Opt(help="the keys file, instead of ABS_KEYS_FILE")]
+Limit = Annotated[int | None, Opt(min=0, help="instead of the service's limit; 0 is unlimited")]
 
 
 def key_commands() -> typer.Typer:
     """The group of commands."""
-    app = typer.Typer(no_args_is_help=True, help="The keys that open the API; a running service reads them again.")
+    app = typer.Typer(no_args_is_help=True, help="The keys of the API; a running service reloads their file.")
     app.command(name="new")(_new)
     app.command(name="list")(_list)
     app.command(name="revoke")(_revoke)
@@ -29,13 +29,13 @@ def key_commands() -> typer.Typer:
 
 
 def _new(
-    name: Annotated[str, typer.Argument(help="whose key it is; jobs and limits belong to the name")],
-    scope: Annotated[list[str], Opt(help=f"what it opens: {', '.join(SCOPES)}; may be repeated")],
-    expires: Annotated[str | None, Opt(help="a date, 2027-01-31, or a time, UTC unless it says otherwise")] = None,
+    name: Annotated[str, typer.Argument(help="the owner of the key; jobs and limits belong to the owner")],
+    scope: Annotated[list[str], Opt(help=f"a scope of the key: {', '.join(SCOPES)}; may be repeated")],
+    expires: Annotated[str | None, Opt(help="a date, 2027-01-31, or a time, in UTC unless it has a time zone")] = None,
     requests_per_minute: Limit = None, concurrency_max: Limit = None, beam_tokens_per_minute: Limit = None,
     file: File = None,
 ) -> None:
-    """Make a key, and print it, once: what is kept is its SHA-256."""
+    """Make a key and print it once; only its SHA-256 is stored."""
     path = _file(file)
     try:
         text, key = new_key(
@@ -45,9 +45,9 @@ def _new(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if path.exists():
-        read_keys(path)  # a file that cannot be read is not to grow
+        read_keys(path)  # an invalid file must not grow
     add_key(path, key)
-    Console(stderr=True, highlight=False).print(f"a key for {name} was added to {path}; it is not shown again:")
+    Console(stderr=True, highlight=False).print(f"added a key for {name} to {path}; it is not shown again:")
     print(text)
 
 
@@ -61,18 +61,18 @@ def _list(file: File = None) -> None:
 
 
 def _revoke(
-    id: Annotated[str, typer.Argument(help="of the key, as `abs keys list` shows it")], file: File = None
+    id: Annotated[str, typer.Argument(help="the id of the key, as in `abs keys list`")], file: File = None
 ) -> None:
-    """Take a key back."""
+    """Revoke a key."""
     path = _file(file)
     if not remove_key(path, id):
-        raise typer.BadParameter(f"{path} holds no key with the id {id}")
-    Console(highlight=False).print(f"the key {id} opens nothing any more")
+        raise typer.BadParameter(f"{path} has no key with the id {id}")
+    Console(highlight=False).print(f"the key {id} is revoked")
 
 
-def _file(given: Path | None) -> Path:
-    """The file of keys. Raises SettingsInvalid if neither the option nor the setting names one."""
-    path = given or Path(read_settings().keys_file)
+def _file(option: Path | None) -> Path:
+    """The keys file. Raises SettingsInvalid if neither the option nor the setting names one."""
+    path = option or Path(read_settings().keys_file)
     if path == Path():
-        raise SettingsInvalid("set ABS_KEYS_FILE, or give --file")
+        raise SettingsInvalid("set ABS_KEYS_FILE or --file")
     return path

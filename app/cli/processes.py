@@ -13,43 +13,43 @@ import typer
 from app.cli.demo import LISTENING
 from app.settings import QUEUES, Settings
 
-Model = Annotated[str | None, typer.Option(help="a folder or a Hugging Face name, in place of ABS_MODEL")]
+Model = Annotated[str | None, typer.Option(help="a folder or a Hugging Face name, instead of ABS_MODEL")]
 
 
 def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
-    """Add the commands. `chosen` makes settings of the environment and what the command line says."""
+    """Adds the commands. `chosen` makes settings of the environment and the options."""
 
     @app.command()
     def worker(
-        queue: Annotated[str, typer.Argument(help=f"what it serves: {' or '.join(QUEUES)}", callback=_known_queue)],
+        queue: Annotated[str, typer.Argument(help=f"its queue: {' or '.join(QUEUES)}", callback=_valid_queue)],
         model: Model = None, log_level: str | None = None,
     ) -> None:
-        """Run a worker as a process of its own, beside an API, on the server that ABS_BROKER and ABS_STORE name."""
+        """Run a worker as a separate process, on the server of ABS_BROKER and ABS_STORE."""
         from app.cli.worker_process import run_worker
 
         run_worker(queue, chosen(model=model, log_level=log_level))
 
     @app.command()
     def up(
-        host: str | None = None, port: Annotated[int | None, typer.Option(help="0 takes a free one")] = None,
+        host: str | None = None, port: Annotated[int | None, typer.Option(help="0 for a free port")] = None,
         data: Annotated[Path | None, typer.Option(help="a folder for the server's data, secrets and logs")] = None,
-        workers_compile: Annotated[int, typer.Option(min=1, help="how many processes compile")] = 1,
-        workers_generate: Annotated[int, typer.Option(min=1, help="how many processes hold the model")] = 1,
+        workers_compile: Annotated[int, typer.Option(min=1, help="number of processes that compile")] = 1,
+        workers_generate: Annotated[int, typer.Option(min=1, help="number of processes with the model")] = 1,
         model: Model = None, log_level: str | None = None,
-        as_json: Annotated[bool, typer.Option("--json", help="tell what happens as lines of JSON")] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="print events as JSON lines")] = False,
     ) -> None:
-        """Run the service as processes that may each die: a server, the API and workers, kept alive until stopped."""
+        """Run the service as supervised processes: a Redis server, the API and workers."""
         from app.local.up import run_up
 
         data_dir = None if data is None else str(data)
         settings = chosen(host=host, port=port, data_dir=data_dir, model=model, log_level=log_level)
-        run_up(settings, {"compile": workers_compile, "generate": workers_generate}, _told_as(as_json))
+        run_up(settings, {"compile": workers_compile, "generate": workers_generate}, _event_printer(as_json))
 
 
-def _told_as(as_json: bool) -> Callable[[Mapping[str, object]], None]:
-    """How `abs up` tells what happens: what is meant to be read on standard error, but for the line with the URL."""
+def _event_printer(as_json: bool) -> Callable[[Mapping[str, object]], None]:
+    """Prints the events of `abs up`: JSON, or text on standard error except for the line with the URL."""
 
-    def tell(event: Mapping[str, object]) -> None:
+    def emit(event: Mapping[str, object]) -> None:
         if as_json:
             print(json.dumps(event), flush=True)
         elif event["event"] == "ready":
@@ -59,10 +59,10 @@ def _told_as(as_json: bool) -> Callable[[Mapping[str, object]], None]:
         else:
             print(f"abs: {event['process']} {event['event']} (process {event['pid']})", file=sys.stderr, flush=True)
 
-    return tell
+    return emit
 
 
-def _known_queue(queue: str) -> str:
+def _valid_queue(queue: str) -> str:
     if queue not in QUEUES:
         raise typer.BadParameter(f"must be {' or '.join(QUEUES)}")
     return queue

@@ -1,4 +1,4 @@
-"""Answers for people: a coloured token line, the word trace as a table, errors with a caret. Knows the API's JSON."""
+"""Renders results of the API for a terminal: coloured tokens, the word trace, errors with a caret."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from app.messages import Progress, StepMessage
 
 ProgressEvent: TypeAlias = (
     Progress | StepMessage | abs_client.Event[abs_client.GenerateResult]
-)  # of this process, of another one
+)  # of this process, or of a service over HTTP
 
 COLUMN_CHARS_MAX = 40
 LINE_CHARS_MAX = 80
-COLOURS = ((0.3, "green4"), (0.05, "dark_olive_green3"), (0.005, "gold3"), (0.0, "red3"))  # from what probability on
+COLOURS = ((0.3, "green4"), (0.05, "dark_olive_green3"), (0.005, "gold3"), (0.0, "red3"))  # by the minimum probability
 
 
 def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
     """The sizes of a compiled constraint."""
-    found = "found compiled" if answer["cached"] else f"compiled in {answer['compile_ms']:.0f} ms"
+    origin = "found compiled" if answer["cached"] else f"compiled in {answer['compile_ms']:.0f} ms"
     console.print(f"[bold]{answer['automaton']}[/]")
     console.print(
         f"{answer['states']} states, {answer['letters']} letters; over tokens {answer['token_states']} states, "
-        f"{answer['token_classes']} classes; {found}"
+        f"{answer['token_classes']} classes; {origin}"
     )
-    console.print(f"needs at least [bold]{answer['min_tokens']}[/] tokens, the end of the text among them")
+    console.print(f"needs at least [bold]{answer['min_tokens']}[/] tokens, including the end of the text")
     if answer["explanation"] is not None:
         _show_explanation(console, answer["explanation"])
 
 
 def _show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
-    """What is accepted in words, and by example."""
+    """The explanation in sentences, and sample texts."""
     for sentence in explanation["sentences"]:
-        console.print(Text(sentence))  # a caller's words are not markup
+        console.print(Text(sentence))  # the caller's words are not markup
     if explanation["shortest"] is not None:
         examples = [("shortest", explanation["shortest"]), *(("accepted", text) for text in explanation["samples"])]
-        for what, text in examples:
-            console.print(Text(f"{what}: ", style="dim").append(text or "(the empty text)", style="bold not dim"))
+        for kind, text in examples:
+            console.print(Text(f"{kind}: ", style="dim").append(text or "(the empty text)", style="bold not dim"))
 
 
 def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
-    """Every choice with its traces, then where the time went."""
+    """Every choice with its traces, then timings and usage."""
     for number, choice in enumerate(answer["choices"], 1):
         if len(answer["choices"]) > 1:
             console.rule(f"answer {number}")
@@ -70,7 +70,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
 
 
 def progress_line(event: ProgressEvent) -> RenderableType:
-    """How far a job is, in one line: of a step the best text."""
+    """The progress of a job in one line; for a step the best text."""
     match event:
         case Progress():
             return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
@@ -78,25 +78,25 @@ def progress_line(event: ProgressEvent) -> RenderableType:
             best = event.rows[0].text.replace("\n", "⏎") if event.rows else ""
             return Text(f"token {event.step}, {event.budget_after} left: ").append(best[-LINE_CHARS_MAX:], style="bold")
         case abs_client.Restart():
-            return "another worker begins anew"
+            return "another worker restarts the job"
         case _:
             return "done" if isinstance(event, abs_client.Done) else "compiled"
 
 
 def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None:
-    """Whether the text satisfies, and where it first cannot any more."""
+    """Whether the text satisfies the constraint, and the first violation."""
     console.print(_word_table(answer["words"]))
     console.print(f"satisfied: {_yes(answer['satisfied'])}")
     at = answer["violated_at"]
     if at is not None and at < len(text):
-        console.print(f"nothing can satisfy any more from character {at + 1} on:")
-        _show_place(console, text, text.count("\n", 0, at) + 1, at)
+        console.print(f"the text violates the constraint at character {at + 1}:")
+        _show_position(console, text, text.count("\n", 0, at) + 1, at)
     elif at is not None:
-        console.print("the text ends too early: it could go on to satisfy the constraint")
+        console.print("the text ends too early: more text could satisfy the constraint")
 
 
-def _show_place(console: Console, source: str, line: int, position: int) -> None:
-    """A line of the source, from 1, with a caret under the character at `position` of the whole, from 0."""
+def _show_position(console: Console, source: str, line: int, position: int) -> None:
+    """A line of the source (from 1) with a caret under the character at `position` of the source (from 0)."""
     lines = source.split("\n")
     column = position - sum(len(before) + 1 for before in lines[: line - 1])
     console.print(Text("  " + lines[line - 1]))
@@ -104,12 +104,12 @@ def _show_place(console: Console, source: str, line: int, position: int) -> None
 
 
 def show_problem(console: Console, problem: Mapping[str, Any], source: str) -> None:
-    """An error; a syntax error with a caret under the place in `source`."""
+    """An error; a syntax error with a caret under its position in `source`."""
     console.print(f"[red]{escape(str(problem.get('code', 'error')))}[/]: {escape(str(problem.get('detail', '')))}")
     position = problem.get("position")
     if isinstance(position, int) and source:
         line = min(int(problem.get("line", source.count("\n", 0, position) + 1)), source.count("\n") + 1)
-        _show_place(console, source, line, position)
+        _show_position(console, source, line, position)
     if problem.get("expected") and str(problem["expected"]) not in str(problem.get("detail")):
         console.print(f"expected: {escape(str(problem['expected']))}")
 
@@ -119,7 +119,7 @@ def _yes(holds: bool) -> str:
 
 
 def _token_line(trace: list[Mapping[str, Any]]) -> RenderableType:
-    """The tokens, each on a colour from green (expected by the model) to red (forced upon it)."""
+    """The tokens, coloured from green (probable) to red (improbable)."""
     line = Text("tokens: ", style="dim")
     for step in trace:
         probability = math.exp(step["log_prob"])
@@ -129,12 +129,12 @@ def _token_line(trace: list[Mapping[str, Any]]) -> RenderableType:
 
 
 def _distances(trace: list[Mapping[str, Any]]) -> RenderableType:
-    """The fewest tokens to the end after each token: how the answer came to meet its constraint."""
+    """The distance after each token: the fewest tokens to acceptance."""
     return Text("distances: " + " ".join(str(step["distance"]) for step in trace), style="dim")
 
 
 def _word_table(words: list[Mapping[str, Any]]) -> Table:
-    """The word trace, bold where something holds or the state changes."""
+    """The word trace; rows with propositions or a change of state are bold."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("step", "word", "holds", "state"):
         table.add_column(name)

@@ -1,8 +1,8 @@
-"""How a worker is run as a process of its own: what it needs, and what signals and exit statuses mean.
+"""Runs a worker as a separate process.
 
-SIGTERM and SIGINT end it, with status 0: it takes no more jobs, those at hand have `shutdown_grace_s` seconds, and
-what is not done by then is handed back. A second signal hands all back at once. A model that is still being loaded is
-not waited for; a server that is away is.
+SIGTERM and SIGINT end it with status 0: it takes no more jobs, running jobs have `shutdown_grace_s` seconds, and the
+remaining ones are requeued. A second signal requeues all at once. The process waits for an unreachable server, but at
+shutdown not for a model that is still loading.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import signal
 
 from app.auth import metrics_guard
-from app.cli.heap import share_one_heap
+from app.cli.heap import use_single_malloc_arena
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import logs, metrics, tracing
 from app.settings import PREFIX, Settings
@@ -23,48 +23,48 @@ from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.loop import serve
 from app.worker.opening import end_without_openings
 
-AGAIN_S = 1.0
+RETRY_S = 1.0
 log = logging.getLogger(__name__)
 
 
 def run_worker(queue: str, settings: Settings) -> None:
-    """Serve a queue until a signal. Raises SettingsInvalid where no other process could reach this one."""
+    """Serves a queue until a signal. Raises SettingsInvalid if broker or store is in memory."""
     for name in ("broker", "store"):
         if getattr(settings, name).startswith("memory:"):
             raise SettingsInvalid(
-                f"{PREFIX}{name.upper()} is memory://, which no two processes share: set {PREFIX}BROKER and "
+                f"{PREFIX}{name.upper()} is memory://, which processes cannot share: set {PREFIX}BROKER and "
                 f"{PREFIX}STORE to the server that the API uses, as redis://host:6379/0 or unix:///path/to/socket"
             )
-    share_one_heap()  # before there are threads, which keep the heap that they begin with
+    use_single_malloc_arena()  # before threads start, because they keep their arena
     logs.set_up(settings)
-    os.nice(settings.nice)  # before there are threads, each of which has a priority of its own
+    os.nice(settings.nice)  # before threads start, because each has its own priority
     with tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings)):
         asyncio.run(_work(queue, settings))
     end_without_openings(status=0)
 
 
 async def _work(queue: str, settings: Settings) -> None:
-    """The worker, and what signals do to it."""
-    begun, stopping = asyncio.Event(), asyncio.Event()
-    working = asyncio.create_task(_serve(queue, settings, begun, stopping))
+    """Runs the worker and handles signals."""
+    started, stopping = asyncio.Event(), asyncio.Event()
+    worker = asyncio.create_task(_serve(queue, settings, started, stopping))
 
     def on_signal(number: int) -> None:
         log.info("the %s worker stops (%s)", queue, signal.Signals(number).name)
-        if stopping.is_set() or not begun.is_set():
-            working.cancel()
+        if stopping.is_set() or not started.is_set():
+            worker.cancel()
         stopping.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     try:
-        await working
+        await worker
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
 
 
-def _settled(opener: OpenHandler) -> OpenHandler:
-    """Opens a handler, then leaves what is there out of all collections of garbage: it stays, and makes them long."""
+def _with_frozen_heap(opener: OpenHandler) -> OpenHandler:
+    """Opens a handler, then excludes all present objects from garbage collection to shorten its pauses."""
 
     def open_handler(settings: Settings) -> Handler:
         handler = opener(settings)
@@ -75,19 +75,19 @@ def _settled(opener: OpenHandler) -> OpenHandler:
     return open_handler
 
 
-async def _serve(queue: str, settings: Settings, begun: asyncio.Event, stopping: asyncio.Event) -> None:
-    """Wait for the server, look at it, then serve. Raises SettingsInvalid where it will not do."""
+async def _serve(queue: str, settings: Settings, started: asyncio.Event, stopping: asyncio.Event) -> None:
+    """Waits for the server, checks it, then serves. Raises SettingsInvalid if the server is unsuitable."""
     while True:
         try:
             await check_storage(settings)
             break
         except StorageDown as down:
-            log.warning("%s; trying again", down)
-            await asyncio.sleep(AGAIN_S)
+            log.warning("%s; retrying", down)
+            await asyncio.sleep(RETRY_S)
     broker, store = open_broker(settings), open_store(settings)
-    begun.set()
+    started.set()
     try:
-        await serve(queue, _settled(handler_opener(queue)), broker, store, settings, stopping)
+        await serve(queue, _with_frozen_heap(handler_opener(queue)), broker, store, settings, stopping)
     finally:
         await broker.close()
         await store.close()

@@ -145,7 +145,7 @@ def test_where_a_text_breaks_its_constraint_is_pointed_at(
 ) -> None:
     here(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
     lines = capsys.readouterr().out.splitlines()
-    assert "nothing can satisfy any more from character 13 on:" in lines
+    assert "the text violates the constraint at character 13:" in lines
     assert [line.rstrip() for line in lines[-2:]] == ["  A cat's toy", "       ^"]
 
 

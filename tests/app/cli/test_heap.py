@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.heap import share_one_heap
+from app.cli.heap import use_single_malloc_arena
 
 _S_MAX = 120
 _THREADS = 6
@@ -54,5 +54,5 @@ def test_threads_share_one_heap_with_a_single_malloc_arena() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "shared":
-        share_one_heap()
+        use_single_malloc_arena()
     print(_heaps())
