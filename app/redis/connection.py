@@ -1,6 +1,6 @@
-"""A connection to a Redis server that outlives the server's absences. Knows nothing of jobs or automata.
+"""A connection to a Redis server that retries commands while the server is unreachable.
 
-Commands share few sockets: a reply is waited for after the socket has been handed on.
+Commands share a few sockets: the next command is sent before the reply to the last one arrives.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from coredis.retry import NoRetryPolicy
 
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import metrics
-from app.redis.protocol import CONNECT_S_MAX, LINES, REPLY_S_MAX, Argument, PipelinedConnection
+from app.redis.protocol import CONNECT_S_MAX, CONNECTION_CLASSES, REPLY_S_MAX, Argument, PipelinedConnection
 
-ONCE_S_MIN = 1.0  # for which even who will not wait gives the server to answer
-PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two tries, doubled each time
+ONCE_S_MIN = 1.0  # minimum time for a reply, even if wait_s is 0
+PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two attempts, doubled each time
 FULL = "OOM"
-_AWAY = (FULL, "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY")  # what replies begin with that time may change
-_CUT = {"ClosedResourceError", "BrokenResourceError", "EndOfStream"}  # of anyio, from under the client
+_AWAY = (FULL, "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY")  # prefixes of errors that may go away
+_CUT = {"ClosedResourceError", "BrokenResourceError", "EndOfStream"}  # errors of anyio inside the client
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 def without_password(url: str) -> str:
-    """A server's URL as it may be shown, whatever its password holds."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    """A server's URL without its password."""
+    scheme, _, address = url.partition("://")
+    return f"{scheme}://{address.rpartition('@')[2].partition('?')[0]}"
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether a server that comes back, or gets room, may do what it did not do now."""
+    """Whether a later attempt may succeed: the server is unreachable or full."""
     if isinstance(error, BaseExceptionGroup):
-        return all(is_away(one) for one in error.exceptions)
+        return all(is_away(inner) for inner in error.exceptions)
     if isinstance(error, StorageDown):
         return True
     if isinstance(error, ResponseError):
@@ -59,20 +59,20 @@ def is_away(error: BaseException) -> bool:
 
 
 def storage_down(error: BaseException) -> StorageDown:
-    """What to tell a caller of ours."""
+    """The error for callers of the API."""
     if str(error).startswith(FULL):
         return StorageDown("is full")
     if isinstance(error, ReadOnlyError) or str(error).startswith("MISCONF"):
         return StorageDown("cannot be written to")
     if isinstance(error, AuthenticationError):
-        return StorageDown("refuses our name or password")
+        return StorageDown("rejects our name or password")
     return StorageDown()
 
 
 class Connection:
     """A client of one server, opened on first use. Used from one event loop.
 
-    Raises SettingsInvalid for what is no URL of a server.
+    Raises SettingsInvalid for an invalid URL.
     """
 
     def __init__(self, url: str, connections_max: int = 8) -> None:
@@ -82,17 +82,17 @@ class Connection:
         self._client: Redis[bytes] | None = None
         self._owner: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
-        self._hurried = self._away = False
+        self._stop_waiting = self._away = False
         self._ready = asyncio.Event()
         self._running: set[asyncio.Future[object]] = set()
         self._line: PipelinedConnection | None = None
         self._line_pool: ConnectionPool[Any]
-        self._line_coming: asyncio.Task[PipelinedConnection] | None = None
+        self._opening_line: asyncio.Task[PipelinedConnection] | None = None
 
     async def client(self) -> Redis[bytes]:
-        """The client, which connects when it is used."""
+        """The client, which connects on first use."""
         if self._owner is None:
-            self._owner = asyncio.create_task(self._own())
+            self._owner = asyncio.create_task(self._hold_client())
         while self._client is None:
             await self._ready.wait()
         return self._client
@@ -100,70 +100,71 @@ class Connection:
     async def call(
         self, op: str, command: Callable[[Redis[bytes]], Awaitable[T]], wait_s: float | None, keep_full: bool = True
     ) -> T:
-        """The reply to a command, which is sent again while the server is away.
+        """The reply to a command, which is repeated while the server is unreachable.
 
-        op         names the call in metrics
-        wait_s     for how long it may be sent again; None is for ever, 0 is once
-        keep_full  whether a server that is full is waited for too
-        Raises StorageDown when the time is over; what the server objects to, as coredis does.
+        op         name of the call in metrics
+        wait_s     time for repetitions; None is unlimited, 0 is one attempt
+        keep_full  whether to repeat while the server is full
+        Raises StorageDown after that time, and coredis's errors for invalid commands.
         """
-        return await self._patiently(op, partial(self._once, command), wait_s, keep_full)
+        return await self._with_retries(op, partial(self._once, command), wait_s, keep_full)
 
     async def run(
         self, op: str, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
         keep_full: bool = True,
     ) -> Any:
-        """What a script returns. As `call`, at a quarter of its cost."""
-        return await self._patiently(op, partial(self._run_once, script, keys, arguments), wait_s, keep_full)
+        """The result of a script, as `call`, at a quarter of its cost."""
+        return await self._with_retries(op, partial(self._run_once, script, keys, arguments), wait_s, keep_full)
 
-    async def _patiently(
+    async def _with_retries(
         self, op: str, once: Callable[[float | None], Awaitable[T]], wait_s: float | None, keep_full: bool
     ) -> T:
-        ends = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
-        pause, trouble = PAUSE_S, None
+        deadline = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
+        pause, last_error = PAUSE_S, None
         while True:
             try:
-                reply = await once(ends)
+                reply = await once(deadline)
             except Exception as error:
                 if not is_away(error):
                     raise
                 metrics.redis_failed(op)
                 self._note(error)
-                if trouble is None or not isinstance(error, TimeoutError):  # at the end the time is too short to learn
-                    trouble = error
-                left = math.inf if ends is None else ends - time.monotonic()
-                hopeless = self._hurried or wait_s == 0 or (not keep_full and str(error).startswith(FULL))
-                if hopeless or left <= 0:
-                    raise storage_down(trouble) from trouble
+                # The last attempt may be too short to learn the cause.
+                if last_error is None or not isinstance(error, TimeoutError):
+                    last_error = error
+                remaining_s = math.inf if deadline is None else deadline - time.monotonic()
+                give_up = self._stop_waiting or wait_s == 0 or (not keep_full and str(error).startswith(FULL))
+                if give_up or remaining_s <= 0:
+                    raise storage_down(last_error) from last_error
             else:
                 self._note(None)
                 return reply
-            await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))
+            await asyncio.sleep(min(remaining_s, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, PAUSE_S_MAX)
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting for an unreachable server. Called before this process closes its connections."""
-        self._hurried = True
+        self._stop_waiting = True
 
     async def close(self) -> None:
-        """Give the sockets up."""
+        """Closes the sockets."""
         self._closing.set()
-        if self._line_coming is not None:
-            self._line_coming.cancel()
+        if self._opening_line is not None:
+            self._opening_line.cancel()
         if self._owner is not None:
             self._owner.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._owner
 
-    def _note(self, trouble: Exception | None) -> None:
-        """Say once that the server is away, and once that it is back."""
-        if trouble is not None and not self._away:
-            log.warning("the server %s is away: %s", without_password(self._url), type(trouble).__name__)
-        elif trouble is None and self._away:
+    def _note(self, last_error: Exception | None) -> None:
+        """Logs when the server becomes unreachable, and when it is back."""
+        if last_error is not None and not self._away:
+            log.warning("the server %s is away: %s", without_password(self._url), type(last_error).__name__)
+        elif last_error is None and self._away:
             log.warning("the server %s is back", without_password(self._url))
-        self._away = trouble is not None
+        self._away = last_error is not None
 
-    async def _once(self, command: Callable[[Redis[bytes]], Awaitable[T]], ends: float | None) -> T:
+    async def _once(self, command: Callable[[Redis[bytes]], Awaitable[T]], deadline: float | None) -> T:
         """Attempt a command once.
 
         A cancelled caller leaves the command running, because coredis loses a place of its pool to each cancellation.
@@ -176,32 +177,32 @@ class Connection:
         task = asyncio.create_task(run())
         self._running.add(task)  # type: ignore[arg-type]
         task.add_done_callback(self._ran)
-        async with _until(ends):
+        async with _until(deadline):
             return await asyncio.shield(task)
 
     async def _run_once(
-        self, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], ends: float | None
+        self, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], deadline: float | None
     ) -> Any:
-        """One try. A server that does not know the script yet is sent it whole."""
-        async with _until(ends):
+        """One attempt. The script is loaded if the server does not know it yet."""
+        async with _until(deadline):
             line = self._line if self._line is not None and self._line.usable else await self._next_line()
             try:
-                return await line.ask(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
+                return await line.send(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
             except NoScriptError:
-                await line.ask(b"SCRIPT LOAD", script.script)
-                return await line.ask(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
+                await line.send(b"SCRIPT LOAD", script.script)
+                return await line.send(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
 
     async def _next_line(self) -> PipelinedConnection:
         """A new connection for all scripts, after the last one broke.
 
         It is opened once, even if a waiting caller is cancelled.
         """
-        if self._line_coming is None or self._line_coming.done():
-            self._line_coming = asyncio.create_task(self._make_line())
-            self._line_coming.add_done_callback(self._ran)
-        return await asyncio.shield(self._line_coming)
+        if self._opening_line is None or self._opening_line.done():
+            self._opening_line = asyncio.create_task(self._open_line())
+            self._opening_line.add_done_callback(self._ran)
+        return await asyncio.shield(self._opening_line)
 
-    async def _make_line(self) -> PipelinedConnection:
+    async def _open_line(self) -> PipelinedConnection:
         pool = (await self.client()).connection_pool
         if self._line is not None:
             self._line_pool.release(self._line)
@@ -214,10 +215,10 @@ class Connection:
         if not task.cancelled():
             task.exception()  # retrieved here, because the caller may be gone
 
-    async def _own(self) -> None:
-        """Hold the client open: it must be entered and left by one task."""
+    async def _hold_client(self) -> None:
+        """Keeps the client open: one task must enter and exit it."""
         while not self._closing.is_set():
-            client = open_client(self._url, self._connections_max + 1)  # one for the scripts
+            client = open_client(self._url, self._connections_max + 1)  # one more for the scripts
             try:
                 async with client:
                     self._client = client
@@ -231,20 +232,20 @@ class Connection:
             await asyncio.sleep(PAUSE_S)
 
 
-def _until(ends: float | None) -> asyncio.Timeout:
-    return asyncio.timeout(None if ends is None else max(0.0, ends - time.monotonic()))
+def _until(deadline: float | None) -> asyncio.Timeout:
+    return asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
 
 class Pool(ConnectionPool[Any]):
-    """coredis's, but that its connections are ours, and that the place of one that breaks in use is free again.
+    """A pool of our connections that frees the slot of a connection that breaks in use.
 
-    Else each subscription and each pipeline that a server leaves behind would take one place with it, until none is
-    left and all commands wait for ever. What is idle when one broke is given up too: where a way through the network is
-    forgotten all of them are silent, which each would take `REPLY_S_MAX` to show, one after the other.
+    In coredis each broken subscription or pipeline would keep its slot, until all commands wait for ever. Idle
+    connections are closed with it: if a network path is lost all of them are silent, and each would need `REPLY_S_MAX`
+    to time out, one after another.
     """
 
     def __init__(self, *, connection_class: Any = None, **options: Any) -> None:
-        super().__init__(connection_class=LINES.get(connection_class, connection_class), **options)
+        super().__init__(connection_class=CONNECTION_CLASSES.get(connection_class, connection_class), **options)
 
     def release(self, connection: Any) -> None:
         super().release(connection)
@@ -271,7 +272,7 @@ def open_pool(url: str, connections_max: int, decode_responses: bool = False) ->
 
 
 def open_client(url: str, connections_max: int) -> Redis[bytes]:
-    """A client that is yet to be entered. Raises SettingsInvalid for what is no URL of a server."""
+    """A client that is not entered yet. Raises SettingsInvalid for an invalid URL."""
     try:
         return Redis(connection_pool=open_pool(url, connections_max), retry_policy=NoRetryPolicy())
     except (RedisError, ValueError, RuntimeError, TypeError):

@@ -1,4 +1,4 @@
-"""What a server must be, looked at once when a process starts. A wrong one loses jobs, so it is refused."""
+"""Checks a Redis server when a process starts. One that could lose jobs is rejected."""
 
 from __future__ import annotations
 
@@ -18,57 +18,57 @@ _MIB = 2**20
 
 
 async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_s: float) -> dict[str, str]:
-    """What there is to say of a server: server, policy, persistence, memory, clock (s that it is ahead of us).
+    """Facts about a server: server, policy, persistence, memory, clock (s that it is ahead of ours).
 
-    setting   the variable that names the server
-    jobs      it holds jobs, which must not get lost, not only what can be made again
-    volatile  a server of jobs that keeps nothing on disk will do
-    Raises SettingsInvalid for a server that will not do, StorageDown where it does not answer within `wait_s`.
+    setting   the variable with the URL
+    jobs      whether it stores jobs, which must not get lost
+    volatile  whether a server of jobs may be without persistence
+    Raises SettingsInvalid for an unsuitable server, StorageDown if it does not answer within `wait_s`.
     """
     try:
-        link = Connection(url, connections_max=1)
+        connection = Connection(url, connections_max=1)
     except SettingsInvalid as error:
         raise SettingsInvalid(f"{setting}: {error}") from None
     try:
-        return await link.call("check", lambda client: _facts(client, url, setting, jobs, volatile), wait_s)
+        return await connection.call("check", lambda client: _facts(client, url, setting, jobs, volatile), wait_s)
     except StorageDown as down:
         raise StorageDown(f"{down.reason}: {setting} = {without_password(url)}") from down.__cause__
     finally:
-        await link.close()
+        await connection.close()
 
 
 async def _facts(client: Redis[bytes], url: str, setting: str, jobs: bool, volatile: bool) -> dict[str, str]:
-    here = f"{setting} = {without_password(url)}"
-    told = await _told(client, here)
-    policy, kept = str(told.get("maxmemory_policy", "")), "AOF" if int(told.get("aof_enabled", 0)) else "none"
+    source = f"{setting} = {without_password(url)}"
+    info = await _info(client, source)
+    policy, persistence = str(info.get("maxmemory_policy", "")), "AOF" if int(info.get("aof_enabled", 0)) else "none"
     _require(
-        _major(told) >= VERSION_MIN, here,
-        f"the server is of version {_version(told)}: {VERSION_MIN} or newer is needed",
+        _major(info) >= VERSION_MIN, source,
+        f"the server is of version {_version(info)}: {VERSION_MIN} or newer is needed",
     )
     _require(
-        told.get("redis_mode", told.get("server_mode")) != "cluster", here,
-        "the server is part of a cluster: one that holds all keys is needed",
+        info.get("redis_mode", info.get("server_mode")) != "cluster", source,
+        "the server is part of a cluster: use a single server",
     )
     _require(
-        not jobs or policy in POLICIES, here,
-        f"the server's maxmemory-policy is {policy}, which throws jobs away when memory is short: set volatile-lru",
+        not jobs or policy in POLICIES, source,
+        f"the server's maxmemory-policy is {policy}, which evicts jobs when memory is short: set volatile-lru",
     )
     _require(
-        not jobs or volatile or kept != "none", here,
-        "the server keeps nothing on disk (appendonly no), so jobs are lost when it ends: set appendonly yes, or "
+        not jobs or volatile or persistence != "none", source,
+        "the server is not persistent (appendonly no), so jobs are lost when it stops: set appendonly yes, or "
         "ABS_ALLOW_NON_PERSISTENT_REDIS=yes to accept that",
     )
-    held, most = int(told.get("used_memory", 0)), int(told.get("maxmemory", 0))
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     return {
-        "server": f"{told.get('server_name', 'redis')} {_version(told)}",
+        "server": f"{info.get('server_name', 'redis')} {_version(info)}",
         "policy": policy,
-        "persistence": kept,
-        "memory": f"{held // _MIB} MiB of {f'{most // _MIB} MiB' if most else 'all there is'}",
+        "persistence": persistence,
+        "memory": f"{used // _MIB} MiB of {f'{limit // _MIB} MiB' if limit else 'all there is'}",
         "clock": f"{await _ahead_s(client):+.2f}",
     }
 
 
-async def _told(client: Redis[bytes], here: str) -> Mapping[str, Any]:
+async def _info(client: Redis[bytes], source: str) -> Mapping[str, Any]:
     """The server's reply to INFO.
 
     INFO has all values that the checks need, and even a strict ACL can allow it.
@@ -76,26 +76,27 @@ async def _told(client: Redis[bytes], here: str) -> Mapping[str, Any]:
     try:
         return {str(name): value for name, value in (await client.info()).items()}
     except AuthorizationError:
-        raise SettingsInvalid(f"{here}: the server's user may not send INFO: allow it, as deploy/redis does") from None
+        message = "the server's user may not send INFO: allow it, as deploy/redis does"
+        raise SettingsInvalid(f"{source}: {message}") from None
     except UnknownCommandError:
-        raise SettingsInvalid(f"{here}: the server does not know INFO: it is no Redis or Valkey") from None
+        raise SettingsInvalid(f"{source}: the server does not support INFO: use Redis or Valkey") from None
 
 
 async def _ahead_s(client: Redis[bytes]) -> float:
-    """By how many seconds the server's clock is ahead of ours."""
-    asked = time.time()
-    theirs = (await client.time()).timestamp()
-    return theirs - (asked + time.time()) / 2
+    """Seconds that the server's clock is ahead of ours."""
+    sent = time.time()
+    server_s = (await client.time()).timestamp()
+    return server_s - (sent + time.time()) / 2
 
 
-def _version(told: Mapping[str, Any]) -> str:
-    return str(told.get("valkey_version") or told.get("redis_version", "0"))
+def _version(info: Mapping[str, Any]) -> str:
+    return str(info.get("valkey_version") or info.get("redis_version", "0"))
 
 
-def _major(told: Mapping[str, Any]) -> int:
-    return int(_version(told).split(".")[0])
+def _major(info: Mapping[str, Any]) -> int:
+    return int(_version(info).split(".")[0])
 
 
-def _require(holds: bool, here: str, message: str) -> None:
+def _require(holds: bool, source: str, message: str) -> None:
     if not holds:
-        raise SettingsInvalid(f"{here}: {message}")
+        raise SettingsInvalid(f"{source}: {message}")

@@ -1,4 +1,4 @@
-"""A broker on a Redis server, for processes that may each die at any moment. Nothing of a job is only here."""
+"""A broker on a Redis server, for several processes. All state of a job is on the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, SubmitOptions, WorkerStatus
 from app.broker.redis.consumer import Lease, QueueConsumer
-from app.broker.redis.notifications import JobNotifications, heard
+from app.broker.redis.notifications import JobNotifications, wait_for_change
 from app.broker.redis.records import Records
 from app.broker.redis.streaq_worker import TicketSigner
 from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, MessageInvalid, WorkerLost
@@ -45,9 +45,9 @@ class RedisBroker:
             late=dump(failure_of(DeadlineExceeded())),
             forged=dump(failure_of(MessageInvalid("the job was not submitted by this service"))),
         )
-        self._ears = JobNotifications(self._link, self._records.process, self._records.peek)
+        self._notifications = JobNotifications(self._link, self._records.process, self._records.peek)
         self._tickets = TicketSigner(settings.secret)
-        self._desks: dict[str, QueueConsumer] = {}
+        self._consumers: dict[str, QueueConsumer] = {}
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> RedisBroker:
@@ -66,19 +66,19 @@ class RedisBroker:
         return await self._records.state(job_id)
 
     async def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
-        with self._ears.news(job_id) as news:
+        with self._notifications.news(job_id) as news:
             while True:
-                over, found = await self._records.read(job_id, after)
-                for event in found:
+                over, events = await self._records.read(job_id, after)
+                for event in events:
                     after = event.id
                     yield event
-                if over and not found:
+                if over and not events:
                     return
-                if not found:
-                    await heard(news)
+                if not events:
+                    await wait_for_change(news)
 
     async def result(self, job_id: str) -> bytes:
-        with self._ears.news(job_id) as news:
+        with self._notifications.news(job_id) as news:
             while True:
                 job = await self._records.look(job_id)
                 if job is None:
@@ -86,8 +86,8 @@ class RedisBroker:
                 if job.state == "done":
                     return job.result
                 if job.state == "cancelled":
-                    raise JobCancelled("the job was called off before it was done")
-                await heard(news)
+                    raise JobCancelled("the job was cancelled before it was done")
+                await wait_for_change(news)
 
     async def cancel(self, job_id: str) -> None:
         await self._records.cancel(job_id)
@@ -96,20 +96,20 @@ class RedisBroker:
         await self._records.share(job_id, -1)
 
     async def take(self, queue: str, slots: int = 1) -> Delivery:
-        desk = self._desks.get(queue)
-        if desk is None:
-            desk = self._desks[queue] = QueueConsumer(queue, slots, self._records, self._ears)
-        return await desk.take()
+        consumer = self._consumers.get(queue)
+        if consumer is None:
+            consumer = self._consumers[queue] = QueueConsumer(queue, slots, self._records, self._notifications)
+        return await consumer.take()
 
     async def give_back(self, job_id: str) -> None:
-        for desk in self._desks.values():
-            await desk.give_back(job_id)
+        for consumer in self._consumers.values():
+            await consumer.give_back(job_id)
 
     async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
-        held = self._held(job_id)
-        if held is None:
+        leased = self._leased(job_id)
+        if leased is None:
             return
-        _, lease = held
+        _, lease = leased
         async with lease.writing:
             if lease.over.is_set() or lease.lost.is_set():
                 return
@@ -118,20 +118,20 @@ class RedisBroker:
                 lease.lost.set()
 
     async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
-        held = self._held(job_id)
-        if held is None:
+        leased = self._leased(job_id)
+        if leased is None:
             return
-        desk, lease = held
+        consumer, lease = leased
         async with lease.writing:
             if not lease.over.is_set():
                 await self._records.finish(job_id, lease.fence, result, remember, time.monotonic() - lease.began)
-        desk.end(lease)
+        consumer.end(lease)
 
     async def cancelled(self, job_id: str) -> None:
-        held = self._held(job_id)
-        lost = asyncio.create_task(held[1].lost.wait()) if held else None
-        off = asyncio.create_task(self._called_off(job_id))
-        tasks = [task for task in (lost, off) if task is not None]
+        leased = self._leased(job_id)
+        lost = asyncio.create_task(leased[1].lost.wait()) if leased else None
+        cancelled = asyncio.create_task(self._until_cancelled(job_id))
+        tasks = [task for task in (lost, cancelled) if task is not None]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -149,27 +149,27 @@ class RedisBroker:
         return await self._records.backlog(queue)
 
     async def close(self) -> None:
-        for desk in self._desks.values():
-            await desk.hand_back(self._close_s)
-        self._link.hurry()
-        for desk in self._desks.values():
-            await desk.close()
-        await self._ears.close()
+        for consumer in self._consumers.values():
+            await consumer.requeue_all(self._close_s)
+        self._link.stop_waiting()
+        for consumer in self._consumers.values():
+            await consumer.close()
+        await self._notifications.close()
         await self._link.close()
 
-    async def _called_off(self, job_id: str) -> None:
+    async def _until_cancelled(self, job_id: str) -> None:
         """Return once the job is cancelled or its record is gone. Either way its result is no longer needed."""
-        with self._ears.news(job_id) as news:
+        with self._notifications.news(job_id) as news:
             while True:
                 job = await self._records.look(job_id, worker=True)
                 if job is None or job.called_off:
                     return
-                await heard(news)
+                await wait_for_change(news)
 
-    def _held(self, job_id: str) -> tuple[QueueConsumer, Lease] | None:
-        """A job that this process has in hand."""
-        for desk in self._desks.values():
-            lease = desk.leases.get(job_id)
+    def _leased(self, job_id: str) -> tuple[QueueConsumer, Lease] | None:
+        """The lease of a job in this process, with its consumer."""
+        for consumer in self._consumers.values():
+            lease = consumer.leases.get(job_id)
             if lease is not None:
-                return desk, lease
+                return consumer, lease
         return None

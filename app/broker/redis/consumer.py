@@ -1,4 +1,4 @@
-"""The jobs of one queue that this process has in hand, and those who wait for one. Obeys `ConsumerCallbacks`."""
+"""The leased jobs of one queue in this process, and the tasks that wait for one. Obeys `ConsumerCallbacks`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from coredis.exceptions import AuthorizationError
 
 from app.broker.base import Delivery
-from app.broker.redis.notifications import JobNotifications, heard, queue_news
+from app.broker.redis.notifications import JobNotifications, queue_news, wait_for_change
 from app.broker.redis.records import Records
 from app.broker.redis.streaq_worker import Claimed, StreaqWorker
 from app.redis.connection import is_away
 
 PAUSE_S, PAUSE_S_MAX = 0.25, 5.0  # before a failed engine is restarted; doubled after each failure
-CANCEL_AGAIN_S = 1.0
+CANCEL_RETRY_S = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -41,62 +41,63 @@ class Lease:
 
 
 class QueueConsumer:
-    """One for each queue that this process takes jobs of."""
+    """Takes the jobs of one queue for this process."""
 
-    def __init__(self, queue: str, slots: int, records: Records, ears: JobNotifications) -> None:
+    def __init__(self, queue: str, slots: int, records: Records, notifications: JobNotifications) -> None:
         self.queue, self.slots = queue, slots
-        self._records, self._ears = records, ears
+        self._records, self._notifications = records, notifications
         self._poll_s = min(1.0, records.lease_s / 3)
         self._takers: deque[asyncio.Future[Delivery]] = deque()
-        self._coming: set[str] = set()
-        self._stirred = asyncio.Event()
+        self._in_flight: set[str] = set()
+        self._wakeup = asyncio.Event()
         self._ahead_ms: float | None = None  # the server's clock minus our monotonic clock, which is never set
         self.leases: dict[str, Lease] = {}
-        self._tasks = [asyncio.create_task(work) for work in (self._run_forever(), self._hear(), self._sweep_forever())]
-        self._giving_back: set[asyncio.Task[None]] = set()
+        loops = (self._run_forever(), self._follow_arrivals(), self._sweep_forever())
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        self._requeues: set[asyncio.Task[None]] = set()
 
     async def take(self) -> Delivery:
         """The next job."""
         taker: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
-        self._stirred.set()
+        self._wakeup.set()
         try:
             return await taker
         except asyncio.CancelledError:
             if taker.done() and not taker.cancelled():  # a job was delivered to a cancelled taker
-                self._give_back_soon(taker.result().job_id)
+                self._requeue_soon(taker.result().job_id)
             raise
         finally:
             with contextlib.suppress(ValueError):
                 self._takers.remove(taker)
 
-    async def wanted(self) -> int:
-        await heard(self._stirred, self._poll_s)
-        return len(self._takers) - len(self._coming)
+    async def demand(self) -> int:
+        await wait_for_change(self._wakeup, self._poll_s)
+        return len(self._takers) - len(self._in_flight)
 
-    def coming(self, messages: Iterable[str]) -> None:
-        self._coming.update(messages)
+    def add_in_flight(self, messages: Iterable[str]) -> None:
+        self._in_flight.update(messages)
 
-    def arrived(self, message: str) -> None:
-        self._coming.discard(message)
-        self._stirred.set()
+    def remove_in_flight(self, message: str) -> None:
+        self._in_flight.discard(message)
+        self._wakeup.set()
 
     async def deliver(self, job_id: str, message: str) -> None:
         lease = self.leases.get(job_id)
-        if lease is not None:  # delivered to us a second time: what is in hand goes on; what was lost must end first
+        if lease is not None:  # a repeated delivery: a held lease continues, a lost one must end first
             lost = lease.lost.is_set()
             await lease.over.wait()
             if not lost:
                 return
         taken = await self._records.take(job_id, secrets.token_hex(8))
-        if taken is None:  # over, or called off
+        if taken is None:  # finished or cancelled
             return
         delivery, fence = taken
         lease = self.leases[job_id] = Lease(job_id, message, fence)
-        self.arrived(message)
+        self.remove_in_flight(message)
         taker = next((taker for taker in self._takers if not taker.done()), None)
         if taker is None:
-            self._give_back_soon(job_id)
+            self._requeue_soon(job_id)
         else:
             self._takers.remove(taker)
             taker.set_result(delivery)
@@ -106,10 +107,10 @@ class QueueConsumer:
         await self._records.refuse(job_id, self.queue, priority, message)
 
     async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
-        asked_ms = time.monotonic() * 1000
-        expected_ms = None if self._ahead_ms is None else round(asked_ms + self._ahead_ms)
+        sent_ms = time.monotonic() * 1000
+        expected_ms = None if self._ahead_ms is None else round(sent_ms + self._ahead_ms)
         now_ms, claimed = await self._records.claim(self.queue, consumer, count, idle_ms, expected_ms)
-        self._ahead_ms = now_ms - asked_ms  # at the most: who was stopped meanwhile shall not think it put on
+        self._ahead_ms = now_ms - sent_ms  # an upper bound, so that a suspended process does not assume a changed clock
         return claimed
 
     async def ticket(self, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
@@ -123,13 +124,13 @@ class QueueConsumer:
                 lease.lost.set()
 
     def end(self, lease: Lease) -> None:
-        """Nothing more is done about this job here."""
+        """Ends the lease in this process."""
         lease.over.set()
         if self.leases.get(lease.job_id) is lease:
             del self.leases[lease.job_id]
 
     async def give_back(self, job_id: str) -> None:
-        """Hand a job back that is in hand."""
+        """Requeues a leased job."""
         lease = self.leases.get(job_id)
         if lease is None:
             return
@@ -137,11 +138,11 @@ class QueueConsumer:
             await self._records.give_back(job_id, lease.fence)
         self.end(lease)
 
-    async def hand_back(self, within_s: float) -> None:
-        """Give all leased jobs back, within at most `within_s` seconds."""
+    async def requeue_all(self, within_s: float) -> None:
+        """Requeues all leased jobs, within at most `within_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await asyncio.gather(*(self.give_back(job_id) for job_id in list(self.leases)), *self._giving_back)
+                await asyncio.gather(*(self.give_back(job_id) for job_id in list(self.leases)), *self._requeues)
         for lease in list(self.leases.values()):
             self.end(lease)  # a consumer that finds the message idle takes the job
 
@@ -150,30 +151,30 @@ class QueueConsumer:
 
         A breaking connection may swallow the cancellation of its task, so the cancellation is repeated.
         """
-        tasks = {*self._tasks, *self._giving_back}
-        while left := {task for task in tasks if not task.done()}:
-            for task in left:
+        tasks = {*self._tasks, *self._requeues}
+        while pending := {task for task in tasks if not task.done()}:
+            for task in pending:
                 task.cancel()
-            await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+            await asyncio.wait(pending, timeout=CANCEL_RETRY_S)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _give_back_soon(self, job_id: str) -> None:
+    def _requeue_soon(self, job_id: str) -> None:
         task = asyncio.create_task(self.give_back(job_id))
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
+        self._requeues.add(task)
+        task.add_done_callback(self._requeues.discard)
 
     async def _run_forever(self) -> None:
-        """Run streaQ's worker. Should it end, for a fault that is not the server's absence, another goes on."""
+        """Runs streaQ's worker, and restarts it if it fails."""
         pause = PAUSE_S
         while True:
             began, away = time.monotonic(), False
-            self._coming.clear()  # a consumer claims the failed engine's messages once they are idle
+            self._in_flight.clear()  # a consumer claims the failed engine's messages once they are idle
             try:
                 await self._engine().run_async()
             except Exception as error:
                 away = is_away(error)
                 level = logging.DEBUG if away else logging.WARNING
-                log.log(level, "the queue %s is taken up again after %s", self.queue, _names(error))
+                log.log(level, "restarting the worker of queue %s after %s", self.queue, _names(error))
             ran_well = time.monotonic() - began > 2 * PAUSE_S_MAX
             pause = PAUSE_S if away or ran_well else min(2 * pause, PAUSE_S_MAX)
             await asyncio.sleep(pause)
@@ -182,23 +183,23 @@ class QueueConsumer:
         records = self._records
         return StreaqWorker(records.url, self.queue, self.slots, records.lease_s, records.secret, self)
 
-    async def _hear(self) -> None:
-        with self._ears.news(queue_news(self.queue)) as news:
+    async def _follow_arrivals(self) -> None:
+        with self._notifications.news(queue_news(self.queue)) as news:
             while True:
                 await news.wait()
                 news.clear()
-                self._stirred.set()
+                self._wakeup.set()
 
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(self._records.lease_s)
             again = await self._records.sweep(self.queue)
             if again:
-                log.warning("%d jobs of %s had dropped out of the queue and were put back", again, self.queue)
+                log.warning("requeued %d lost jobs of %s", again, self.queue)
 
 
 def _names(error: BaseException) -> str:
-    """The classes of an error, and of those in a group; the message only of a right that we lack."""
+    """The classes of an error and of those in a group; the message only of a missing permission."""
     if isinstance(error, BaseExceptionGroup):
-        return ", ".join(_names(one) for one in error.exceptions)
+        return ", ".join(_names(inner) for inner in error.exceptions)
     return str(error) if isinstance(error, AuthorizationError) else type(error).__name__

@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from app.redis.connection import PAUSE_S_MAX, Connection
 
-LOOK_S = 2.0
-LOOKED_AT_ONCE = 500  # jobs in one script, during which the server runs no other command
-PING_S = 5.0  # after so long a silence the subscription is tried
-AGAIN_S = 0.1
+POLL_S = 2.0
+POLL_JOBS_MAX = 500  # jobs in one script, during which the server runs no other command
+PING_S = 5.0  # a silent subscription is tested after this time
+RETRY_S = 0.1
 ARRIVALS = "abs:arrivals"  # a message names the queue
 _QUEUE = "queue "
 log = logging.getLogger(__name__)
 
 
 def queue_news(queue: str) -> str:
-    """What to wait for to hear of a queue; for a job it is the job's id."""
+    """The subject of a queue's notifications; that of a job is its id."""
     return _QUEUE + queue
 
 
@@ -45,23 +45,23 @@ class JobNotifications:
         self._peek = peek
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._listener: asyncio.Task[None] | None = None
-        self._looker: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
         self._closed = False
 
     @contextlib.contextmanager
-    def news(self, of: str) -> Iterator[asyncio.Event]:
+    def news(self, subject: str) -> Iterator[asyncio.Event]:
         """An event set at each change to a job or a queue. The waiting task clears it."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen_forever())
-            self._looker = asyncio.create_task(self._look_forever())
+            self._poller = asyncio.create_task(self._poll_forever())
         event = asyncio.Event()
-        self._waiting[of].add(event)
+        self._waiting[subject].add(event)
         try:
             yield event
         finally:
-            self._waiting[of].discard(event)
-            if not self._waiting[of]:
-                del self._waiting[of]
+            self._waiting[subject].discard(event)
+            if not self._waiting[subject]:
+                del self._waiting[subject]
 
     async def close(self) -> None:
         """End the subscription and the polling.
@@ -69,11 +69,11 @@ class JobNotifications:
         A breaking subscription may swallow its cancellation, so the cancellation is repeated.
         """
         self._closed = True
-        if self._looker is not None:
-            self._looker.cancel()
+        if self._poller is not None:
+            self._poller.cancel()
         while self._listener is not None and not self._listener.done():
             self._listener.cancel()
-            await asyncio.wait({self._listener}, timeout=AGAIN_S)
+            await asyncio.wait({self._listener}, timeout=RETRY_S)
 
     async def _listen_forever(self) -> None:
         while not self._closed:
@@ -85,49 +85,49 @@ class JobNotifications:
 
     async def _listen(self) -> None:
         client = await self._link.client()
-        own = f"abs:news:{self._process}"
+        channel = f"abs:news:{self._process}"
         async with client.pubsub(
-            channels=[own, ARRIVALS], retry_policy=None, subscription_timeout=5, max_idle_seconds=PING_S
+            channels=[channel, ARRIVALS], retry_policy=None, subscription_timeout=5, max_idle_seconds=PING_S
         ) as subscription:
             async for message in subscription:
                 if message["type"] != "message":
-                    self._wake_all()  # we are subscribed only now: what was said before, we missed
+                    self._wake_all()  # subscribed: earlier messages were missed
                     continue
-                said = _text(message["data"])
-                self._wake(said if _text(message["channel"]) == own else queue_news(said))
+                text = _text(message["data"])
+                self._wake(text if _text(message["channel"]) == channel else queue_news(text))
 
-    async def _look_forever(self) -> None:
+    async def _poll_forever(self) -> None:
         """Poll the server for changed jobs.
 
         If the server is unreachable, all tasks are woken, so that their own queries report a lasting failure.
         """
-        seen: dict[str, bytes] = {}
+        previous: dict[str, bytes] = {}
         while True:
-            await asyncio.sleep(LOOK_S)
-            jobs = [of for of in self._waiting if not of.startswith(_QUEUE)]
-            found: dict[str, bytes] = {}
+            await asyncio.sleep(POLL_S)
+            jobs = [subject for subject in self._waiting if not subject.startswith(_QUEUE)]
+            current: dict[str, bytes] = {}
             try:
-                for first in range(0, len(jobs), LOOKED_AT_ONCE):
-                    some = jobs[first : first + LOOKED_AT_ONCE]
-                    found.update(zip(some, await self._peek(some), strict=True))
+                for first in range(0, len(jobs), POLL_JOBS_MAX):
+                    batch = jobs[first : first + POLL_JOBS_MAX]
+                    current.update(zip(batch, await self._peek(batch), strict=True))
             except Exception as error:
-                log.debug("no look at the jobs that are waited for: %s", type(error).__name__)
+                log.debug("cannot poll the awaited jobs: %s", type(error).__name__)
                 self._wake_all()
-            for job, sign in found.items():
-                if seen.get(job) != sign:
+            for job, version in current.items():
+                if previous.get(job) != version:
                     self._wake(job)
-            seen = found
+            previous = current
 
-    def _wake(self, of: str) -> None:
-        for event in self._waiting.get(of, ()):
+    def _wake(self, subject: str) -> None:
+        for event in self._waiting.get(subject, ()):
             event.set()
 
     def _wake_all(self) -> None:
-        for of in list(self._waiting):
-            self._wake(of)
+        for subject in list(self._waiting):
+            self._wake(subject)
 
 
-async def heard(event: asyncio.Event, within_s: float | None = None) -> None:
+async def wait_for_change(event: asyncio.Event, within_s: float | None = None) -> None:
     """Return at the next change, or after `within_s` seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):

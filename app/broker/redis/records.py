@@ -18,14 +18,14 @@ from app.broker.throughput import come_again_s
 from app.errors import DeadlineUnreachable, JobUnknown, KeyReused, QueueFull, SettingsInvalid
 from app.redis.connection import Connection
 
-EVENTS_MAX = 1_024  # that last, of a job
-PASSING_BYTES_MAX = 2**20  # that pass, of a job; one is kept whatever its size
-EVENTS_AT_ONCE = 64  # that are read in one reply
+EVENTS_MAX = 1_024  # durable events per job
+PASSING_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
+EVENTS_PER_READ = 64
 
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """How a job stands. `result` is bytes once the state is done."""
+    """The state of a job. `result` is set once the state is done."""
 
     state: str
     called_off: bool
@@ -36,12 +36,12 @@ class JobSnapshot:
 class Records:
     """The jobs on the server.
 
-    process           names us to those who tell the news
+    process           the id of this process, which notifications are sent to
     lost, late, forged
-                      the results of a job whose workers all died, of one whose turn came too late, and of one that was
-                      not submitted by us
-    wait_s            for how long calls that are no worker's wait for the server
-    lease_s           for how long a worker may be silent
+                      results of a job whose workers all died, that missed its deadline in the queue, or that this
+                      service did not submit
+    wait_s            how long calls wait for the server, except those of workers
+    lease_s           how long a worker may be silent
     """
 
     url: str
@@ -62,135 +62,136 @@ class Records:
     async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: SubmitOptions, ticket: bytes) -> str:
         caps = {"queue_jobs_max": self.queue_jobs_max, "queue_weight_max": self.queue_weight_max}
         pools = [part for pool in terms.pools for part in (pool.name, pool.cap, pool.limit)]
-        word, said, *in_ms = await self._ask(
+        outcome, reply, *in_ms = await self._call(
             "submit", scripts.SUBMIT, job_id, secrets.token_hex(8), queue, hashlib.sha256(key.encode()).hexdigest(),
             body, terms.owner, terms.digest, terms.kind, terms.priority, terms.weight, terms.after or "",
             int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max,
             -1 if terms.within_s is None else _ms(terms.within_s), *pools,
         )
-        match word:
+        match outcome:
             case b"full":
                 caps |= {pool.limit: pool.cap for pool in terms.pools}
-                raise _refusal(said.decode(), caps, terms, *(int(ms) / 1000 for ms in in_ms))
+                raise _admission_error(reply.decode(), caps, terms, *(int(ms) / 1000 for ms in in_ms))
             case b"reused":
-                raise KeyReused("this key came with another request before")
+                raise KeyReused("an earlier request used this key")
             case _:
-                return cast(str, said.decode())
+                return cast(str, reply.decode())
 
     async def share(self, job_id: str, change: int) -> bool:
-        """One share more, or less. False where the job is unknown."""
+        """Adds `change` to the subscribers of a job. False if the job is unknown."""
         token = secrets.token_hex(8)
-        return bool(await self._ask("share", scripts.SHARE, job_id, token, change, *self._limits))
+        return bool(await self._call("share", scripts.SHARE, job_id, token, change, *self._limits))
 
     async def cancel(self, job_id: str) -> None:
-        await self._ask("cancel", scripts.CANCEL, job_id, *self._limits)
+        await self._call("cancel", scripts.CANCEL, job_id, *self._limits)
 
     async def state(self, job_id: str) -> JobState:
-        said = _known(await self._ask("state", scripts.STATE, job_id))
-        state, owner, queue, submitted, attempt, ahead, kind = (field.decode() for field in said)
+        reply = _require_known(await self._call("state", scripts.STATE, job_id))
+        state, owner, queue, submitted, attempt, ahead, kind = (field.decode() for field in reply)
         return JobState(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
 
     async def look(self, job_id: str, worker: bool = False) -> JobSnapshot | None:
         """The state of a job, None if unknown. Subscribes this process to the job's changes."""
-        said = await self._ask("look", scripts.LOOK, job_id, self.process, patient=worker)
-        return None if said is None else JobSnapshot(said[0].decode(), bool(said[1]), said[2])
+        reply = await self._call("look", scripts.LOOK, job_id, self.process, patient=worker)
+        return None if reply is None else JobSnapshot(reply[0].decode(), bool(reply[1]), reply[2])
 
     async def read(self, job_id: str, after: str) -> tuple[bool, list[Event]]:
         """Whether the job is over, and its next events. Subscribes this process to the job's changes."""
-        over, said = _known(await self._ask("read", scripts.READ, job_id, self.process, after, EVENTS_AT_ONCE))
-        return bool(over), [Event(number.decode(), data) for number, data in said]
+        reply = await self._call("read", scripts.READ, job_id, self.process, after, EVENTS_PER_READ)
+        over, events = _require_known(reply)
+        return bool(over), [Event(number.decode(), data) for number, data in events]
 
     async def peek(self, job_ids: Sequence[str]) -> list[bytes]:
-        """Of each job something that is another whenever there is news of it."""
-        return list(await self._ask("peek", scripts.PEEK, *job_ids, once=True))
+        """A value for each job that differs after every change to it."""
+        return list(await self._call("peek", scripts.PEEK, *job_ids, once=True))
 
     async def take(self, job_id: str, token: str) -> tuple[Delivery, str] | None:
-        """The job, and the fence of this try. None where there is nothing to run."""
-        said = await self._ask(
+        """The job and the fence of this attempt. None if there is nothing to run."""
+        reply = await self._call(
             "take", scripts.TAKE, job_id, token, self.process, self.tries_max, self.lost, self.late,
             *self._limits, patient=True,
         )
-        if said is None:
+        if reply is None:
             return None
-        body, waited_ms, attempt, fence, age_ms = said
+        body, waited_ms, attempt, fence, age_ms = reply
         delivery = Delivery(job_id, body, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
         return delivery, fence.decode()
 
     async def give_back(self, job_id: str, fence: str) -> None:
-        await self._ask("give_back", scripts.GIVE_BACK, job_id, fence, *self._limits, patient=True)
+        await self._call("give_back", scripts.GIVE_BACK, job_id, fence, *self._limits, patient=True)
 
     async def publish(self, job_id: str, fence: str, number: int, event: bytes, passing: bool) -> bool:
-        """False where another worker has the job."""
-        said = await self._ask(
+        """False if another worker has the job."""
+        reply = await self._call(
             "publish", scripts.PUBLISH, job_id, fence, number, int(passing), event, EVENTS_MAX, PASSING_BYTES_MAX,
             patient=True,
         )
-        return bool(said >= 0)
+        return bool(reply >= 0)
 
     async def finish(self, job_id: str, fence: str, result: bytes, remember: bool, ran_s: float) -> None:
-        await self._ask(
+        await self._call(
             "finish", scripts.FINISH, job_id, fence, result, int(remember), _ms(ran_s), *self._limits, patient=True
         )
 
     async def refuse(self, job_id: str, queue: str, priority: str, message: str) -> None:
-        await self._ask(
+        await self._call(
             "refuse", scripts.REFUSE, job_id, queue, priority, message, self.forged, *self._limits, patient=True
         )
 
     async def claim(
         self, queue: str, consumer: str, count: int, idle_ms: int, expected_ms: int | None
     ) -> tuple[int, Claimed]:
-        """What the server's clock says, and the messages that this consumer has from now on; see `ConsumerCallbacks`.
+        """The server's time, and the messages that this consumer has now; see `ConsumerCallbacks`.
 
-        expected_ms  what it should say, if that is known. Where it is later by half a lease, which would end leases
-                     though they are renewed three times in each, it was put on: it goes on here as if it were not
+        expected_ms  the expected time, if known. A server that is ahead by more than half a lease had its clock
+                     changed, because leases are renewed three times each; the difference is then ignored
         """
         expected, step_ms = "" if expected_ms is None else expected_ms, _ms(self.lease_s / 2)
-        now_ms, said = await self._ask(
+        now_ms, reply = await self._call(
             "claim", scripts.CLAIM, queue, consumer, count, idle_ms, expected, step_ms, once=True
         )
         return int(now_ms), {
             stream.decode(): [(message.decode(), job_id.decode(), ms.decode()) for message, job_id, ms in messages]
-            for stream, messages in said
+            for stream, messages in reply
         }
 
     async def ticket(self, queue: str, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
-        """See `ConsumerCallbacks`."""
-        said = await self._ask("ticket", scripts.TICKET, queue, stream, consumer, message, job_id, once=True)
-        return cast("bytes | None", said)
+        """The ticket of a job; see `ConsumerCallbacks`."""
+        reply = await self._call("ticket", scripts.TICKET, queue, stream, consumer, message, job_id, once=True)
+        return cast("bytes | None", reply)
 
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> set[str]:
-        """Those of the messages that others have now."""
-        said = await self._ask("renew", scripts.RENEW, stream, consumer, *messages, once=True)
-        return {message.decode() for message in said}
+        """The messages that other workers have taken over."""
+        reply = await self._call("renew", scripts.RENEW, stream, consumer, *messages, once=True)
+        return {message.decode() for message in reply}
 
     async def sweep(self, queue: str) -> int:
-        return int(await self._ask("sweep", scripts.SWEEP, queue, self.result_bytes_max, patient=True))
+        return int(await self._call("sweep", scripts.SWEEP, queue, self.result_bytes_max, patient=True))
 
     async def announce(self, queue: str, presence: WorkerStatus, ttl_s: float) -> None:
         fingerprint = hmac.digest(self.secret, b"abs secret", "sha256").hex()
-        same = await self._ask(
+        same = await self._call(
             "announce", scripts.ANNOUNCE, queue, presence.worker, presence.reason, _ms(ttl_s), fingerprint,
             patient=True,
         )
         if not same:
-            raise SettingsInvalid("ABS_SECRET is not the one of the other workers on this server: set the same for all")
+            raise SettingsInvalid("ABS_SECRET differs from the other workers on this server: set the same for all")
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
-        said = await self._ask("workers", scripts.WORKERS, queue)
-        return tuple(WorkerStatus(worker.decode(), reason.decode()) for worker, reason in said)
+        reply = await self._call("workers", scripts.WORKERS, queue)
+        return tuple(WorkerStatus(worker.decode(), reason.decode()) for worker, reason in reply)
 
     async def backlog(self, queue: str) -> Backlog:
-        return Backlog(*map(int, await self._ask("backlog", scripts.BACKLOG, queue)))
+        return Backlog(*map(int, await self._call("backlog", scripts.BACKLOG, queue)))
 
     @property
     def _limits(self) -> tuple[int, int]:
         return _ms(self.result_ttl_s), self.result_bytes_max
 
-    async def _ask(
+    async def _call(
         self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False, once: bool = False
     ) -> Any:
-        """Run a script. Who is patient waits for the server for ever; `once` says that it is away at the first try."""
+        """Runs a script. `patient` waits for the server without limit; `once` makes one attempt."""
         wait_s = None if patient else 0.0 if once else self.wait_s
         return await self.link.run(op, script, (), arguments, wait_s, keep_full=patient)
 
@@ -199,17 +200,17 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _refusal(
-    limit: str, caps: dict[str, int], terms: SubmitOptions, room_s: float, whole_s: float
+def _admission_error(
+    limit: str, caps: dict[str, int], terms: SubmitOptions, retry_s: float, total_s: float
 ) -> QueueFull | DeadlineUnreachable:
     """The error for a job that is not admitted. A negative `room_s` means that the wait is unknown."""
-    retry_after_s = come_again_s(room_s if room_s >= 0 else None, whole_s)
+    retry_after_s = come_again_s(retry_s if retry_s >= 0 else None, total_s)
     if limit == "slow":
-        return DeadlineUnreachable(whole_s, terms.within_s or 0.0, retry_after_s)
+        return DeadlineUnreachable(total_s, terms.within_s or 0.0, retry_after_s)
     return QueueFull(caps[limit], limit, retry_after_s)
 
 
-def _known(said: Any) -> Any:
-    if said is None:
+def _require_known(reply: Any) -> Any:
+    if reply is None:
         raise JobUnknown("no such job, or its result is too old")
-    return said
+    return reply

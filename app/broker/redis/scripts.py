@@ -1,4 +1,4 @@
-"""The Lua scripts of the broker. Each is one step that happens whole or not at all."""
+"""The Lua scripts of the broker. Each is atomic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMON = (_FOLDER / "common.lua").read_text(encoding="utf-8")
 
 
 def _read(name: str, when_full: bool = True) -> str:
-    """A script's whole text. Where the server is full, what takes no more room in the end must still run."""
+    """A script with its common part. Scripts that free memory must also run on a full server."""
     flags = " flags=allow-oom" if when_full else ""
     return f"#!lua{flags}\n" + _CONSTANTS + _COMMON + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
 

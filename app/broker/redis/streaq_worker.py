@@ -1,8 +1,8 @@
-"""streaQ's worker, made to outlive its server's absences and to claim no more than somebody waits for.
+"""streaQ's worker, changed to wait for an unreachable server and to claim no more jobs than there are free slots.
 
-What is streaQ's own: streams by priority, the group of workers whose messages are theirs until they end, signed
-tickets, the consumers. What is ours: when it reads (somebody must be waiting) and what (claim.lua), what it does while
-the server is away (wait), and how a job begins and ends: our scripts end it together with its message, in one step.
+streaQ provides streams by priority, a consumer group whose members own their messages until they finish them, signed
+tickets, and the consumers. We decide when it reads (only with a free slot), what it reads (claim.lua), that it waits
+while the server is unreachable, and how a job starts and ends: our scripts end a job and its message atomically.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from app.redis.connection import PAUSE_S, PAUSE_S_MAX, is_away, open_pool
 PRIORITIES = ("interactive", "batch")  # from the highest
 TASK = "job"
 CONNECTIONS_MAX = 4
-GIVEN_BACK_MS = 43_200_000  # what was idle for so long was given back (give_back.lua), whatever clocks were put on by
-_NOT_TEXT = b"\xff"  # begins every ticket, so that no client takes its signature for text
+REQUEUED_MS = 43_200_000  # idle time of a requeued message (give_back.lua), longer than any clock change
+_NOT_TEXT = b"\xff"  # prefix of every ticket, so that clients do not decode its signature as text
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -39,50 +39,50 @@ Claimed = dict[str, list[tuple[str, str, str]]]  # message, job and time of enqu
 
 
 class ConsumerCallbacks(Protocol):
-    """Who has the jobs of a queue delivered."""
+    """The receiver of a queue's jobs."""
 
-    async def wanted(self) -> int:
-        """Waits until a job is wanted that is not on its way, or for a while. How many are."""
+    async def demand(self) -> int:
+        """Waits for a free slot, or for a while. Returns the number of free slots without a message in flight."""
 
-    def coming(self, messages: Iterable[str]) -> None:
-        """These are on their way."""
+    def add_in_flight(self, messages: Iterable[str]) -> None:
+        """Adds messages to those in flight."""
 
-    def arrived(self, message: str) -> None:
-        """This one is so no more."""
+    def remove_in_flight(self, message: str) -> None:
+        """Removes a message from those in flight."""
 
     async def deliver(self, job_id: str, message: str) -> None:
-        """Have the job run, and return when it is over here."""
+        """Runs the job, and returns when it has ended in this process."""
 
     async def refuse(self, job_id: str, priority: str, message: str) -> None:
-        """Do away with a message that streaQ cannot make out."""
+        """Removes a message that streaQ cannot read."""
 
     async def claim(self, consumer: str, count: int, idle_ms: int) -> Claimed:
         """Up to `count` messages by stream: those idle for `idle_ms`, and new ones."""
 
     async def ticket(self, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
-        """The ticket of a job, empty where it is gone; None where its message is another consumer's by now."""
+        """The ticket of a job, empty if it is gone; None if another consumer has its message."""
 
     async def renew(self, stream: str, consumer: str, messages: list[str]) -> None:
-        """Say that these messages are still in hand."""
+        """Renews the leases of these messages."""
 
 
 def signing_key(secret: bytes) -> str:
-    """What tickets are signed with: not the secret itself, which signs automata."""
+    """The key that signs tickets; derived from the secret, which signs automata."""
     return hmac.digest(secret, b"abs tickets", "sha256").hex()
 
 
 def pack(data: Any) -> bytes:
-    """A ticket's bytes."""
+    """Serializes a ticket."""
     return _NOT_TEXT + json.dumps(data, default=str).encode()
 
 
 def unpack(data: bytes) -> Any:
-    """What `pack` packed."""
+    """Deserializes a ticket."""
     return json.loads(data[len(_NOT_TEXT) :])
 
 
 class TicketSigner:
-    """Writes what streaQ's workers read of a job: its id, signed."""
+    """Signs the ids of jobs for streaQ's workers."""
 
     def __init__(self, secret: bytes) -> None:
         self._worker: Worker[None] = Worker(serializer=pack, deserializer=unpack, signing_secret=signing_key(secret))
@@ -95,10 +95,10 @@ class TicketSigner:
 
 
 class StreaqWorker(Worker[None]):
-    """The worker of one queue in this process. `run_async` runs until it is cancelled and nothing is in hand."""
+    """The worker of one queue. `run_async` runs until it is cancelled and no job is leased."""
 
     def __init__(
-        self, url: str, queue: str, slots: int, lease_s: float, secret: bytes, desk: ConsumerCallbacks
+        self, url: str, queue: str, slots: int, lease_s: float, secret: bytes, callbacks: ConsumerCallbacks
     ) -> None:
         super().__init__(
             redis_pool=open_pool(url, CONNECTIONS_MAX, decode_responses=True),
@@ -106,72 +106,74 @@ class StreaqWorker(Worker[None]):
             priorities=list(reversed(PRIORITIES)), serializer=pack, deserializer=unpack,
             signing_secret=signing_key(secret), idle_timeout=lease_s,
         )
-        self.prefetch = slots  # its own least is twice that
+        self.prefetch = slots  # streaQ's minimum is twice that
         self._lease_s = lease_s
-        self._desk = desk
-        self._claims_from = time.monotonic() + lease_s / 2  # until then nothing is taken from workers that seem dead
+        self._callbacks = callbacks
+        self._claims_from = time.monotonic() + lease_s / 2  # until then no messages are claimed from silent workers
 
     async def run_task(self, msg: StreamMessage) -> None:
-        """Ends when the job is over here, whatever became of it."""
+        """Returns when the job has ended in this process."""
         try:
-            await self._patiently(lambda: self._run(msg))
-        except Exception as error:  # of which streaQ would say nothing
+            await self._with_retries(lambda: self._run(msg))
+        except Exception as error:  # streaQ would not log it
             log.error("job %s of %s cannot be taken here: %s", msg.task_id, self.queue_name, without_message(error))
-            self._claims_from = time.monotonic() + 2 * self._lease_s  # another shall have it, who may fare better
+            self._claims_from = time.monotonic() + 2 * self._lease_s  # another worker shall try it
         finally:
-            self._desk.arrived(msg.message_id)
+            self._callbacks.remove_in_flight(msg.message_id)
 
     async def _run(self, msg: StreamMessage) -> None:
-        """In place of streaQ's way, which writes before each run what a full server has no room for."""
-        ticket = await self._desk.ticket(self.stream_key + msg.priority, self.id, msg.message_id, msg.task_id)
+        """Replaces streaQ's method, whose write before each run fails on a full server."""
+        ticket = await self._callbacks.ticket(self.stream_key + msg.priority, self.id, msg.message_id, msg.task_id)
         if ticket is None:
             return
-        if await self._job_of(ticket) != msg.task_id:  # it is gone, not signed by us, or was signed for another job
-            return await self._desk.refuse(msg.task_id, msg.priority, msg.message_id)
+        if await self._job_of(ticket) != msg.task_id:  # gone, not signed by us, or signed for another job
+            return await self._callbacks.refuse(msg.task_id, msg.priority, msg.message_id)
         running = self._running_tasks[msg.priority]
         running.add(msg.message_id)
         try:
-            with CancelScope(shield=True):  # an engine that breaks ends when what it has in hand has ended
-                await self._desk.deliver(msg.task_id, msg.message_id)
+            with CancelScope(shield=True):  # a failed worker ends after its leased jobs
+                await self._callbacks.deliver(msg.task_id, msg.message_id)
         finally:
             running.discard(msg.message_id)
 
     async def _job_of(self, ticket: bytes) -> object:
-        """The id in a ticket, None where it is none of ours."""
+        """The id in a ticket, None if the ticket is invalid."""
         try:
-            told = await self.deserialize(ticket)
-            return told["a"][0] if told["f"] == TASK else None
+            data = await self.deserialize(ticket)
+            return data["a"][0] if data["f"] == TASK else None
         except (StreaqError, LookupError, TypeError):
             return None
 
     async def run_consumers(self, receive: Any, *args: Any, **kwargs: Any) -> None:
-        """As it is, but that its end of the line is closed after it."""
+        """As in streaQ, and closes its end of the channel."""
         with receive:
             await super().run_consumers(receive, *args, **kwargs)
 
     async def renew_idle_timeouts(self, scope: Any) -> None:
-        """Three times in a lease, not once shortly before its end: a busy machine is late."""
+        """Renews three times per lease instead of once near its end, because a busy machine is late."""
         with scope:
             while True:
-                await self._patiently(self._renew)
+                await self._with_retries(self._renew)
                 await asyncio.sleep(self._lease_s / 3)
 
     async def _read_streams_legacy(self, count: int, block: bool = False) -> Entries:
-        """Read as many as somebody waits for, and only when somebody does."""
+        """Reads messages only for free slots."""
         if not block:
             return None
         while True:
-            wanted = min(count, await self._desk.wanted())
-            if wanted <= 0:
+            demand = min(count, await self._callbacks.demand())
+            if demand <= 0:
                 continue
-            entries = await self._patiently(partial(self._claim, wanted))
+            entries = await self._with_retries(partial(self._claim, demand))
             if entries:
-                self._desk.coming(str(entry.identifier) for found in entries.values() for entry in found)
+                self._callbacks.add_in_flight(
+                    str(entry.identifier) for messages in entries.values() for entry in messages
+                )
                 return entries
 
     async def _claim(self, count: int) -> Entries:
-        lease_ms = self.idle_timeout if time.monotonic() >= self._claims_from else GIVEN_BACK_MS
-        claimed = await self._desk.claim(self.id, count, lease_ms)
+        lease_ms = self.idle_timeout if time.monotonic() >= self._claims_from else REQUEUED_MS
+        claimed = await self._callbacks.claim(self.id, count, lease_ms)
         return {
             stream: tuple(
                 StreamEntry(message, OrderedDict(task_id=job_id, enqueue_time=enqueued))
@@ -183,21 +185,21 @@ class StreaqWorker(Worker[None]):
     async def _renew(self) -> None:
         for priority, messages in list(self._running_tasks.items()):
             if messages:
-                await self._desk.renew(self.stream_key + priority, self.id, sorted(messages))
+                await self._callbacks.renew(self.stream_key + priority, self.id, sorted(messages))
 
     async def schedule_delayed_tasks(self) -> None:
-        """Nothing is delayed, periodic or aborted by way of streaQ."""
+        """Does nothing: there are no delayed or periodic tasks."""
 
     async def signal_handler(self, scope: Any) -> None:
-        """Signals are the process's own affair."""
+        """Does nothing: the process handles signals."""
 
     async def _check_xreadgroup_compatibility(self) -> None:
-        """One way to read, whatever the server can do: the one that is tested."""
+        """Does nothing: messages are always read by our script."""
 
-    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
-        """The outcome of a step, which is done again while the server is away.
+    async def _with_retries(self, step: Callable[[], Awaitable[T]]) -> T:
+        """The outcome of a step, which is repeated while the server is unreachable.
 
-        Once it is back, those who hold jobs get time to say so before anyone takes their jobs for a dead worker's.
+        Once it is back, workers have time to renew their leases before their messages are claimed.
         """
         pause, away = PAUSE_S, False
         while True:

@@ -258,7 +258,7 @@ def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
 def test_missed_notifications_are_found_by_polling(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ears, "LOOK_S", 0.5)
+    monkeypatch.setattr(ears, "POLL_S", 0.5)
 
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         job_id = await api.submit("q", "k", b"")

@@ -141,7 +141,7 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
         found = re.search(r"cmdstat_evalsha:calls=(\d+)", server.ask("INFO", "commandstats"))
         return int(found[1]) if found else 0
 
-    monkeypatch.setattr(ears, "LOOK_S", look_s)
+    monkeypatch.setattr(ears, "POLL_S", look_s)
     monkeypatch.setattr(ears.JobNotifications, "_listen", deaf)
     asyncio.run(scenario())
 

@@ -41,7 +41,7 @@ def test_concurrent_commands_are_pipelined_in_order(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[bytes] = []
-    flush = wire._Wire._flush
+    flush = wire._Transport._flush
 
     def noted(self: Any) -> None:
         sent.append(b"".join(self._outbox))
@@ -56,7 +56,7 @@ def test_concurrent_commands_are_pipelined_in_order(
             assert answers == [text.encode() for text in said]
         assert len(sent) == 1 and sent[0].count(b"EVALSHA") == len(said)
 
-    monkeypatch.setattr(wire._Wire, "_flush", noted)
+    monkeypatch.setattr(wire._Transport, "_flush", noted)
     asyncio.run(scenario())
 
 

@@ -57,7 +57,7 @@ def test_a_connection_error_names_the_server_without_its_password(
     own_redis_server.ask("CONFIG", "SET", "requirepass", "another")
     with pytest.raises(StorageDown) as refused:
         asyncio.run(check_server(f"unix://:secret-word@{own_redis_server.socket}", "ABS_BROKER", True, False, 0.5))
-    assert "refuses our name or password" in str(refused.value)
+    assert "rejects our name or password" in str(refused.value)
     assert f"ABS_BROKER = unix://{own_redis_server.socket}" in str(refused.value)
     own_redis_server.kill()
     with pytest.raises(StorageDown, match="cannot be reached: ABS_BROKER"):

@@ -6,6 +6,6 @@ local result = ARGV[3]
 if field[3] then
   result = nil
 else
-  ran(field[4], field[5], number(ARGV[5]))
+  record_run(field[4], field[5], number(ARGV[5]))
 end
 finish(id, result, {ttl = number(ARGV[6]), bytes = number(ARGV[7])}, ARGV[4] == '1')

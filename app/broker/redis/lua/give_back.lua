@@ -10,12 +10,12 @@ local taken = pace(field[4])
 taken = taken - (field[10] == '1' and work_of(field[7]) or 0)
 redis.call('HSET', base, 'pace_work', decimal(math.max(0, taken)))
 leave_queue(id, field[4], field[7])
-redis.call('ZADD', base .. ':waiting', field[8], id) -- where it was before
+redis.call('ZADD', base .. ':waiting', field[8], id) -- at its earlier position
 weigh(field[4], 'weight', field[5], field[7])
-redis.call('HSET', job, 'state', 'waiting', 'attempt', whole(number(field[9]) - 1), 'token', '')
+redis.call('HSET', job, 'state', 'waiting', 'attempt', integer(number(field[9]) - 1), 'token', '')
 redis.call('HINCRBY', job, 'fence', 1)
 redis.call('SREM', streaq(field[4], ':index:running'), id)
--- A message that nobody has touched for a day is what streaQ delivers before all others.
+-- streaQ delivers a message that was idle for a day before all others.
 redis.call('XCLAIM', streaq(field[4], ':queues:' .. field[5]), STREAQ_GROUP, GIVEN_BACK, '0', field[6],
   'IDLE', '86400000', 'JUSTID')
 redis.call('PUBLISH', 'abs:arrivals', field[4])

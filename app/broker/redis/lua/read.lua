@@ -1,8 +1,8 @@
--- id process last count -> nil | over {{id, data}...}. Whoever reads a job that is not over is told of its news.
+-- id process last count -> nil | over {{id, data}...}. Subscribes the process to an open job.
 local job = job_key(ARGV[1])
 local field = redis.call('HMGET', job, 'state', 'last')
 if not field[1] then return nil end
-if not is_over(field[1]) then listen(ARGV[1], ARGV[2]) end
+if not is_over(field[1]) then subscribe(ARGV[1], ARGV[2]) end
 local from = '-'
 local take, count = string.match(ARGV[3], '^(%d+)-(%d+)$')
 local last_take, last_count = string.match(field[2] or '', '^(%d+)-(%d+)$')

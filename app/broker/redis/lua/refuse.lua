@@ -1,5 +1,5 @@
 -- id queue priority message result result_ttl_ms result_bytes_max
--- streaQ cannot make out a message: one that is left over is dropped, a job whose own it is ends with this result.
+-- Handles a message that streaQ cannot read: the job of the message ends with this result, a stale message is removed.
 local id, queue, priority, message = unpack(ARGV, 1, 4)
 local field = redis.call('HMGET', job_key(id), 'state', 'message')
 if field[1] and not is_over(field[1]) and field[2] == message then

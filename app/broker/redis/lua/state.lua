@@ -8,9 +8,9 @@ if state == 'waiting' then
   ahead = redis.call('ZRANK', base .. ':waiting', ARGV[1]) or 0
 elseif state == 'outside' then
   state = 'waiting'
-  local last = field[8] == 'batch' and '+inf' or '(' .. whole(BATCH_PLACE)
+  local last = field[8] == 'batch' and '+inf' or '(' .. integer(BATCH_PLACE)
   ahead = redis.call('ZCOUNT', base .. ':waiting', '-inf', last)
 elseif state == 'running' and field[7] then
   state = 'cancelled'
 end
-return {state, field[2], field[3], field[4], field[5], whole(ahead), field[6]}
+return {state, field[2], field[3], field[4], field[5], integer(ahead), field[6]}

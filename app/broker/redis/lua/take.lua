@@ -6,10 +6,10 @@ local field = redis.call('HMGET', job, 'state', 'queue', 'weight', 'attempt', 'f
   'body', 'submitted', 'ends')
 local state, queue = field[1], field[2]
 if not state or is_over(state) then return nil end
-local function since(time) return math.max(0, now_ms() - number(time)) end -- a clock that was put back says less than 0
+local function since(time) return math.max(0, now_ms() - number(time)) end -- negative after the clock was set back
 local waited, age = since(field[8]), since(field[10])
-if state == 'running' and field[7] == token then -- asked again by one who saw no reply
-  return {field[9], whole(waited), field[4], field[5], whole(age)}
+if state == 'running' and field[7] == token then -- repeated, because the reply was lost
+  return {field[9], integer(waited), field[4], field[5], integer(age)}
 end
 if field[6] then
   finish(id, nil, limits)
@@ -22,18 +22,18 @@ if attempt > number(tries_max) then
 end
 leave_queue(id, queue, field[3])
 local others = redis.call('EXISTS', queue_key(queue) .. ':waiting') == 1
-if others and field[11] ~= '' and hopeless(queue, field[3], number(field[11]) - now_ms(), age) then
+if others and field[11] ~= '' and cannot_meet_deadline(queue, field[3], number(field[11]) - now_ms(), age) then
   finish(id, late, limits)
   return nil
 end
-redis.call('ZADD', queue_key(queue) .. ':running', whole(now_ms()), id)
+redis.call('ZADD', queue_key(queue) .. ':running', integer(now_ms()), id)
 weigh(queue, 'running_weight', '', field[3])
-local paced = state == 'waiting' and others
-if paced then
+local counts_for_pace = state == 'waiting' and others
+if counts_for_pace then
   local work = number(redis.call('HGET', queue_key(queue), 'pace_work')) + work_of(field[3])
   redis.call('HSET', queue_key(queue), 'pace_work', decimal(work))
 end
-redis.call('HSET', job, 'state', 'running', 'attempt', whole(attempt), 'fence', whole(fence), 'token', token,
-  'paced', paced and '1' or '0')
-listen(id, process)
-return {field[9], whole(waited), whole(attempt), whole(fence), whole(age)}
+redis.call('HSET', job, 'state', 'running', 'attempt', integer(attempt), 'fence', integer(fence), 'token', token,
+  'paced', counts_for_pace and '1' or '0')
+subscribe(id, process)
+return {field[9], integer(waited), integer(attempt), integer(fence), integer(age)}
