@@ -64,7 +64,6 @@ TWICE = frozenset(
         "Service",
         "State",
         "StateNote",
-        "Status",
         "Transition",
         "UnknownAutomaton",
         "UnknownJob",
@@ -73,7 +72,6 @@ TWICE = frozenset(
         "XGrammar",
         "_Line",
         "_Masked",
-        "_Refused",
     ]
 )
 """Class names that are defined more than once; a name may go, none may come."""
