@@ -3,49 +3,51 @@
     from abs_client import Client, F, Keywords, Regex
 
     with Client() as client:  # ABS_BASE_URL, ABS_API_KEY
-        result = client.generate("sentence:", F("dog") & Keywords("ball") & Regex(r"[A-Z][a-z ]+\\."), max_tokens=24)
+        result = client.generate("sentence:", F("dog") & Keywords("ball") & Regex(r"[A-Za-z ]+"), max_tokens=24)
         print(result.text)
 
-Imports nothing of the service's own code.
+The package imports httpx2 and nothing of the service. Modules with an underscore are private.
 """
 
+from abs_client._requests import DecodeOptions, GenerateOptions
+from abs_client._retry import Retry
 from abs_client.async_client import AsyncClient, AsyncJob, AsyncStream
 from abs_client.client import Client, Job, Stream
-from abs_client.constraints import AllOf, AnyOf, Constraint, Labelled, Not, Raw, constraint_of
+from abs_client.constraints import AllOf, AnyOf, Constraint, LabelledConstraint, Not, RawConstraint, constraint_of
 from abs_client.errors import (
     AbsError,
-    AccessRefused,
-    AnswerInvalid,
-    BudgetTooSmall,
-    Busy,
-    Cancelled,
-    ConnectionFailed,
+    AccessDeniedError,
+    BudgetTooSmallError,
+    BusyError,
+    ConnectionFailedError,
     ConstraintError,
-    ConstraintSyntax,
-    ConstraintTooLarge,
-    ConstraintUnsatisfiable,
-    ConstraintUnsupported,
-    DeadlineExceeded,
-    DeadlineUnreachable,
-    IdempotencyMismatch,
-    InvalidRequest,
-    NotFound,
-    NotReady,
-    OutOfMemory,
-    PromptTooLong,
-    PromptViolates,
-    QueueFull,
-    RateLimited,
+    ConstraintSyntaxError,
+    ConstraintTooLargeError,
+    ConstraintUnsatisfiableError,
+    ConstraintUnsupportedError,
+    DeadlineExceededError,
+    DeadlineUnreachableError,
+    IdempotencyMismatchError,
+    InvalidRequestError,
+    InvalidResponseError,
+    JobCancelledError,
+    NotFoundError,
+    NotReadyError,
+    OutOfMemoryError,
+    PromptTooLongError,
+    PromptViolationError,
+    QueueFullError,
+    RateLimitError,
     RequestError,
+    RequestTooLargeError,
     ServerError,
-    TooLarge,
-    Unavailable,
-    UnknownAutomaton,
-    UnknownJob,
-    UnknownModel,
-    WorkerLost,
+    ServiceUnavailableError,
+    UnknownAutomatonError,
+    UnknownJobError,
+    UnknownModelError,
+    WorkerLostError,
 )
-from abs_client.events import Beam, Compiled, Done, Event, RejectedToken, Restart, Step
+from abs_client.events import Beam, Compilation, Done, Event, RejectedToken, Restart, Step
 from abs_client.forms import (
     NGRAM_GAP,
     SENTENCE_GAP,
@@ -60,7 +62,7 @@ from abs_client.forms import (
     Regex,
     gap,
 )
-from abs_client.formulas import (
+from abs_client.ltlf import (
     EOS,
     FALSE,
     LAST,
@@ -75,36 +77,51 @@ from abs_client.formulas import (
     Ltlf,
     M,
     Match,
+    Proposition,
     R,
     U,
     W,
     Word,
     X,
 )
-from abs_client.pieces import Answer, Explanation
 from abs_client.results import (
     Automaton,
     CheckResult,
     CompileResult,
+    ConjunctCheck,
     DecodeResult,
+    ExplainedLetter,
+    ExplainedState,
+    Explanation,
+    GeneratedText,
     GenerateResult,
     JobState,
+    LabelStep,
     ModelCard,
     Readiness,
+    Result,
+    State,
+    Timings,
+    TokenStep,
+    TracedWord,
+    Transition,
+    Usage,
 )
-from abs_client.retries import Retry
 
 __all__ = [
     "EOS", "FALSE", "LAST", "NGRAM_GAP", "NOMATCH", "SENTENCE_GAP", "TRUE", "WORD_GAP", "WX", "AbsError",
-    "AccessRefused", "AllOf", "Answer", "AnswerInvalid", "AnyOf", "AsyncClient", "AsyncJob", "AsyncStream",
-    "Automaton", "Beam", "BudgetTooSmall", "Busy", "Cancelled", "CheckResult", "Choice", "Client", "CompileResult",
-    "Compiled", "Concept", "ConnectionFailed", "Constraint", "ConstraintError", "ConstraintSyntax",
-    "ConstraintTooLarge", "ConstraintUnsatisfiable", "ConstraintUnsupported", "DeadlineExceeded", "DeadlineUnreachable",
-    "DecodeResult",
-    "Dfa", "Done", "Event", "Explanation", "F", "Formula", "G", "GenerateResult", "IdempotencyMismatch", "Iff",
-    "Implies", "Infill", "InvalidRequest", "Job", "JobState", "JsonSchema", "Keywords", "Labelled", "Length", "Ltlf",
-    "M", "Match", "ModelCard", "Not", "NotFound", "NotReady", "OutOfMemory", "PromptTooLong", "PromptViolates",
-    "QueueFull", "R", "RateLimited", "Raw", "Readiness", "Regex", "RejectedToken", "RequestError", "Restart", "Retry",
-    "ServerError", "Step", "Stream", "TooLarge", "U", "Unavailable", "UnknownAutomaton", "UnknownJob",
-    "UnknownModel", "W", "Word", "WorkerLost", "X", "constraint_of", "gap",
+    "AccessDeniedError", "AllOf", "AnyOf", "AsyncClient", "AsyncJob", "AsyncStream", "Automaton", "Beam",
+    "BudgetTooSmallError", "BusyError", "CheckResult", "Choice", "Client", "Compilation", "CompileResult", "Concept",
+    "ConjunctCheck", "ConnectionFailedError", "Constraint", "ConstraintError", "ConstraintSyntaxError",
+    "ConstraintTooLargeError", "ConstraintUnsatisfiableError", "ConstraintUnsupportedError", "DeadlineExceededError",
+    "DeadlineUnreachableError", "DecodeOptions", "DecodeResult", "Dfa", "Done", "Event", "ExplainedLetter",
+    "ExplainedState", "Explanation", "F", "Formula", "G", "GenerateOptions", "GenerateResult", "GeneratedText",
+    "IdempotencyMismatchError", "Iff", "Implies", "Infill", "InvalidRequestError", "InvalidResponseError", "Job",
+    "JobCancelledError", "JobState", "JsonSchema", "Keywords", "LabelStep", "LabelledConstraint", "Length", "Ltlf",
+    "M", "Match", "ModelCard", "Not", "NotFoundError", "NotReadyError", "OutOfMemoryError", "PromptTooLongError",
+    "PromptViolationError", "Proposition", "QueueFullError", "R", "RateLimitError", "RawConstraint", "Readiness",
+    "Regex", "RejectedToken", "RequestError", "RequestTooLargeError", "Restart", "Result", "Retry", "ServerError",
+    "ServiceUnavailableError", "State", "Step", "Stream", "Timings", "TokenStep", "TracedWord", "Transition", "U",
+    "UnknownAutomatonError", "UnknownJobError", "UnknownModelError", "Usage", "W", "Word", "WorkerLostError", "X",
+    "constraint_of", "gap",
 ]  # fmt: skip

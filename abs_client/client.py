@@ -1,47 +1,68 @@
-"""The client that blocks. What it sends and decides is in `calls` and `stories`; here is only input and output."""
+"""The synchronous client: input and output. `_requests` and `_flow` hold what it sends and decides."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 import httpx2
 
-from abs_client import calls, stories
-from abs_client.calls import Call, DecodeOptions, GenerateOptions
-from abs_client.connection import EVENT_BYTES_MAX, READ_S, Connection, has_events, opened, reply_of
+from abs_client import _flow as flows
+from abs_client import _requests as requests
+from abs_client._base import ClientBase, StreamBase, describe
+from abs_client._flow import Action, EventFollower, Flow
+from abs_client._requests import Call, GenerateOptions, HttpRequest
+from abs_client._retry import Retry
+from abs_client._transport import EVENT_BYTES_MAX, READ_S, Endpoint, is_event_stream, open_client, to_response
 from abs_client.constraints import ConstraintLike
-from abs_client.events import Done, Event
-from abs_client.results import (
-    Automaton,
-    CheckResult,
-    CompileResult,
-    DecodeResult,
-    GenerateResult,
-    JobState,
-    ModelCard,
-    Readiness,
-)
-from abs_client.retries import Retry
-from abs_client.stories import Following, Next, Open, Send, Story, Tell, Wait
+from abs_client.events import Event
+from abs_client.results import CompileResult, GenerateResult, JobState, Readiness
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Client:
+def _method(request: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    """The method that sends the request and returns its result."""
+
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._request(request(*args, **kwargs))
+
+    describe(method, request, "{}")
+    return method
+
+
+def _submit_method(request: Callable[P, Call[T]], name: str) -> Callable[Concatenate[Client, P], Job[T]]:
+    """The method that starts the request's job and returns it."""
+
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
+        return Job(self, self._request(requests.as_job(request(*args, **kwargs))).id)
+
+    describe(method, request, "Job[{}]", name, f"Start what `{request.__name__}` does, and return its Job at once.")
+    return method
+
+
+class Client(ClientBase):
     """Synchronous client of a running service.
 
-    Several threads may share one client. `with` closes its connections.
+    Threads may share one client. `with` closes its connections.
 
-    base_url, api_key  default: ABS_BASE_URL and ABS_API_KEY
-    timeout_s          seconds without data after which a connection counts as dead
-    retry              when a request that may succeed later is sent again
-    transport, sleep   replace those of httpx2 and time
-    Every method raises AbsError (`abs_client.errors`); without an answer it raises ConnectionFailed.
+        with Client("http://127.0.0.1:8000") as client:
+            result = client.generate("sentence:", F("dog") & Keywords("ball"), max_tokens=24)
+            print(result.text)
+
+    base_url   address of the service, which may have a path; default: ABS_BASE_URL, else http://127.0.0.1:8000
+    api_key    default: ABS_API_KEY, else the content of the file ABS_API_KEY_FILE; "" sends none
+    timeout_s  seconds without data after which a connection counts as dead
+    retry      how often a request that may succeed later is sent again; Retry(tries=1) never does
+    transport  a transport of httpx2, such as ASGITransport, instead of the network
+    sleep      replaces time.sleep between attempts
+
+    Every method raises AbsError: ConnectionFailedError without a response, and a class for each error of the service.
     """
 
     def __init__(
@@ -49,96 +70,45 @@ class Client:
         retry: Retry | None = None, transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._connection = Connection(base_url, api_key, timeout_s)
-        self._http: httpx2.Client = opened(httpx2.Client, self._connection.options(transport=transport))
-        self._retry, self._sleep = retry or Retry(), sleep
+        super().__init__(base_url, api_key, timeout_s, retry)
+        self._http: httpx2.Client = open_client(httpx2.Client, self._endpoint.options(transport=transport))
+        self._sleep = sleep
 
-    def generate(
-        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
-    ) -> GenerateResult:
-        """Texts that satisfy the constraint, best first. One who is interrupted calls his request off."""
-        return self._ask(calls.generate_call(prompt, constraint, options))
+    generate = _method(requests.generate)
+    compile = _method(requests.compile)
+    check = _method(requests.check)
+    decode = _method(requests.decode)
+    automaton = _method(requests.automaton)
+    automaton_dot = _method(requests.automaton_dot)
+    automaton_svg = _method(requests.automaton_svg)
+    models = _method(requests.models)
+    version = _method(requests.version)
+    submit = _submit_method(requests.generate, "submit")
+    submit_compile = _submit_method(requests.compile, "submit_compile")
+    submit_decode = _submit_method(requests.decode, "submit_decode")
 
     def stream(
         self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
     ) -> Stream[GenerateResult]:
-        """Like `generate`, as a stream of events: Compiled, Step, Restart, Done.
+        """Generate as `generate` does, as a stream of events: Compilation, Step, Restart, Done.
 
-        A broken connection is reopened, and the stream resumes after the last event.
+        The stream resumes after the last event when a connection breaks. Closing it cancels the job, unless the caller
+        gave an idempotency_key.
         """
-        call = calls.streamed(calls.generate_call(prompt, constraint, options))
-        following = Following(call.request, None, self._retry, self._result)
-        return Stream(_events(self, following, calls_off=not call.request.headers), following)
-
-    def compile(
-        self, constraint: ConstraintLike, *, explain: bool = True, model: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> CompileResult:
-        """Compile a constraint and keep it; `generate` takes the answer in the constraint's place."""
-        return self._ask(calls.compile_call(constraint, explain, model, idempotency_key))
-
-    def check(self, constraint: ConstraintLike, text: str | Sequence[str], *, conjuncts: bool = False) -> CheckResult:
-        """Whether a text (or a sequence of labels) satisfies, and where it breaks; `conjuncts`: each conjunct too."""
-        return self._ask(calls.check_call(constraint, text, conjuncts))
-
-    def decode(
-        self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,
-        **options: Unpack[DecodeOptions],
-    ) -> DecodeResult:
-        """The best sequence of labels: `log_probs` has a row for each step and a column for each label."""
-        return self._ask(calls.decode_call(log_probs, constraint, labels, options))
-
-    def automaton(self, of: str | CompileResult | GenerateResult | DecodeResult) -> Automaton:
-        """States, distances and transitions, of a hash or of a result that names one."""
-        return self._ask(calls.automaton_call(of))
-
-    def automaton_dot(self, of: str | CompileResult | GenerateResult | DecodeResult) -> str:
-        """The same for Graphviz."""
-        return self._ask(calls.picture_call(of, "dot"))
-
-    def automaton_svg(self, of: str | CompileResult | GenerateResult | DecodeResult) -> str:
-        """The same as a picture."""
-        return self._ask(calls.picture_call(of, "svg"))
-
-    def models(self) -> tuple[ModelCard, ...]:
-        """The served models."""
-        return self._ask(calls.models_call())
-
-    def version(self) -> str:
-        """The service's version."""
-        return self._ask(calls.version_call())
-
-    def ready(self) -> Readiness:
-        """Whether requests would be served now, and why not. Asked once."""
-        return self._run(stories.is_ready(calls.ready_call(), lambda reasons: Readiness(False, reasons)))
-
-    def wait_until_ready(self, timeout_s: float = 120.0) -> None:
-        """Wait until the service is ready. After `timeout_s` raise NotReady with the reasons, or ConnectionFailed."""
-        self._run(stories.became_ready(calls.ready_call(), self._retry, timeout_s))
-
-    def submit(
-        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
-    ) -> Job[GenerateResult]:
-        """Begin what `generate` does, and do not wait."""
-        return self._submit(calls.generate_call(prompt, constraint, options))
-
-    def submit_compile(
-        self, constraint: ConstraintLike, *, explain: bool = True, model: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Job[CompileResult]:
-        """Begin what `compile` does, and do not wait."""
-        return self._submit(calls.compile_call(constraint, explain, model, idempotency_key))
-
-    def submit_decode(
-        self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,
-        **options: Unpack[DecodeOptions],
-    ) -> Job[DecodeResult]:
-        """Begin what `decode` does, and do not wait."""
-        return self._submit(calls.decode_call(log_probs, constraint, labels, options))
+        request = requests.as_stream(requests.generate(prompt, constraint, **options)).request
+        return Stream(self, self._follow(request), cancels=not request.headers)
 
     def job(self, job_id: str) -> Job[Any]:
-        """A job that was begun before, here or elsewhere."""
+        """The job with this id, whichever client started it."""
         return Job(self, job_id)
+
+    def ready(self) -> Readiness:
+        """Ask once whether the service serves requests now, and why not."""
+        return self._run(flows.check_ready())
+
+    def wait_until_ready(self, timeout_s: float = 120.0) -> None:
+        """Wait until the service is ready. After `timeout_s` raises NotReadyError, or ConnectionFailedError."""
+        self._run(flows.wait_until_ready(self._retry, timeout_s))
 
     def close(self) -> None:
         """Close all connections."""
@@ -152,144 +122,119 @@ class Client:
     ) -> None:
         self.close()
 
-    def _submit(self, call: Call[T]) -> Job[T]:
-        return Job(self, self._ask(calls.submitted(call)).id)
-
-    def _result(self, data: dict[str, Any]) -> Any:
-        return self._connection.shown(calls.result_of_job(data))
-
-    def _ask(self, call: Call[T]) -> T:
+    def _request(self, call: Call[T]) -> T:
         try:
-            return self._connection.shown(self._run(stories.asked(call, self._retry)))
+            return self._endpoint.with_picture(self._run(flows.send_with_retries(call, self._retry)))
         except Exception:
             raise
-        except BaseException:  # the caller is interrupted, so this answer will never be read
+        except BaseException:  # the caller is interrupted, so no one reads this result
             if call.own_key:
-                self._leave(stories.called_off(call, None))
+                self._try(flows.cancel_job(call, None))
             raise
 
-    def _leave(self, story: Story[None]) -> None:
+    def _try(self, flow: Flow[None]) -> None:
         with contextlib.suppress(Exception):
-            self._run(story)
+            self._run(flow)
 
-    def _run(self, story: Story[T]) -> T:
-        """The value of a story that tells nothing on the way."""
+    def _run(self, flow: Flow[T]) -> T:
+        """The value of a flow that emits no events."""
         try:
-            next(self._drive(story))
+            next(self._drive(flow))
         except StopIteration as end:
             value: T = end.value
             return value
-        raise AssertionError("a plain request tells of no events")
+        raise AssertionError("only a stream emits events")
 
-    def _drive(self, story: Story[T]) -> Generator[Any, None, T]:
-        """Do what the story says, and pass on what it tells."""
-        line = _Line(self._http, self._connection, self._sleep)
+    def _drive(self, flow: Flow[T]) -> Generator[Any, None, T]:
+        """Perform the actions of a flow, and yield the events that it emits."""
+        runner = _ActionRunner(self._http, self._endpoint, self._sleep)
         outcome: Any = None
         failure: httpx2.RequestError | None = None
         try:
             while True:
-                effect = story.send(outcome) if failure is None else story.throw(failure)
+                action = flow.send(outcome) if failure is None else flow.throw(failure)
                 outcome = failure = None
-                if isinstance(effect, Tell):
-                    yield effect.event
+                if isinstance(action, flows.Emit):
+                    yield action.event
                     continue
                 try:
-                    outcome = line.do(effect)
+                    outcome = runner.perform(action)
                 except httpx2.RequestError as error:
                     failure = error
         except StopIteration as end:
             value: T = end.value
             return value
         finally:
-            line.close()
+            runner.close()
 
 
-class _Line:
-    """Does what a story says, one thing after the other; holds the answer of events that is being read."""
+class _ActionRunner:
+    """Performs the actions of one flow in turn. It owns the stream that is open."""
 
-    def __init__(self, http: httpx2.Client, connection: Connection, sleep: Callable[[float], None]) -> None:
-        self._http, self._connection, self._sleep = http, connection, sleep
-        self._open: httpx2.Response | None = None
+    def __init__(self, http: httpx2.Client, endpoint: Endpoint, sleep: Callable[[float], None]) -> None:
+        self._http, self._endpoint, self._sleep = http, endpoint, sleep
+        self._response: httpx2.Response | None = None
         self._events: Iterator[httpx2.ServerSentEvent] = iter(())
 
-    def do(self, effect: Send | Open | Next | Wait) -> Any:
-        match effect:
-            case Send(request):
-                return reply_of(self._send(request, streams=False))
-            case Open(request):
+    def perform(self, action: Action) -> Any:
+        match action:
+            case flows.Send(request):
+                return to_response(self._send(request, streams=False))
+            case flows.OpenStream(request):
                 self.close()
-                response = self._open = self._send(request, streams=True)
-                if has_events(response):
+                response = self._response = self._send(request, streams=True)
+                if is_event_stream(response):
                     self._events = iter(httpx2.EventSource(response, EVENT_BYTES_MAX))
                 else:
                     response.read()
-                return reply_of(response)
-            case Next():
+                return to_response(response)
+            case flows.ReadEvent():
                 return next(self._events, None)
-            case Wait(seconds):
+            case flows.Wait(seconds):
                 self.close()
                 self._sleep(seconds)
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-        self._open, self._events = None, iter(())
+        if self._response is not None:
+            self._response.close()
+        self._response, self._events = None, iter(())
 
-    def _send(self, request: calls.Request, streams: bool) -> httpx2.Response:
-        timeout = self._connection.timeout(request, streams)
-        built = self._http.build_request(
+    def _send(self, request: HttpRequest, streams: bool) -> httpx2.Response:
+        timeout = self._endpoint.timeout(request, streams)
+        prepared = self._http.build_request(
             request.method, request.path, content=request.content, headers=request.all_headers, timeout=timeout
         )
-        return self._http.send(built, stream=streams)
+        return self._http.send(prepared, stream=streams)
 
 
-def _events(client: Client, following: Following[R], calls_off: bool) -> Generator[Event[R], None, None]:
-    """The events of a job; left early, the connection is closed, and the job called off where it was begun for this."""
-    try:
-        yield from client._drive(following.story())
-    except Exception:
-        raise
-    except BaseException:  # closed by the reader, or interrupted
-        if calls_off and not following.over:
-            client._leave(stories.called_off(None, following.job_id))
-        raise
+class Stream(StreamBase[R]):
+    """The events of a job, as an iterator.
 
+    result  that of the event Done; None before it
 
-class Stream(Generic[R]):
-    """The events of a job. `close`, the end of a `with`, or letting go of it ends the connection, and what is written.
-
-    result  the last event's, None before
+    `close`, the end of a `with` and the loss of the last reference end the connection. They also cancel the job of
+    `Client.stream`, but not that of `Job.events`.
     """
 
-    def __init__(self, told: Generator[Event[R], None, None], following: Following[R]) -> None:
-        self._told, self._following = told, following
-        self.result: R | None = None
-
-    @property
-    def job_id(self) -> str | None:
-        """The job's, once the service has said it: `Client.job` takes it."""
-        return self._following.job_id
+    def __init__(self, client: Client, follower: EventFollower[R], cancels: bool) -> None:
+        super().__init__(follower)
+        self._events = _events(client, follower, cancels)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event[R]:
-        event = next(self._told)
-        if isinstance(event, Done):
-            self.result = event.result
-        return event
+        return self._observe(next(self._events))
 
     def until_done(self) -> R:
         """Skip the remaining events and return the result."""
         for _ in self:
             pass
-        if self.result is None:
-            raise RuntimeError("the stream was closed before its end")
-        return self.result
+        return self._require_result()
 
     def close(self) -> None:
-        """Go away."""
-        self._told.close()
+        """End the connection. Reading on raises StopIteration."""
+        self._events.close()
 
     def __enter__(self) -> Self:
         return self
@@ -300,31 +245,41 @@ class Stream(Generic[R]):
         self.close()
 
 
+def _events(client: Client, follower: EventFollower[R], cancels: bool) -> Generator[Event[R], None, None]:
+    # A function, not a method of Stream: a generator that refers to its stream would keep the stream alive.
+    try:
+        yield from client._drive(follower.run())
+    except Exception:
+        raise
+    except BaseException:  # closed by the reader, or interrupted
+        if cancels and not follower.is_over:
+            client._try(flows.cancel_job(None, follower.job_id))
+        raise
+
+
 class Job(Generic[R]):
-    """A job that goes on whether anybody waits for it or not. `id` names it to `Client.job`."""
+    """A job that runs until it ends or `cancel` is called, with or without a reader. `Client.job` takes its `id`."""
 
     def __init__(self, client: Client, job_id: str) -> None:
         self._client, self.id = client, job_id
 
     def state(self) -> JobState:
-        """Where it is."""
-        return self._client._ask(calls.job_call(self.id))
+        """Get the job's state."""
+        return self._client._request(requests.job_state(self.id))
 
     def result(self, timeout_s: float | None = None) -> R:
         """Wait for the result. Raises the job's error, or TimeoutError after `timeout_s`."""
         client = self._client
-        value: R = client._run(stories.awaited(self.id, client._result, client._retry, timeout_s))
+        value: R = client._run(flows.wait_for_result(self.id, client._result, client._retry, timeout_s))
         return value
 
     def events(self) -> Stream[R]:
         """Stream the job's events from its first one. Closing the stream does not cancel the job."""
-        client = self._client
-        following: Following[R] = Following(calls.events_request(self.id, ""), self.id, client._retry, client._result)
-        return Stream(_events(client, following, calls_off=False), following)
+        return Stream(self._client, self._client._follow(requests.job_events(self.id), self.id), cancels=False)
 
     def cancel(self) -> JobState:
-        """Call it off."""
-        return self._client._ask(calls.cancel_call(self.id))
+        """Cancel the job and get its state."""
+        return self._client._request(requests.cancellation(self.id))
 
     def __repr__(self) -> str:
         return f"Job({self.id!r})"

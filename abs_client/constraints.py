@@ -1,6 +1,6 @@
-"""What constraints have in common: their JSON, how they combine, how they are compared. Knows no form but combinations.
+"""The base class of constraints, and their combinations.
 
-A constraint never changes. Two are equal where their JSON is.
+A constraint is immutable. Two constraints are equal if their JSON is equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 
 class Constraint:
-    """A constraint of any form. `&`, `|` and `~` combine it with others, or with a constraint object (a dict).
+    """A constraint of any form.
+
+    `&`, `|` and `~` combine it with other constraints and with constraint objects (dicts).
 
     FORM  the field of the JSON that names the form
     """
@@ -20,37 +22,37 @@ class Constraint:
     FORM: ClassVar[str] = ""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        given = {name: value for name, value in options.items() if value is not None and value is not False}
-        self.__dict__.update(_arguments=arguments, _options=given)
+        # An option at its default is left out, so that equal constraints have equal JSON.
+        present = {name: value for name, value in options.items() if value is not None and value is not False}
+        self.__dict__.update(_arguments=arguments, _options=present)  # __setattr__ raises
 
     def as_dict(self) -> dict[str, Any]:
-        """The constraint object, as requests hold it."""
-        return {self.FORM: plain(self._body()), **{name: plain(value) for name, value in self._options.items()}}
+        """The constraint object of the API."""
+        options = {name: json_value(value) for name, value in self._options.items()}
+        return {self.FORM: json_value(self._body()), **options}
 
     def to_json(self) -> str:
         """The constraint object as JSON text."""
         return json.dumps(self.as_dict(), ensure_ascii=False)
 
     def _body(self) -> Any:
-        """What stands in the field FORM."""
+        """The value of the field FORM."""
         return self._arguments[0]
 
     @property
     def _arguments(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self.__dict__["_arguments"]
-        return found
+        return cast("tuple[Any, ...]", self.__dict__["_arguments"])
 
     @property
     def _options(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.__dict__["_options"]
-        return found
+        return cast("dict[str, Any]", self.__dict__["_options"])
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a constraint never changes: make another")
+        raise AttributeError("a constraint is immutable: create another")
 
     def __repr__(self) -> str:
-        shown = [*map(repr, self._arguments), *(f"{name}={value!r}" for name, value in self._options.items())]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        arguments = [*map(repr, self._arguments), *(f"{name}={value!r}" for name, value in self._options.items())]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def __eq__(self, other: object) -> bool:
         return self.as_dict() == other.as_dict() if isinstance(other, Constraint) else NotImplemented
@@ -59,44 +61,44 @@ class Constraint:
         return hash(json.dumps(self.as_dict(), sort_keys=True))
 
     def __bool__(self) -> bool:
+        # `a and b` would silently drop a constraint.
         raise TypeError("a constraint is not true or false: combine constraints with &, | and ~, not with and, or, not")
 
     def __and__(self, other: ConstraintLike) -> Constraint:
-        return _joined(AllOf, self, other)
+        return _combine(AllOf, self, other)
 
     def __rand__(self, other: ConstraintLike) -> Constraint:
-        return _joined(AllOf, other, self)
+        return _combine(AllOf, other, self)
 
     def __or__(self, other: ConstraintLike) -> Constraint:
-        return _joined(AnyOf, self, other)
+        return _combine(AnyOf, self, other)
 
     def __ror__(self, other: ConstraintLike) -> Constraint:
-        return _joined(AnyOf, other, self)
+        return _combine(AnyOf, other, self)
 
     def __invert__(self) -> Constraint:
         return Not(self)
 
-    def over(self, *labels: str) -> Labelled:
-        """The same constraint over an alphabet of ids: each output is one of the labels, and one step."""
-        return Labelled(self, labels)
+    def over(self, *labels: str) -> LabelledConstraint:
+        """The constraint over an alphabet of labels: each step is one label, and no text is written."""
+        return LabelledConstraint(self, labels)
 
 
 ConstraintLike: TypeAlias = Constraint | Mapping[str, Any]
 
 
-class Raw(Constraint):
-    """A constraint object as it is."""
+class RawConstraint(Constraint):
+    """A constraint object, unchanged."""
 
     def __init__(self, constraint: Mapping[str, Any]) -> None:
-        super().__init__(plain(constraint))
+        super().__init__(json_value(constraint))
 
     def as_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = copy.deepcopy(self._arguments[0])
-        return found
+        return cast("dict[str, Any]", copy.deepcopy(self._arguments[0]))
 
 
 class AllOf(Constraint):
-    """Every one of the constraints holds."""
+    """All of the constraints hold."""
 
     FORM = "all"
 
@@ -120,7 +122,7 @@ class AnyOf(Constraint):
 
 
 class Not(Constraint):
-    """The constraint does not hold: exactly the texts that it rejects, the empty one perhaps among them."""
+    """The constraint does not hold. It accepts exactly the texts that the constraint rejects, even the empty text."""
 
     FORM = "not"
 
@@ -132,8 +134,8 @@ class Not(Constraint):
         return inner
 
 
-class Labelled(Constraint):
-    """A constraint over an alphabet of ids, for models that do not write text. It combines with no other."""
+class LabelledConstraint(Constraint):
+    """A constraint over an alphabet of labels. It cannot be combined with others."""
 
     def __init__(self, constraint: ConstraintLike, labels: Sequence[str]) -> None:
         if isinstance(labels, str):
@@ -144,39 +146,39 @@ class Labelled(Constraint):
         return {**self._arguments[0].as_dict(), "labels": list(self._arguments[1])}
 
 
-def constraint_of(given: ConstraintLike) -> Constraint:
-    """The constraint; a constraint object is taken as it is. Raises TypeError for anything else."""
-    known: object = given
-    if isinstance(known, Constraint):
-        return known
-    if isinstance(known, Mapping):
-        return Raw(known)
-    advice = "; for a formula write Ltlf(...), for a pattern Regex(...)" if isinstance(given, str) else ""
-    raise TypeError(f"a constraint is a Constraint or a dict, not {type(given).__name__}{advice}")
+def constraint_of(value: ConstraintLike) -> Constraint:
+    """A Constraint of a Constraint or a constraint object (a dict). Raises TypeError for any other value."""
+    unchecked: object = value  # callers without a type checker pass anything
+    if isinstance(unchecked, Constraint):
+        return unchecked
+    if isinstance(unchecked, Mapping):
+        return RawConstraint(unchecked)
+    advice = "; for a formula write Ltlf(...), for a pattern Regex(...)" if isinstance(unchecked, str) else ""
+    raise TypeError(f"a constraint is a Constraint or a dict, not {type(unchecked).__name__}{advice}")
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: tuples are lists, constraints their objects."""
+def json_value(value: Any) -> Any:
+    """The value as JSON: iterables become lists, constraints their objects."""
     if isinstance(value, Constraint):
         return value.as_dict()
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): json_value(item) for name, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     return value
 
 
-def _part(given: ConstraintLike) -> Constraint:
-    part = constraint_of(given)
-    if isinstance(part, Labelled):
-        raise TypeError("labels stand at the outermost constraint alone: combine first, then call over(...)")
+def _part(value: ConstraintLike) -> Constraint:
+    part = constraint_of(value)
+    if isinstance(part, LabelledConstraint):
+        raise TypeError("only the outermost constraint can have labels: combine first, then call over(...)")
     return part
 
 
-def _joined(kind: type[AllOf] | type[AnyOf], left: ConstraintLike, right: ConstraintLike) -> Constraint:
-    """Both in one combination; what is such a combination already is flattened into it."""
+def _combine(kind: type[AllOf] | type[AnyOf], left: ConstraintLike, right: ConstraintLike) -> Constraint:
+    """Both sides in one combination. A side that is such a combination itself is flattened into it."""
     if not all(isinstance(side, Constraint | Mapping) for side in (left, right)):
-        return cast(Constraint, NotImplemented)  # Python then says that the operator does not take it
+        return cast(Constraint, NotImplemented)  # Python then tries the other side, and raises TypeError
     parts: list[Constraint] = []
     for side in map(_part, (left, right)):
         parts.extend(side._arguments if type(side) is kind else (side,))

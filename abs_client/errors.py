@@ -1,36 +1,36 @@
-"""AbsError and its subclasses, one for each family of the server's codes.
+"""AbsError and its subclasses, one for each family of the service's error codes.
 
 AbsError
-|-- ConnectionFailed        no server answers at the URL, or the connection broke during the answer
-|-- AnswerInvalid           the answer does not come from this service
-|-- RequestError            the request is at fault
-|   |-- InvalidRequest        a field, the JSON or the path is invalid
-|   |-- TooLarge              the request exceeds a limit on sizes, which the error names
-|   |-- AccessRefused         the key, the host or the origin is not allowed
-|   |-- NotFound
-|   |   |-- UnknownAutomaton
-|   |   |-- UnknownModel
-|   |   `-- UnknownJob
-|   |-- IdempotencyMismatch   the idempotency key belongs to an earlier, different request
-|   |-- ConstraintError       the constraint is at fault
-|   |   |-- ConstraintSyntax    the constraint does not parse; a caret marks the fault
-|   |   |-- ConstraintUnsupported
-|   |   |-- ConstraintUnsatisfiable
-|   |   `-- ConstraintTooLarge
-|   |-- BudgetTooSmall        `min_tokens` is the smallest sufficient budget
-|   |-- PromptViolates
-|   `-- PromptTooLong
-|-- Busy                    a retry after `retry_after_s` may succeed
-|   |-- RateLimited
-|   |-- QueueFull
-|   |-- DeadlineUnreachable
-|   |-- NotReady
-|   |-- Unavailable
-|   `-- Cancelled
-|-- DeadlineExceeded
-`-- ServerError             the service is at fault
-    |-- OutOfMemory
-    `-- WorkerLost
+|-- ConnectionFailedError         no server answers at the URL, or the connection broke during the response
+|-- InvalidResponseError          the response does not come from this service
+|-- RequestError                  the request is at fault
+|   |-- InvalidRequestError         a field, the JSON or the path is invalid
+|   |-- RequestTooLargeError        the request exceeds a limit on sizes, which the error names
+|   |-- AccessDeniedError           the key, the host or the origin is not allowed
+|   |-- NotFoundError
+|   |   |-- UnknownAutomatonError
+|   |   |-- UnknownModelError
+|   |   `-- UnknownJobError
+|   |-- IdempotencyMismatchError    the idempotency key belongs to an earlier, different request
+|   |-- ConstraintError             the constraint is at fault
+|   |   |-- ConstraintSyntaxError     the constraint does not parse; a caret marks the fault
+|   |   |-- ConstraintUnsupportedError
+|   |   |-- ConstraintUnsatisfiableError
+|   |   `-- ConstraintTooLargeError
+|   |-- BudgetTooSmallError         `min_tokens` is the smallest sufficient budget
+|   |-- PromptViolationError
+|   `-- PromptTooLongError
+|-- BusyError                     a retry after `retry_after_s` may succeed
+|   |-- RateLimitError
+|   |-- QueueFullError
+|   |-- DeadlineUnreachableError
+|   |-- NotReadyError
+|   |-- ServiceUnavailableError
+|   `-- JobCancelledError
+|-- DeadlineExceededError
+`-- ServerError                   the service is at fault
+    |-- OutOfMemoryError
+    `-- WorkerLostError
 """
 
 from __future__ import annotations
@@ -39,20 +39,26 @@ from collections.abc import Mapping
 from typing import Any
 
 LINE_CHARS_MAX = 100
+CODES: dict[str, type[AbsError]] = {}  # filled by the definitions of the classes below
 
 
 class AbsError(Exception):
     """Root of this package's errors.
 
-    status      of HTTP; 0 where there was no answer
-    code        the service's stable name of the fault, such as "budget_too_small"; "" where there is none
+    status      of HTTP; 0 without a response
+    code        the service's stable name of the error, such as "budget_too_small"; "" without a response
     detail      what is wrong, in words
-    request_id  by which the service's log knows the request
-    problem     the whole body of the answer (RFC 9457); what it says beside these is an attribute too, where the class
-                declares it, and None where the body does not say it
+    request_id  names the request in the service's log
+    problem     the whole body of the response (RFC 9457)
+
+    A subclass names its codes, and declares the fields that the body of its error has: attributes, None where the body
+    lacks them.
     """
 
     request_id: str
+
+    def __init_subclass__(cls, codes: str = "") -> None:
+        CODES.update(dict.fromkeys(codes.split(), cls))
 
     def __init__(self, detail: str = "", *, status: int = 0, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)
@@ -68,20 +74,27 @@ class AbsError(Exception):
         return f"{self.code}: {self.detail}" if self.code else self.detail
 
 
-class ConnectionFailed(AbsError):
-    """No server answers, or a broken answer could not be resumed."""
+class ConnectionFailedError(AbsError):
+    """No server answers, or a broken response could not be resumed."""
 
 
-class AnswerInvalid(AbsError):
-    """What answered is not this service, or one of another version."""
+class InvalidResponseError(AbsError):
+    """The response is not one of this service, or of another version."""
 
 
 class RequestError(AbsError):
-    """The request is at fault; sent again it fails again."""
+    """The request is at fault. Sent again, it fails again."""
 
 
-class InvalidRequest(RequestError):
-    """`errors`: a path and a message for each fault. `limit` and `cap` where `path` is over one."""
+class InvalidRequestError(
+    RequestError, codes="invalid_json malformed_request invalid_request method_not_allowed unsupported_media_type"
+):
+    """A field, the JSON or the path is invalid.
+
+    errors      a path and a message for each fault
+    path        a field over the limit `limit`, whose value is `cap`
+    field       an option out of its range
+    """
 
     errors: list[dict[str, str]] | None
     path: str | None
@@ -90,8 +103,8 @@ class InvalidRequest(RequestError):
     cap: float | None
 
 
-class TooLarge(RequestError):
-    """The request, or the answer to it, is over the limit `limit` = `cap`, or needs more memory than there is."""
+class RequestTooLargeError(RequestError, codes="body_too_large headers_too_large answer_too_large request_too_large"):
+    """The request, or its result, exceeds the limit `limit`, whose value is `cap`, or the memory."""
 
     limit: str | None
     cap: float | None
@@ -99,43 +112,45 @@ class TooLarge(RequestError):
     memory_bytes: int | None
 
 
-class AccessRefused(RequestError):
-    """The request is not let in. `scope`: what its key lacks."""
+class AccessDeniedError(RequestError, codes="unauthorized forbidden origin_refused host_refused"):
+    """The key, the host or the origin is not allowed. `scope`: what the key lacks."""
 
     scope: str | None
 
 
-class NotFound(RequestError):
-    """There is no such thing."""
+class NotFoundError(RequestError, codes="not_found"):
+    """The service has no such path, automaton, model or job."""
 
 
-class UnknownAutomaton(NotFound):
+class UnknownAutomatonError(NotFoundError, codes="unknown_automaton"):
     """No constraint with this hash is stored: compile it again."""
 
 
-class UnknownModel(NotFound):
-    """Another model is served: `served`."""
+class UnknownModelError(NotFoundError, codes="unknown_model"):
+    """The model is not served here. `served`: the model that is."""
 
     served: str | None
 
 
-class UnknownJob(NotFound):
-    """No job of this caller's has the id, or it is long over."""
+class UnknownJobError(NotFoundError, codes="unknown_job"):
+    """The caller has no job with this id, or its result has expired."""
 
 
-class IdempotencyMismatch(RequestError):
-    """The Idempotency-Key came with another request before."""
+class IdempotencyMismatchError(RequestError, codes="idempotency_mismatch"):
+    """The idempotency key belongs to an earlier, different request."""
 
 
 class ConstraintError(RequestError):
     """The constraint is at fault."""
 
 
-class ConstraintSyntax(ConstraintError):
+class ConstraintSyntaxError(ConstraintError, codes="constraint_syntax"):
     """The constraint does not parse.
 
-    position  offset of the fault in the string at `field`; None where it has no place in one; so line and column
-    source    that string, where it could be found in what was sent
+    field         path of the string at fault, such as "all.1.ltlf"
+    position      offset of the fault in that string; None where no single place is at fault. So are line and column
+    expected      what the grammar allows there
+    source        that string, if it is in the request
     """
 
     position: int | None
@@ -149,8 +164,8 @@ class ConstraintSyntax(ConstraintError):
         return super().__str__() + pointed_at(self.source, self.position)
 
 
-class ConstraintUnsupported(ConstraintError):
-    """`construct` is understood, and refused."""
+class ConstraintUnsupportedError(ConstraintError, codes="unsupported"):
+    """The constraint uses `construct`, which parses but is not supported."""
 
     construct: str | None
     position: int | None
@@ -161,10 +176,12 @@ class ConstraintUnsupported(ConstraintError):
         return super().__str__() + pointed_at(self.source, self.position)
 
 
-class ConstraintUnsatisfiable(ConstraintError):
-    """No text satisfies it. `conflict`: parts that contradict each other; `characters`: what no token writes.
+class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfiable"):
+    """No text satisfies the constraint.
 
-    Of a matrix to decode: `rows` it has, and the `lengths` that the constraint takes.
+    conflict       conjuncts that contradict each other
+    characters     characters that no token of the model writes
+    rows, lengths  of `decode`: rows of the matrix, and the lengths that the constraint accepts
     """
 
     conflict: list[str] | None
@@ -173,166 +190,153 @@ class ConstraintUnsatisfiable(ConstraintError):
     lengths: Any
 
 
-class ConstraintTooLarge(ConstraintError):
-    """It outgrew the limit `limit` = `cap`."""
+class ConstraintTooLargeError(ConstraintError, codes="constraint_too_large"):
+    """The compilation exceeds the limit `limit`, whose value is `cap`."""
 
     limit: str | None
     cap: float | None
 
 
-class BudgetTooSmall(RequestError):
-    """No text of `max_tokens` satisfies; `min_tokens` are enough."""
+class BudgetTooSmallError(RequestError, codes="budget_too_small"):
+    """No text of at most `max_tokens` satisfies the constraint; `min_tokens` are enough."""
 
     min_tokens: int | None
     max_tokens: int | None
 
 
-class PromptViolates(RequestError):
-    """With scope "full": from `position` on nothing that begins as the prompt does satisfies."""
+class PromptViolationError(RequestError, codes="prompt_violates"):
+    """With scope "full": no continuation of the prompt satisfies. `position`: offset where it fails."""
 
     position: int | None
 
 
-class PromptTooLong(RequestError):
-    """Prompt and budget together are longer than the model reads."""
+class PromptTooLongError(RequestError, codes="prompt_too_long"):
+    """The prompt and the budget together exceed the model's `context_length`, in tokens."""
 
     prompt_tokens: int | None
     max_tokens: int | None
     context_length: int | None
 
 
-class Busy(AbsError):
-    """Not now. `retry_after_s`: when another try may succeed, where the service says."""
+class BusyError(AbsError):
+    """The service cannot take the request now. `retry_after_s`: seconds to wait, if the service names them."""
 
     retry_after_s: float | None
 
 
-class RateLimited(Busy):
-    """The API key exceeds its rate limit: `limit` = `cap`."""
+class RateLimitError(BusyError, codes="rate_limited"):
+    """The API key exceeds its rate limit `limit`, whose value is `cap`."""
 
     limit: str | None
     cap: float | None
 
 
-class QueueFull(Busy):
-    """Too many requests wait: `limit` = `cap`."""
+class QueueFullError(BusyError, codes="queue_full"):
+    """The queue exceeds the limit `limit`, whose value is `cap`."""
 
     limit: str | None
     cap: float | None
 
 
-class DeadlineUnreachable(Busy):
-    """The queue is too long: the request would take about `wait_s`, too close to `timeout_s`."""
+class DeadlineUnreachableError(BusyError, codes="deadline_unreachable"):
+    """The queue is so long that the request would wait about `wait_s`, too close to its `timeout_s`."""
 
     wait_s: float | None
     timeout_s: float | None
 
 
-class NotReady(Busy):
+class NotReadyError(BusyError, codes="not_ready"):
     """A part of the service is missing or still loading: `reasons`."""
 
     reasons: list[str] | None
 
 
-class Unavailable(Busy):
-    """The service stops, or its storage, its model, its memory or its connections are not to be had now."""
+class ServiceUnavailableError(
+    BusyError, codes="draining storage_down too_many_connections model_unavailable memory_taken"
+):
+    """The service is shutting down, or its storage, model, memory or connections are unavailable."""
 
     limit: str | None
     cap: float | None
 
 
-class Cancelled(Busy):
-    """The job was called off."""
+class JobCancelledError(BusyError, codes="cancelled"):
+    """The job was cancelled."""
 
 
-class DeadlineExceeded(AbsError):
+class DeadlineExceededError(AbsError, codes="deadline request_timeout"):
     """The request was not done within `timeout_s`."""
 
     timeout_s: float | None
 
 
-class ServerError(AbsError):
-    """The service is at fault; its log has the rest, under `request_id`."""
+class ServerError(AbsError, codes="internal replay_rejected"):
+    """The service is at fault; its log has the cause under `request_id`."""
 
 
-class OutOfMemory(ServerError):
-    """The model's device ran out of memory over this request alone: fewer beams or tokens may fit."""
+class OutOfMemoryError(ServerError, codes="out_of_memory"):
+    """This request alone exceeds the memory of the model's device. Fewer beams or tokens may fit."""
 
     needed_bytes: int | None
 
 
-class WorkerLost(ServerError):
-    """As many workers took the request as may, and each died."""
+class WorkerLostError(ServerError, codes="worker_lost"):
+    """Each of `attempts` workers died while it ran the request."""
 
     attempts: int | None
-
-
-CODES: dict[str, type[AbsError]] = {
-    "invalid_json": InvalidRequest, "malformed_request": InvalidRequest, "invalid_request": InvalidRequest,
-    "method_not_allowed": InvalidRequest, "unsupported_media_type": InvalidRequest, "body_too_large": TooLarge,
-    "headers_too_large": TooLarge, "answer_too_large": TooLarge, "request_too_large": TooLarge,
-    "unauthorized": AccessRefused, "forbidden": AccessRefused, "origin_refused": AccessRefused,
-    "host_refused": AccessRefused, "unknown_automaton": UnknownAutomaton, "unknown_model": UnknownModel,
-    "unknown_job": UnknownJob, "not_found": NotFound, "idempotency_mismatch": IdempotencyMismatch,
-    "constraint_syntax": ConstraintSyntax, "unsupported": ConstraintUnsupported,
-    "constraint_unsatisfiable": ConstraintUnsatisfiable, "constraint_too_large": ConstraintTooLarge,
-    "budget_too_small": BudgetTooSmall, "prompt_violates": PromptViolates, "prompt_too_long": PromptTooLong,
-    "rate_limited": RateLimited, "queue_full": QueueFull,
-    "deadline_unreachable": DeadlineUnreachable, "not_ready": NotReady, "draining": Unavailable,
-    "storage_down": Unavailable, "too_many_connections": Unavailable, "model_unavailable": Unavailable,
-    "memory_taken": Unavailable, "cancelled": Cancelled, "deadline": DeadlineExceeded,
-    "request_timeout": DeadlineExceeded, "out_of_memory": OutOfMemory, "worker_lost": WorkerLost,
-    "internal": ServerError, "replay_rejected": ServerError,
-}  # fmt: skip
 
 
 def error_of(
     status: int, problem: Mapping[str, Any], *, sent: Mapping[str, Any] | None = None,
     retry_after_s: float | None = None,
 ) -> AbsError:
-    """The error that a problem document is, whatever a newer service may call it. `sent` is the body of the request."""
+    """The error that a problem document describes; an unknown code is classified by its status.
+
+    `sent` is the body of the request, in which ConstraintSyntaxError finds the string at fault.
+    """
     kind = CODES.get(str(problem.get("code")), _by_status(status))
     detail = str(problem.get("detail") or problem.get("title") or f"the service answered with status {status}")
     error = kind(detail, status=status, problem=problem)
-    if isinstance(error, Busy) and error.retry_after_s is None:
+    if isinstance(error, BusyError) and error.retry_after_s is None:
         error.retry_after_s = retry_after_s
-    if isinstance(error, ConstraintSyntax | ConstraintUnsupported) and sent is not None:
+    if isinstance(error, ConstraintSyntaxError | ConstraintUnsupportedError) and sent is not None:
         error.source = _string_at(sent.get("constraint"), error.field or "")
     return error
 
 
 def pointed_at(source: str, position: int | None) -> str:
-    """The line of the source at fault, with a caret under the place; nothing where there is no place."""
+    """The line of the source with a caret under the position; "" without a position."""
     if not source or position is None or not 0 <= position <= len(source):
         return ""
     begin, end = source.rfind("\n", 0, position) + 1, source.find("\n", position)
     line, column = source[begin : end if end >= 0 else len(source)], position - begin
-    if len(line) > LINE_CHARS_MAX:  # as much around the place as fits
+    if len(line) > LINE_CHARS_MAX:  # cut to a window around the position
         first = max(0, min(column - LINE_CHARS_MAX // 2, len(line) - LINE_CHARS_MAX))
         line, column = line[first : first + LINE_CHARS_MAX], column - first
+    # A tab would move the line against its caret.
     return f"\n  {line}\n  {' ' * column}^".replace("\t", " ")
 
 
 def _by_status(status: int) -> type[AbsError]:
     if status in (429, 503):
-        return Busy
+        return BusyError
     return RequestError if status < 500 else ServerError
 
 
 def _declared(kind: type[AbsError]) -> set[str]:
-    """The attributes that the class and those above it declare, those aside that have a value of their own."""
+    """The attributes that the class and its bases annotate without a value."""
     names = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", {})}
     return {name for name in names if not hasattr(kind, name)}
 
 
 def _string_at(constraint: Any, path: str) -> str:
-    """The string at a path such as "all.1.ltlf", nothing where there is none."""
-    found = constraint
+    """The string at a path such as "all.1.ltlf"; "" if there is none."""
+    value = constraint
     for name in path.split("."):
-        if isinstance(found, Mapping):
-            found = found.get(name)
-        elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
         else:
             return ""
-    return found if isinstance(found, str) else ""
+    return value if isinstance(value, str) else ""

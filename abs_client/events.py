@@ -1,4 +1,4 @@
-"""Typed events of a running job, and the state that resumes them."""
+"""Typed events of a running job."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from abs_client.errors import AbsError, AnswerInvalid, error_of
-from abs_client.pieces import read
+from abs_client._json import read
+from abs_client.errors import InvalidResponseError, error_of
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """The constraint is ready, and the generation has begun. The fields are those of `CompileResult`."""
+class Compilation:
+    """The constraint is compiled, and generation starts. The fields are those of `CompileResult`."""
 
     automaton: str
     states: int
@@ -28,7 +28,16 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Beam:
-    """One text as far as a step has written it; `parent` is the row of the step before that it continues."""
+    """One text of a step, with all of its tokens so far.
+
+    text      everything that the model wrote, a leading space included
+    parent    index of the row in the previous step that it continues
+    state     the automaton's state after the text, as `automaton` numbers it
+    distance  fewest tokens to the end, EOS included; 0 for a finished text
+    alpha     the push towards acceptance before the last token, 0 to 1
+    score     the log_prob that the search ranks by, with the push included
+    log_prob  sum of the tokens' natural logarithms
+    """
 
     text: str
     parent: int
@@ -42,10 +51,13 @@ class Beam:
 
 @dataclass(frozen=True)
 class RejectedToken:
-    """A token among the most probable after the row `parent` of the step before, which the constraint rejects.
+    """A probable token after a row of the previous step that the constraint rejects.
 
-    reason  "violates": no continuation satisfies; "over_budget": `distance` exceeds the budget; "incomplete": the
-            text may not end yet; "no_bytes": the token writes no text
+    parent    index of the row in the previous step; 0 in the first step
+    log_prob  natural logarithm of the token's own probability
+    reason    "violates": no continuation satisfies; "over_budget": `distance` exceeds the budget; "incomplete": the
+              text cannot end yet; "no_bytes": the token writes no text
+    distance  fewest tokens to the end after it; None where no continuation satisfies
     """
 
     parent: int
@@ -57,36 +69,41 @@ class RejectedToken:
 
 @dataclass(frozen=True)
 class Step:
-    """The texts after a token more. `rejected_tokens` is None unless the request sets `rejected_top_k`."""
+    """One more token of each text.
+
+    step             number of the token, from 1
+    budget_after     tokens left
+    rejected_tokens  empty unless the request sets `rejected_top_k`
+    """
 
     step: int
     budget_after: int
     rows: tuple[Beam, ...]
-    rejected_tokens: tuple[RejectedToken, ...] | None = None
+    rejected_tokens: tuple[RejectedToken, ...] = ()
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Another worker restarts the job; discard all earlier events."""
+    """Another worker restarts the job; discard all earlier events. `attempt` counts from 1."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class Done(Generic[R]):
-    """The end; `result` is what the plain request would have been answered."""
+    """The last event. `result` is what the request returns without a stream."""
 
     result: R
 
 
-Event: TypeAlias = Compiled | Step | Restart | Done[R]
-_KINDS: dict[str, type[Compiled] | type[Step] | type[Restart]] = {
-    "compiled": Compiled, "step": Step, "restarted": Restart,
+Event: TypeAlias = Compilation | Step | Restart | Done[R]
+_KINDS: dict[str, type[Compilation] | type[Step] | type[Restart]] = {
+    "compiled": Compilation, "step": Step, "restarted": Restart,
 }  # fmt: skip
 
 
-class Sent(Protocol):
-    """A server-sent event as httpx2 reads it."""
+class _ServerSentEvent(Protocol):
+    """A server-sent event of httpx2."""
 
     @property
     def event(self) -> str: ...
@@ -94,25 +111,20 @@ class Sent(Protocol):
     def data(self) -> str: ...
 
 
-def told(sent: Sent) -> Compiled | Step | Restart | dict[str, Any] | None:
-    """A typed event; the JSON of the last one, `done`; None for what this client does not know.
+def parse_event(message: _ServerSentEvent) -> Compilation | Step | Restart | dict[str, Any] | None:
+    """The typed event; the JSON of the event `done`; None for an event of a newer service.
 
-    Raises what an event `error` says, and AnswerInvalid.
+    Raises the error of the event `error`, and InvalidResponseError.
     """
-    if sent.event not in (*_KINDS, "done", "error"):
+    if message.event not in (*_KINDS, "done", "error"):
         return None
     try:
-        data = json.loads(sent.data)
+        data = json.loads(message.data)
     except ValueError:
-        raise AnswerInvalid(f"the event {sent.event} is not JSON") from None
-    if sent.event == "error":
-        raise _ended(data)
-    if sent.event == "done":
+        raise InvalidResponseError(f"the event {message.event} is not JSON") from None
+    if message.event == "error":
+        problem = read(dict[str, Any], data, "the event error")
+        raise error_of(int(problem.get("status", 500)), problem)
+    if message.event == "done":
         return read(dict[str, Any], data, "the event done")
-    return read(_KINDS[sent.event], data, f"the event {sent.event}")
-
-
-def _ended(data: Any) -> AbsError:
-    """The error that a job ended in."""
-    problem = read(dict[str, Any], data, "the event error")
-    return error_of(int(problem.get("status", 500)), problem)
+    return read(_KINDS[message.event], data, f"the event {message.event}")

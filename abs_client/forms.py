@@ -1,4 +1,4 @@
-"""The forms of constraints that are no formulas, as Python takes them. Their meaning is in docs/constraints.md."""
+"""The forms of constraints other than formulas. docs/constraints.md defines their meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from abs_client.constraints import Constraint
-from abs_client.formulas import meant
+from abs_client.ltlf import propositions_json
 
 LeadingSpace: TypeAlias = Literal["strip", "forbid"]
 Bounds: TypeAlias = int | tuple[int | None, int | None]
@@ -17,12 +17,15 @@ WORD_GAP, NGRAM_GAP, SENTENCE_GAP = "<|infill_word|>", "<|infill_ngram|>", "<|in
 
 
 def gap(pattern: str) -> str:
-    """A gap of an infill that a pattern says, without anchors."""
+    """A gap of an infill that matches the pattern, which has no anchors."""
     return f"<|infill:{pattern}|>"
 
 
 class Regex(Constraint):
-    """The whole text matches, exactly as re.fullmatch says. `leading_space`: one is stripped, or forbidden."""
+    """The whole text matches the pattern, as with re.fullmatch.
+
+    leading_space  "strip": the text without one leading space; "forbid": no leading space
+    """
 
     FORM = "regex"
 
@@ -32,28 +35,28 @@ class Regex(Constraint):
 
 @dataclass(frozen=True)
 class Concept:
-    """A concept of keywords: it occurs at least `min` and at most `max` times, in any of its forms."""
+    """A keyword with several forms, which occurs at least `min` and at most `max` times."""
 
     forms: tuple[str, ...]
     min: int = 1
     max: int | None = None
 
     def __init__(self, *forms: str, min: int = 1, max: int | None = None) -> None:
-        for name, value in (("forms", forms), ("min", min), ("max", max)):
-            object.__setattr__(self, name, value)
+        self.__dict__.update(forms=forms, min=min, max=max)  # frozen: plain assignment raises
 
     def __repr__(self) -> str:
-        least = [f"min={self.min}"] if self.min != 1 else []
-        most = [f"max={self.max}"] if self.max is not None else []
-        return f"Concept({', '.join([*map(repr, self.forms), *least, *most])})"
+        minimum = [f"min={self.min}"] if self.min != 1 else []
+        maximum = [f"max={self.max}"] if self.max is not None else []
+        return f"Concept({', '.join([*map(repr, self.forms), *minimum, *maximum])})"
 
 
 class Keywords(Constraint):
-    """Each concept occurs as a word or phrase, in any of its forms: a string, a list of forms, or a Concept.
+    """Each concept occurs as a word or phrase.
 
-    ordered         in the order given
-    inflect         each form stands for all its inflections too
-    case_sensitive  else either case will do
+    concepts        a string, a list of forms any of which counts, or a Concept
+    ordered         they occur in this order
+    inflect         inflections of a form count too
+    case_sensitive  False: upper and lower case are equal
     """
 
     FORM = "keywords"
@@ -65,7 +68,7 @@ class Keywords(Constraint):
         super().__init__(*concepts, ordered=ordered, inflect=inflect, case_sensitive=case_sensitive)
 
     def _body(self) -> Any:
-        return [dataclasses.asdict(one) if isinstance(one, Concept) else one for one in self._arguments]
+        return [dataclasses.asdict(item) if isinstance(item, Concept) else item for item in self._arguments]
 
 
 class Infill(Constraint):
@@ -78,7 +81,7 @@ class Infill(Constraint):
 
 
 class Choice(Constraint):
-    """One of the strings."""
+    """The text is one of the strings."""
 
     FORM = "choice"
 
@@ -90,9 +93,11 @@ class Choice(Constraint):
 
 
 class JsonSchema(Constraint):
-    """A JSON text that satisfies a schema.
+    """The text is JSON that satisfies a schema.
 
-    The schema is a dict, a boolean, a pydantic model or a pydantic TypeAdapter.
+    schema      a dict, a boolean, a pydantic model or a pydantic TypeAdapter
+    whitespace  "compact" (the service's default) or "pretty"
+    max_depth   the deepest nesting of a recursive schema
 
     The objects of a pydantic model are closed (`additionalProperties` false) unless the model sets it. A pydantic
     model ignores unknown properties, so generating them is useless. A dict is used unchanged.
@@ -119,21 +124,21 @@ class Length(Constraint):
     ) -> None:
         super().__init__(min_words=min_words, max_words=max_words, max_chars=max_chars, sentences=sentences)
         if not self._options:
-            raise ValueError("say at least one of min_words, max_words, max_chars and sentences")
+            raise ValueError("set at least one of min_words, max_words, max_chars and sentences")
 
     def as_dict(self) -> dict[str, Any]:
-        given, sentences = dict(self._options), self._options.get("sentences")
+        fields, sentences = dict(self._options), self._options.get("sentences")
         if isinstance(sentences, tuple | list):
-            least, most = sentences
-            bounds = {"min": least, "max": most}
-            given["sentences"] = {name: value for name, value in bounds.items() if value is not None}
-        return given
+            bounds = dict(zip(("min", "max"), sentences, strict=True))
+            fields["sentences"] = {name: value for name, value in bounds.items() if value is not None}
+        return fields
 
 
 class Dfa(Constraint):
-    """An automaton of your own, over propositions ("when") or over bytes of the text ("bytes", "text").
+    """A user-defined DFA, over propositions or over bytes of the text.
 
-    transitions  {"from": "s", "to": "t", "when": "dog & !cat"} and the like
+    transitions   such as {"from": "s", "to": "t", "when": "dog & !cat"}, or with "bytes" or "text" in place of "when"
+    propositions  what their names mean: words, a Word, a Match, or the API's JSON
     """
 
     FORM = "dfa"
@@ -143,45 +148,45 @@ class Dfa(Constraint):
         propositions: Mapping[str, Any] | None = None, leading_space: LeadingSpace | None = None,
     ) -> None:
         super().__init__(
-            start=start, accepting=list(accepting), transitions=[dict(one) for one in transitions],
-            propositions=meant(propositions), leading_space=leading_space,
+            start=start, accepting=list(accepting), transitions=[dict(transition) for transition in transitions],
+            propositions=propositions_json(propositions), leading_space=leading_space,
         )
 
     def as_dict(self) -> dict[str, Any]:
-        given = copy.deepcopy(self._options)
-        return {"dfa": {name: given.pop(name) for name in ("start", "accepting", "transitions")}, **given}
+        options = copy.deepcopy(self._options)
+        return {"dfa": {name: options.pop(name) for name in ("start", "accepting", "transitions")}, **options}
 
 
-def _schema(given: Any) -> Any:
-    """The schema itself. Raises TypeError for what is none, and makes none."""
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, Mapping):
-        return copy.deepcopy(dict(given))
-    for name in ("model_json_schema", "json_schema"):  # a pydantic model, a TypeAdapter
-        if callable(make := getattr(given, name, None)):
+def _schema(source: Any) -> Any:
+    """The JSON schema of a schema, a pydantic model or a TypeAdapter. Raises TypeError for any other value."""
+    if isinstance(source, bool):
+        return source
+    if isinstance(source, Mapping):
+        return copy.deepcopy(dict(source))
+    for name in ("model_json_schema", "json_schema"):  # of a pydantic model, of a TypeAdapter
+        if callable(make := getattr(source, name, None)):
             return _closed(make())
-    raise TypeError(f"a schema is a dict, a boolean, a pydantic model or a TypeAdapter, not {type(given).__name__}")
+    raise TypeError(f"a schema is a dict, a boolean, a pydantic model or a TypeAdapter, not {type(source).__name__}")
 
 
+# The keywords that hold a schema, a list of them, or a mapping to them. allOf is left out: its parts describe the same
+# object, so each would reject the properties of the others.
 _SCHEMAS = ("items", "additionalProperties", "not")
-_LISTS, _MAPS = ("anyOf", "oneOf", "prefixItems"), ("properties", "$defs")  # not allOf: its parts share an object
+_LISTS, _MAPS = ("anyOf", "oneOf", "prefixItems"), ("properties", "$defs")
 
 
 def _closed(schema: Any) -> Any:
-    """The schema, its objects that list their properties closed where they do not say."""
+    """The schema with `additionalProperties` false in each object that lists properties and does not set it."""
     if not isinstance(schema, dict):
         return schema
-    found = dict(schema)
-    for name in _SCHEMAS:
-        if name in found:
-            found[name] = _closed(found[name])
-    for name in _LISTS:
-        if name in found:
-            found[name] = [_closed(one) for one in found[name]]
-    for name in _MAPS:
-        if name in found:
-            found[name] = {key: _closed(one) for key, one in found[name].items()}
-    if "properties" in found:
-        found.setdefault("additionalProperties", False)
-    return found
+    closed = dict(schema)
+    for name, value in schema.items():
+        if name in _SCHEMAS:
+            closed[name] = _closed(value)
+        elif name in _LISTS:
+            closed[name] = [_closed(item) for item in value]
+        elif name in _MAPS:
+            closed[name] = {key: _closed(item) for key, item in value.items()}
+    if "properties" in closed:
+        closed.setdefault("additionalProperties", False)
+    return closed

@@ -1,63 +1,243 @@
-"""What the service answers to a request. What a newer service says beside it is kept in `raw`."""
+"""The values that requests return. Log-probs are natural logarithms, times are in milliseconds unless named `_s`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from abs_client import html
-from abs_client.pieces import Answer, Explanation, LabelStep, PartCheck, State, Timings, Transition, Unit, Usage
+from abs_client._notebook import automaton_html, generated_html
+
+_NOT_JSON = {"json_name": None}  # metadata of a field that is not read from the response
+
+
+@dataclass(frozen=True)
+class TracedWord:
+    """A step of a word trace: a word or punctuation mark of the text.
+
+    propositions  those that hold at it
+    state         the automaton's state after it, as `automaton` numbers it
+    """
+
+    text: str
+    propositions: tuple[str, ...]
+    state: int
+
+
+@dataclass(frozen=True)
+class TokenStep:
+    """A token of a generated text.
+
+    token         its id in the model's vocabulary
+    text          the text that it writes; "" for the end
+    state         the automaton's state after it, as `automaton` numbers it
+    distance      fewest tokens to the end after it, EOS included
+    alpha         the push towards acceptance before it, 0 to 1
+    propositions  for each word that it completes, the propositions that hold there
+    """
+
+    token: int
+    text: str
+    state: int
+    distance: int
+    alpha: float
+    log_prob: float
+    score: float
+    propositions: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """One text that satisfies the constraint.
+
+    log_prob    sum of its tokens' log-probs
+    score       the log-prob that the algorithm ranks or draws by: with the push (abs), after temperature (sample)
+    words       its word trace
+    trace       its tokens; None unless the request sets `trace`
+    proven_gap  how much better the best satisfying text can be at most, as a length-normalized log-prob: 0 for a text
+                that is proven the best, None where the algorithm keeps no bound
+    """
+
+    text: str
+    finish_reason: str
+    log_prob: float
+    score: float
+    satisfied: bool
+    words: tuple[TracedWord, ...] = ()
+    trace: tuple[TokenStep, ...] | None = None
+    proven_gap: float | None = None
+
+    def parse(self, model: Any = None) -> Any:
+        """Parse the text as JSON, into a pydantic model or TypeAdapter, or into plain values by default."""
+        for name in ("model_validate_json", "validate_json"):
+            if callable(read_json := getattr(model, name, None)):
+                return read_json(self.text)
+        if model is not None:
+            raise TypeError(f"parse takes a pydantic model or a TypeAdapter, not {model!r}")
+        return json.loads(self.text)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The work of a request.
+
+    completion_tokens  over all texts, the end of each included
+    sequences          texts that were written in parallel
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    sequences: int
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where the time of a request went, in milliseconds. `cached`: the constraint was compiled before."""
+
+    compile_ms: float
+    queue_ms: float
+    decode_ms: float
+    total_ms: float
+    cached: bool
+
+
+@dataclass(frozen=True)
+class ExplainedLetter:
+    """A letter of an automaton, in words. `holds`: its propositions; None for a letter that is no set of them."""
+
+    name: str
+    means: str
+    holds: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ExplainedState:
+    """A state of an automaton. `distance`: fewest tokens to the end; None for a dead state."""
+
+    state: int
+    distance: int | None
+    accepting: bool
+    start: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A compiled constraint in sentences and examples.
+
+    letters, states            the first ones; `letters_more` and `states_more` count the others
+    shortest                   a shortest accepted text; None if it is too long to show
+    samples                    random accepted texts
+    """
+
+    sentences: tuple[str, ...]
+    letters: tuple[ExplainedLetter, ...] = ()
+    letters_more: int = 0
+    states: tuple[ExplainedState, ...] = ()
+    states_more: int = 0
+    shortest: str | None = None
+    samples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LabelStep:
+    """A label of a decoded sequence. `distance`: fewest further labels to acceptance."""
+
+    label: str
+    state: int
+    distance: int
+    propositions: tuple[str, ...]
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class ConjunctCheck:
+    """The check of one conjunct.
+
+    path         its place in the constraint object, such as "all.0.keywords.1"
+    summary      the conjunct in a few words
+    constraint   the conjunct as a constraint object
+    violated_at  as in CheckResult
+    """
+
+    path: str
+    summary: str
+    constraint: dict[str, Any]
+    satisfied: bool
+    violated_at: int | None
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of an automaton. `distance`: fewest tokens to the end; None for a dead state."""
+
+    id: int
+    accepting: bool
+    distance: int | None = None
+
+
+@dataclass(frozen=True)
+class Transition:
+    """All letters that lead from one state to another, as indices into the automaton's `letters`."""
+
+    source: int = field(metadata={"json_name": "from"})
+    to: int
+    letters: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Result:
-    """An answer to a request. `raw` is its JSON.
+    """A result that names an automaton by its hash.
 
-    `svg` fetches the picture of its automaton, or raises AbsError; it is the client's that asked.
+    raw  the response's JSON, with the fields of a newer service
+    svg  fetches a picture of the automaton; raises AbsError
     """
 
     automaton: str
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    svg: Callable[[], str] | None = field(default=None, repr=False, compare=False, kw_only=True)
+    raw: Mapping[str, Any] = field(
+        default_factory=dict, repr=False, compare=False, kw_only=True, metadata=_NOT_JSON
+    )
+    svg: Callable[[], str] | None = field(default=None, repr=False, compare=False, kw_only=True, metadata=_NOT_JSON)
 
 
 @dataclass(frozen=True)
 class GenerateResult(Result):
-    """Texts that satisfy the constraint, best first. `id` is the job's; `seed` the one that sampled them."""
+    """Texts that satisfy the constraint, best first. `id` is the job's; `seed` repeats a sample, else it is None."""
 
     id: str
     model: str
-    choices: tuple[Answer, ...]
+    choices: tuple[GeneratedText, ...]
     usage: Usage
     timings: Timings
     seed: int | None = None
 
     @property
     def text(self) -> str:
-        """The best answer's."""
+        """The best text."""
         return self.choices[0].text
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All answers'."""
+        """All texts, best first."""
         return tuple(choice.text for choice in self.choices)
 
     def parse(self, model: Any = None) -> Any:
-        """The best answer's text as JSON: of a pydantic model where one is given, else plain values."""
+        """Parse the best text as JSON, into a pydantic model or TypeAdapter, or into plain values by default."""
         return self.choices[0].parse(model)
 
     def _repr_html_(self) -> str:
-        usage, times = self.usage, self.timings
-        tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
-        compiled = "constraint cached" if times.cached else f"compile {times.compile_ms:.0f} ms"
-        said = f"{self.model}: {tokens}, {compiled}, total {times.total_ms:.0f} ms"
-        return html.generated(self.choices, said, self.automaton, self.svg)
+        return generated_html(self)
 
 
 @dataclass(frozen=True)
 class CompileResult(Result):
-    """A compiled constraint, which `generate` takes in a constraint's place. `min_tokens`: the least budget."""
+    """A compiled constraint; `generate` takes it as its constraint.
+
+    token_states, token_classes  sizes of the automaton over tokens
+    min_tokens                   the smallest sufficient `max_tokens`
+    cached                       the constraint was compiled before
+    explanation                  None if the request sets explain=False, or if it would exceed the limits
+    """
 
     states: int
     letters: int
@@ -69,8 +249,7 @@ class CompileResult(Result):
     explanation: Explanation | None = None
 
     def _repr_html_(self) -> str:
-        sizes = f"{self.states} states, {self.letters} letters; needs at least {self.min_tokens} tokens"
-        return html.compiled(self.explanation, sizes, self.automaton, self.svg)
+        return automaton_html(self, f"{self.states} states, {self.letters} letters")
 
 
 @dataclass(frozen=True)
@@ -87,14 +266,18 @@ class DecodeResult(Result):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Whether a text satisfies. `violated_at`: the first character after which nothing can satisfy any more, or the
-    text's length where it only ends too early; None where satisfied. `conjuncts` is None unless requested."""
+    """Whether a text satisfies a constraint. The result itself is true or false.
+
+    violated_at  offset of the first character (or label) after which no continuation satisfies; the text's length if it
+                 only ends too early; None if it satisfies
+    conjuncts    None unless the request sets conjuncts=True
+    """
 
     satisfied: bool
-    words: tuple[Unit, ...]
+    words: tuple[TracedWord, ...]
     violated_at: int | None = None
-    conjuncts: tuple[PartCheck, ...] | None = None
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    conjuncts: tuple[ConjunctCheck, ...] | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=_NOT_JSON)
 
     def __bool__(self) -> bool:
         return self.satisfied
@@ -102,7 +285,12 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Automaton(Result):
-    """A compiled constraint as people look at it: a DFA over letters, each the list of propositions that hold."""
+    """The DFA of a compiled constraint.
+
+    kind     "words", "characters" (classes of them, for patterns) or "labels": what a letter stands for
+    letters  for each letter the propositions that hold
+    start    index into `states`, like those of `accepting` and `transitions`
+    """
 
     constraint: dict[str, Any]
     kind: str
@@ -115,13 +303,12 @@ class Automaton(Result):
     explanation: Explanation | None = None
 
     def _repr_html_(self) -> str:
-        sizes = f"{len(self.states)} states over {self.kind}; needs at least {self.min_tokens} tokens"
-        return html.compiled(self.explanation, sizes, self.automaton, self.svg)
+        return automaton_html(self, f"{len(self.states)} states over {self.kind}")
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether requests would be served now, and why not. True or false as it says."""
+    """Whether the service serves requests now. The value itself is true or false; `reasons` say why not."""
 
     ready: bool
     reasons: tuple[str, ...] = ()
@@ -132,7 +319,14 @@ class Readiness:
 
 @dataclass(frozen=True)
 class JobState:
-    """Where a job is. `submitted` is Unix time in s; `ahead`: how many go before it; `error`: what it failed with."""
+    """The state of a job.
+
+    submitted  Unix time in seconds
+    attempt    number of times that a worker took the job
+    ahead      number of jobs before it in the queue
+    result     the JSON of the result; None unless the state is "done"
+    error      the problem document of the error (RFC 9457); None unless the state is "failed"
+    """
 
     id: str
     kind: str
@@ -145,14 +339,14 @@ class JobState:
 
     @property
     def over(self) -> bool:
-        """Whether it changes no more."""
+        """Whether the state is final."""
         return self.state not in ("waiting", "running")
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A served model. `context_tokens`: the most that it reads, None without limit."""
+    """A served model. `context_tokens`: the longest input; None without a limit. `vocabulary`: number of tokens."""
 
     id: str
-    context_tokens: int | None = None
-    vocabulary: int | None = None
+    context_tokens: int | None
+    vocabulary: int

@@ -116,7 +116,7 @@ DISTRIBUTION = {  # where the import name is not the distribution's; the first t
     "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry": "opentelemetry-sdk",  # with the API and the protocol that it brings along
 }
-READERS = ("app.settings", "abs_client.connection")  # of the environment
+READERS = ("app.settings", "abs_client._transport")  # of the environment
 LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40
 
 

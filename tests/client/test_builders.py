@@ -39,7 +39,7 @@ from abs_client import (
     Match,
     Not,
     R,
-    Raw,
+    RawConstraint,
     Regex,
     U,
     W,
@@ -126,7 +126,7 @@ SAME: list[tuple[Constraint, dict[str, Any]]] = [
 @pytest.mark.parametrize(("built", "by_hand"), SAME, ids=[repr(built)[:60] for built, _ in SAME])
 def test_a_built_constraint_equals_the_handwritten_json(built: Constraint, by_hand: dict[str, Any]) -> None:
     assert of_hash(built) == of_hash(by_hand)
-    for copied in (eval(repr(built), dict(vars(abs_client))), copy.deepcopy(built), Raw(built.as_dict())):
+    for copied in (eval(repr(built), dict(vars(abs_client))), copy.deepcopy(built), RawConstraint(built.as_dict())):
         assert copied == built and hash(copied) == hash(built)
     assert built != F("something else") and built != built.as_dict()
 
@@ -145,7 +145,7 @@ def test_extra_properties_stay_open_and_nested_models_closed() -> None:
 @pytest.mark.parametrize("wrong", [
     lambda: Word(" "), lambda: Word(), lambda: Word("a", name=""), lambda: Length(), lambda: JsonSchema(3),
     lambda: constraint_of("F(dog)"), lambda: F(Regex("a")), lambda: F("a") & 3, lambda: Regex("a") | "b",  # type: ignore[arg-type, operator, list-item]
-    lambda: F("a").over("a") & F("b"), lambda: abs_client.Labelled(F("a"), "ab"), lambda: bool(F("a")),
+    lambda: F("a").over("a") & F("b"), lambda: abs_client.LabelledConstraint(F("a"), "ab"), lambda: bool(F("a")),
     lambda: F("a") and F("b"), lambda: setattr(Regex("a"), "pattern", "b"),
 ])  # fmt: skip
 def test_an_invalid_builder_call_raises_at_once(wrong: Any) -> None:
@@ -279,4 +279,4 @@ def test_combinations_are_flattened_and_double_negation_removed() -> None:
     a, b, c = Regex("a"), Regex("b"), Regex("c")
     assert (a & b & c) == AllOf(a, b, c) == (a & (b & c)) and (a | b | c) == AnyOf(a, b, c)
     assert ~~a == a and ~~F("a") == F("a") and (F("a") & F("b")).as_dict() == {"ltlf": "F(a) & F(b)"}
-    assert len({a, Regex("a"), Raw({"regex": "a"}), b}) == 2
+    assert len({a, Regex("a"), RawConstraint({"regex": "a"}), b}) == 2

@@ -12,9 +12,9 @@ from abs_client import Client, errors
 from abs_client.errors import (
     CODES,
     AbsError,
-    Busy,
-    ConstraintSyntax,
-    InvalidRequest,
+    BusyError,
+    ConstraintSyntaxError,
+    InvalidRequestError,
     RequestError,
     ServerError,
     error_of,
@@ -45,11 +45,12 @@ def test_fields_of_an_error_body_are_attributes(row: ErrorFacts) -> None:
     assert str(error).startswith(f"{row.code}: why") and error.request_id == "r"
     empty = error_of(row.status, {"code": row.code})
     assert all(getattr(empty, name) is None for name in row.fields)
-    assert row.retry_after_s is None or isinstance(error, Busy)
+    assert row.retry_after_s is None or isinstance(error, BusyError)
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(418, RequestError), (404, RequestError), (429, Busy), (503, Busy), (500, ServerError)]
+    ("status", "kind"),
+    [(418, RequestError), (404, RequestError), (429, BusyError), (503, BusyError), (500, ServerError)],
 )
 def test_an_unknown_error_code_is_classified_by_status(status: int, kind: type[AbsError]) -> None:
     error = error_of(status, {"code": "newer", "detail": "d", "more": [1]})
@@ -93,7 +94,7 @@ def test_a_long_line_is_shortened_around_the_error() -> None:
 def test_the_source_of_an_error_is_found_in_the_request(field: str, source: str) -> None:
     sent = {"constraint": {"all": [{"ltlf": "p", "propositions": {"p": {"regex": "(?=a)"}}}, {"ltlf": "G("}]}}
     error = error_of(422, {"code": "constraint_syntax", "field": field, "position": 0}, sent=sent)
-    assert isinstance(error, ConstraintSyntax) and error.source == source
+    assert isinstance(error, ConstraintSyntaxError) and error.source == source
     assert ("^" in str(error)) == bool(source)
 
 
@@ -101,9 +102,9 @@ def test_the_source_of_an_error_is_found_in_the_request(field: str, source: str)
 def test_an_invalid_text_is_refused_before_it_is_sent(text: str) -> None:
     with Client("http://127.0.0.1:9") as client:  # where no server answers
         for ask in (lambda: client.generate(text, {"regex": "a"}), lambda: client.check({"regex": text}, "a")):
-            with pytest.raises(InvalidRequest, match="surrogate"):
+            with pytest.raises(InvalidRequestError, match="surrogate"):
                 ask()
-        with pytest.raises(InvalidRequest, match="JSON"):
+        with pytest.raises(InvalidRequestError, match="JSON"):
             client.generate("a", {"regex": "a"}, temperature=float("nan"))
         with pytest.raises(TypeError, match="labels, not int"):
             client.check({"regex": "a"}, 5)  # type: ignore[arg-type]

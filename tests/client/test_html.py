@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from abs_client import AsyncClient, Client, ConnectionFailed, F, GenerateResult, html
-from abs_client.pieces import TokenStep, Unit, read
+from abs_client import AsyncClient, Client, ConnectionFailedError, F, GenerateResult, TokenStep, TracedWord
+from abs_client._json import read
+from abs_client._notebook import ROWS_MAX
 from tests.client.scripted_server import ANSWER, answer, scripted_server
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -65,22 +66,23 @@ def picture(page: str) -> str:
 def evil_result(svg: Callable[[], str] | None) -> GenerateResult:
     result = read(GenerateResult, ANSWER)
     step = TokenStep(1, EVIL, 0, 0, 0.5, -0.1, -0.1, ((EVIL,),))
-    choice = replace(result.choices[0], text=EVIL + "\n", words=(Unit(EVIL, (EVIL,), 0),) * 300, trace=(step,) * 300)
+    word = TracedWord(EVIL, (EVIL,), 0)
+    choice = replace(result.choices[0], text=EVIL + "\n", words=(word,) * 300, trace=(step,) * 300)
     return replace(result, choices=(choice, choice), model=EVIL, svg=svg)
 
 
 def test_everything_is_escaped_and_long_tables_are_cut() -> None:
     reader = harmless(evil_result(lambda: SVG)._repr_html_())
-    assert reader.text.count(EVIL) >= 2 * 2 * html.ROWS_MAX and "and 100 more" in reader.text
+    assert reader.text.count(EVIL) >= 2 * 2 * ROWS_MAX and "and 100 more" in reader.text
     assert "<script" not in evil_result(lambda: SVG)._repr_html_()
     assert picture(evil_result(lambda: SVG)._repr_html_()) == SVG  # as an image it runs nothing
 
 
 def failing() -> str:
-    raise ConnectionFailed(EVIL)
+    raise ConnectionFailedError(EVIL)
 
 
-@pytest.mark.parametrize(("svg", "says"), [(None, ""), (failing, "not to be had"), (lambda: "x" * 2**22, "too large")])
+@pytest.mark.parametrize(("svg", "says"), [(None, ""), (failing, "no picture"), (lambda: "x" * 2**22, "too large")])
 def test_results_are_shown_without_the_automaton_image(svg: Any, says: str) -> None:
     reader = harmless(evil_result(svg)._repr_html_())
     assert "img" not in reader.used and says in reader.text and "a" * 64 in reader.text
@@ -108,8 +110,8 @@ def test_the_automaton_image_is_fetched_once_on_display() -> None:
     assert first == again and len(server.requests) == 2
     asked = server.requests[1]
     assert asked.path == f"/automata/{'a' * 64}.svg" and asked.headers["authorization"] == "Bearer k"
-    anew = client._connection.shown(result)  # the server has ended
-    assert "not to be had" in anew._repr_html_()
+    uncached = client._endpoint.with_picture(result)  # the server has stopped
+    assert "no picture" in uncached._repr_html_()
 
 
 def test_asynchronous_results_have_html(url: str) -> None:

@@ -12,16 +12,16 @@ import pytest
 
 from abs_client import (
     AbsError,
-    AnswerInvalid,
-    Compiled,
-    ConnectionFailed,
+    Compilation,
+    ConnectionFailedError,
     Done,
     F,
+    InvalidResponseError,
     Restart,
     Retry,
     ServerError,
     Step,
-    UnknownJob,
+    UnknownJobError,
 )
 from tests.client.both_clients import KINDS, ask
 from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, event, problem, scripted_server, step, stream_reply
@@ -49,7 +49,7 @@ def test_a_stream_resumes_after_the_last_read_event(kind: str) -> None:
     begins = stream_reply(b"retry: 1500\n\n", event("compiled", SIZES, "1"), step(2), step(3)[:20], cut=True)
     with scripted_server(begins, NO_REPLY, stream_reply(step(3), event("unknown", {}, "4"), DONE)) as server:
         events = ask(kind, server.url, stream, waits, retry=EVENLY)
-    assert shown(events) == [Compiled, 2, 3, Done] and events[-1].result.text == "a dog"
+    assert shown(events) == [Compilation, 2, 3, Done] and events[-1].result.text == "a dog"
     first, second, third = server.requests
     assert (first.method, first.path, first.body["stream"]) == ("POST", "/generate", True)
     assert "idempotency-key" not in first.headers  # so that the service sees a reader go away
@@ -90,13 +90,13 @@ def test_an_error_event_raises_and_ends_the_stream(kind: str) -> None:
 @pytest.mark.parametrize(
     ("script", "error"),
     [
-        ([stream_reply(step(1)), problem(404, "unknown_job")], UnknownJob),
-        ([stream_reply(step(1), event("done", {"choices": 3}, "end"))], AnswerInvalid),
-        ([stream_reply(event("step", {"step": "x"}, "1"))], AnswerInvalid),
-        ([stream_reply(b"event: step\ndata: {\n\n")], AnswerInvalid),
-        ([Reply(200, b"{}", {"content-type": "application/json"})], AnswerInvalid),
-        ([stream_reply(step(1)), *[NO_REPLY] * 9], ConnectionFailed),
-        ([stream_reply(step(1)), *[stream_reply()] * 9], ConnectionFailed),
+        ([stream_reply(step(1)), problem(404, "unknown_job")], UnknownJobError),
+        ([stream_reply(step(1), event("done", {"choices": 3}, "end"))], InvalidResponseError),
+        ([stream_reply(event("step", {"step": "x"}, "1"))], InvalidResponseError),
+        ([stream_reply(b"event: step\ndata: {\n\n")], InvalidResponseError),
+        ([Reply(200, b"{}", {"content-type": "application/json"})], InvalidResponseError),
+        ([stream_reply(step(1)), *[NO_REPLY] * 9], ConnectionFailedError),
+        ([stream_reply(step(1)), *[stream_reply()] * 9], ConnectionFailedError),
     ],
 )  # fmt: skip
 def test_a_stream_that_cannot_resume_raises(kind: str, script: list[Reply], error: type[AbsError]) -> None:
@@ -161,7 +161,7 @@ def test_a_flaky_connection_repeats_no_event(kind: str, line: BreakingLine, url:
     assert broken[-1].result.text == whole[-1].result.text
     steps = [event.step for event in broken if isinstance(event, Step)]
     assert steps == sorted(set(steps)) and set(steps) <= {event.step for event in whole if isinstance(event, Step)}
-    assert shown(broken)[0] is Compiled and shown(broken)[-1] is Done
+    assert shown(broken)[0] is Compilation and shown(broken)[-1] is Done
 
 
 @both

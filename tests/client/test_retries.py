@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from abs_client import (
-    AnswerInvalid,
     Client,
-    ConnectionFailed,
+    ConnectionFailedError,
     F,
-    InvalidRequest,
-    NotReady,
-    QueueFull,
-    RateLimited,
+    InvalidRequestError,
+    InvalidResponseError,
+    NotReadyError,
+    QueueFullError,
+    RateLimitError,
     RequestError,
     Retry,
     ServerError,
-    Unavailable,
+    ServiceUnavailableError,
 )
-from abs_client.retries import Tries
+from abs_client._retry import RetryState
 from tests.client.both_clients import KINDS, ask, unreachable_url
 from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, answer, event, problem, scripted_server, stream_reply
 
@@ -61,12 +61,12 @@ def test_connection_failures_are_retried_with_doubling_backoff(kind: str) -> Non
 @pytest.mark.parametrize(
     ("reply", "error"),
     [
-        (problem(422, "invalid_request"), InvalidRequest),
+        (problem(422, "invalid_request"), InvalidRequestError),
         (problem(500, "internal"), ServerError),
-        (Reply(200, b"<html>"), AnswerInvalid),
-        (answer([]), AnswerInvalid),
-        (answer({name: value for name, value in ANSWER.items() if name != "choices"}), AnswerInvalid),
-        (answer({**ANSWER, "choices": [{"text": 3}]}), AnswerInvalid),
+        (Reply(200, b"<html>"), InvalidResponseError),
+        (answer([]), InvalidResponseError),
+        (answer({name: value for name, value in ANSWER.items() if name != "choices"}), InvalidResponseError),
+        (answer({**ANSWER, "choices": [{"text": 3}]}), InvalidResponseError),
         (Reply(307, b"", {"location": "/elsewhere"}), RequestError),
         (Reply(404, b"<html>"), RequestError),
     ],
@@ -81,11 +81,11 @@ def test_permanent_errors_are_not_retried(kind: str, reply: Reply, error: type[E
 def test_attempts_and_time_are_bounded(kind: str) -> None:
     waits: list[float] = []
     loading = problem(503, "not_ready", {"reasons": ["loading"]})
-    with scripted_server(*[loading] * 9) as server, pytest.raises(NotReady) as caught:
+    with scripted_server(*[loading] * 9) as server, pytest.raises(NotReadyError) as caught:
         ask(kind, server.url, generate, waits, retry=Retry(tries=3))
     assert len(server.requests) == 3 and len(waits) == 2 and caught.value.reasons == ["loading"]
     busy = problem(429, "queue_full", {"retry_after_s": 300})
-    with scripted_server(busy) as server, pytest.raises(QueueFull) as full:
+    with scripted_server(busy) as server, pytest.raises(QueueFullError) as full:
         ask(kind, server.url, generate, waits)
     assert len(waits) == 2 and full.value.retry_after_s == 300
 
@@ -93,10 +93,10 @@ def test_attempts_and_time_are_bounded(kind: str) -> None:
 @both
 def test_a_connection_error_names_the_address(kind: str) -> None:
     waits: list[float] = []
-    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9") as caught:
+    with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9") as caught:
         ask(kind, str(unreachable_url()), generate, waits, retry=Retry(tries=3))
     assert len(waits) == 2 and caught.value.__cause__ is not None
-    with pytest.raises(ConnectionFailed, match="not a URL"):
+    with pytest.raises(ConnectionFailedError, match="not a URL"):
         ask(kind, "http://[::1", generate)
 
 
@@ -104,7 +104,7 @@ def test_a_connection_error_names_the_address(kind: str) -> None:
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "127.0.0.1:8000"])
 def test_an_invalid_address_is_not_retried(kind: str, url: str) -> None:
     waits: list[float] = []
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ConnectionFailedError):
         ask(kind, url, generate, waits)
     assert not waits
 
@@ -118,19 +118,19 @@ def test_retry_after_may_be_a_date() -> None:
 
 
 def test_retry_delays_of_many_clients_are_spread() -> None:
-    waits = [Tries(Retry()).wait_s(10.0) for _ in range(50)]
+    waits = [RetryState(Retry()).wait_s(10.0) for _ in range(50)]
     assert all(wait is not None and 10 <= wait <= 11 for wait in waits) and len(set(waits)) == 50
-    unasked = [Tries(Retry()).wait_s() for _ in range(50)]
+    unasked = [RetryState(Retry()).wait_s() for _ in range(50)]
     assert all(wait is not None and 0.25 <= wait <= 0.5 for wait in unasked) and len(set(unasked)) == 50
 
 
 def test_the_time_limit_includes_request_durations() -> None:
     now = [0.0]
-    tries = Tries(Retry(total_s=10, clock=lambda: now[0], random=lambda: 0.0))
+    tries = RetryState(Retry(total_s=10, clock=lambda: now[0], random=lambda: 0.0))
     assert tries.wait_s(3.0) == 3
     now[0] = 8.0
     assert tries.wait_s(3.0) is None
-    tries.anew()
+    tries.reset()
     assert tries.wait_s(3.0) == 3
 
 
@@ -144,7 +144,7 @@ def test_ready_asks_once_and_wait_until_ready_polls(kind: str) -> None:
     with scripted_server(loading, NO_REPLY, Reply(502), answer({"status": "ready"})) as server:
         ask(kind, server.url, lambda client: client.wait_until_ready(), waits)
     assert len(waits) == 3
-    with scripted_server(*[problem(503, "storage_down")] * 3) as server, pytest.raises(Unavailable):
+    with scripted_server(*[problem(503, "storage_down")] * 3) as server, pytest.raises(ServiceUnavailableError):
         ask(kind, server.url, lambda client: client.wait_until_ready(0.0), [])
 
 
@@ -166,10 +166,10 @@ def test_job_polling_backs_off_and_times_out(kind: str) -> None:
     options: dict[str, Any] = {"retry": Retry(clock=clock)}
     with scripted_server(*[answer(state)] * 3) as server, pytest.raises(TimeoutError, match="running after 25 s"):
         ask(kind, server.url, result, [], **options)
-    with scripted_server(answer(failed)) as server, pytest.raises(RateLimited):
+    with scripted_server(answer(failed)) as server, pytest.raises(RateLimitError):
         ask(kind, server.url, result, [])
     assert len(server.requests) == 1  # it is the job that failed so, not the question
-    with scripted_server(answer(off)) as server, pytest.raises(Exception, match="called off"):
+    with scripted_server(answer(off)) as server, pytest.raises(Exception, match="was cancelled"):
         ask(kind, server.url, result, [])
 
 
@@ -182,7 +182,7 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
             monkeypatch.setenv(name, value)
             with Client() as client:
                 generate(client)
-                assert "from" not in repr(client._connection)
+                assert "from" not in repr(client._endpoint)
         with Client(api_key="given") as client:
             generate(client)
     sent = [one.headers.get("authorization") for one in server.requests]
@@ -198,14 +198,14 @@ def test_whitespace_around_a_key_is_stripped(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("key", ["abs_s\u00e9cret", "abs_se\ncret", "abs_se cret", "abs_se\x00cret"])
 def test_a_key_invalid_in_headers_is_refused_without_quoting(key: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         Client("http://127.0.0.1:1", key)
     assert "API key" in str(refused.value) and "cret" not in str(refused.value)
     with Client("http://127.0.0.1:1") as client:
         for ask_for in (client.generate, client.submit):
-            with pytest.raises(InvalidRequest, match="idempotency_key"):
+            with pytest.raises(InvalidRequestError, match="idempotency_key"):
                 ask_for("p", F("dog"), idempotency_key=key)
-        with pytest.raises(InvalidRequest, match="idempotency_key"):
+        with pytest.raises(InvalidRequestError, match="idempotency_key"):
             client.compile(F("dog"), idempotency_key=key)
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from abs_client import (
     AsyncClient,
-    BudgetTooSmall,
+    BudgetTooSmallError,
     Choice,
     Client,
-    Compiled,
-    ConstraintSyntax,
-    ConstraintUnsatisfiable,
-    ConstraintUnsupported,
+    Compilation,
+    ConstraintSyntaxError,
+    ConstraintUnsatisfiableError,
+    ConstraintUnsupportedError,
     Done,
     F,
-    InvalidRequest,
+    InvalidRequestError,
     JsonSchema,
     Keywords,
     Length,
@@ -28,9 +28,9 @@ from abs_client import (
     Regex,
     Retry,
     Step,
-    UnknownAutomaton,
-    UnknownJob,
-    UnknownModel,
+    UnknownAutomatonError,
+    UnknownJobError,
+    UnknownModelError,
 )
 from tests.client.both_clients import KINDS, ask
 
@@ -88,7 +88,7 @@ def test_a_dict_is_as_good_as_a_constraint(kind: str, url: str) -> None:
 @both
 def test_a_stream_sends_every_step_and_then_the_answer(kind: str, url: str) -> None:
     told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
-    assert isinstance(told[0], Compiled) and isinstance(told[-1], Done)
+    assert isinstance(told[0], Compilation) and isinstance(told[-1], Done)
     steps = [event for event in told if isinstance(event, Step)]
     assert [step.step for step in steps] == list(range(1, len(steps) + 1)) and len(told) == len(steps) + 2
     assert all(row.distance <= step.budget_after for step in steps for row in step.rows if not row.finished)
@@ -114,7 +114,7 @@ def test_check_reports_the_violated_parts(kind: str, url: str) -> None:
     assert told["ltlf"] == (True, None) and told["keywords"] == (False, len("a dog runs far"))
     assert told["max_words"] == (False, len("a dog runs "))
     assert checked.violated_at == len("a dog "), "the last of three words is not the ball that has to come"
-    assert ask(kind, url, lambda c: c.check(rule, "a dog runs far")).parts is None
+    assert ask(kind, url, lambda c: c.check(rule, "a dog runs far")).conjuncts is None
 
 
 @both
@@ -192,19 +192,20 @@ def test_json_of_a_schema_is_parsed(kind: str, url: str) -> None:
 
 
 REFUSED: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
-    ("a formula", lambda c: c.compile(Ltlf("F(dog")), ConstraintSyntax, {"position": 5, "field": "ltlf"}),
-    ("an inner formula", lambda c: c.compile(F("a") & Ltlf("G(")), ConstraintSyntax, {"field": "all.1.ltlf"}),
-    ("a form", lambda c: c.compile({"grammar": "a"}), ConstraintSyntax, {"position": None}),
-    ("a pattern", lambda c: c.compile(Regex("(?=a)")), ConstraintUnsupported, {"construct": "look-ahead"}),
-    ("nothing satisfies", lambda c: c.compile(F("a") & ~F("a")), ConstraintUnsatisfiable, {"status": 422}),
-    ("a budget", lambda c: c.generate("a", F("a"), max_tokens=1), BudgetTooSmall, {"min_tokens": 2, "max_tokens": 1}),
-    ("a stream's budget", lambda c: c.stream("a", F("a"), max_tokens=1), BudgetTooSmall, {"min_tokens": 2}),
-    ("a field", lambda c: c.generate("a", F("a"), bemas=3), InvalidRequest, {"code": "invalid_request"}),
-    ("a model", lambda c: c.generate("a", F("a"), model="b"), UnknownModel, {"served": "captions"}),
-    ("an automaton", lambda c: c.generate("a", automaton="0" * 64), UnknownAutomaton, {"status": 404}),
-    ("a hash", lambda c: c.automaton("../v1/models"), UnknownAutomaton, {"status": 0}),
-    ("a job", lambda c: c.job("0" * 32).state(), UnknownJob, {"status": 404}),
-    ("no id of a job", lambda c: c.job("x").state(), UnknownJob, {"status": 0}),
+    ("a formula", lambda c: c.compile(Ltlf("F(dog")), ConstraintSyntaxError, {"position": 5, "field": "ltlf"}),
+    ("an inner formula", lambda c: c.compile(F("a") & Ltlf("G(")), ConstraintSyntaxError, {"field": "all.1.ltlf"}),
+    ("a form", lambda c: c.compile({"grammar": "a"}), ConstraintSyntaxError, {"position": None}),
+    ("a pattern", lambda c: c.compile(Regex("(?=a)")), ConstraintUnsupportedError, {"construct": "look-ahead"}),
+    ("nothing satisfies", lambda c: c.compile(F("a") & ~F("a")), ConstraintUnsatisfiableError, {"status": 422}),
+    ("a budget", lambda c: c.generate("a", F("a"), max_tokens=1), BudgetTooSmallError,
+     {"min_tokens": 2, "max_tokens": 1}),
+    ("a stream's budget", lambda c: c.stream("a", F("a"), max_tokens=1), BudgetTooSmallError, {"min_tokens": 2}),
+    ("a field", lambda c: c.generate("a", F("a"), bemas=3), InvalidRequestError, {"code": "invalid_request"}),
+    ("a model", lambda c: c.generate("a", F("a"), model="b"), UnknownModelError, {"served": "captions"}),
+    ("an automaton", lambda c: c.generate("a", automaton="0" * 64), UnknownAutomatonError, {"status": 404}),
+    ("a hash", lambda c: c.automaton("../v1/models"), UnknownAutomatonError, {"status": 0}),
+    ("a job", lambda c: c.job("0" * 32).state(), UnknownJobError, {"status": 404}),
+    ("no id of a job", lambda c: c.job("x").state(), UnknownJobError, {"status": 0}),
 ]
 
 

@@ -1,24 +1,24 @@
-"""LTLf formulas built in Python: F("dog") & G(~Word("cat")). Knows how the server's grammar writes them.
+"""LTLf formulas built in Python: F("dog") & G(~Word("cat")).
 
-A string is a word or phrase of the text, whatever it looks like: F("last") says that the word "last" occurs, F(".")
-that a full stop does. What is made of formulas by `&`, `|`, `~` and `>>` is one formula, so an empty text, which has no
-step to begin at, satisfies neither F("dog") nor ~F("dog"); Not(F("dog")) holds of it.
+A string is a word or phrase of the text, even if it looks like an operator: F("last") means that the word "last"
+occurs, F(".") that a full stop does. `&`, `|`, `~` and `>>` of formulas are one formula. An empty text has no step, so
+it satisfies neither F("dog") nor ~F("dog"); Not(F("dog")) accepts it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeAlias, cast, overload
+from typing import Any, TypeAlias, cast, overload
 
-from abs_client.constraints import Constraint, ConstraintLike, plain
+from abs_client.constraints import Constraint, ConstraintLike, json_value
 
 NAME_CHARS_MAX = 40
 _BARE = re.compile(r"[^\W\d]\w*")
 _OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWM])+")
 _CONSTANTS = ("true", "false", "last")
-_KEPT = ("eos", "nomatch")  # these keep their meaning in quotes
-_RESERVED = (*_CONSTANTS, *_KEPT)  # nothing can be declared under these
+_SPECIAL = ("eos", "nomatch")  # constants of the grammar even in quotes
+_RESERVED = (*_CONSTANTS, *_SPECIAL)  # no proposition can be declared under these names
 _MARKS = ("dot", "comma", "question", "exclamation", "colon", "semicolon")  # undeclared names of punctuation
 _INFIX = ("&", "|", "->", "<->", "U", "R", "W", "M")
 _NEXT = ("X", "WX")
@@ -27,12 +27,15 @@ _CONSTANT_NAMES = {"true": "TRUE", "false": "FALSE", "last": "LAST", "eos": "EOS
 
 
 class Formula(Constraint):
-    """An LTLf formula over the words of the text. Made by the functions of this module and by `&`, `|`, `~`, `>>`."""
+    """An LTLf formula over the words of the text.
+
+    The functions of this module build it, and `&`, `|`, `~` and `>>` (implies).
+    """
 
     FORM = "ltlf"
 
     def __init__(self, op: str, *parts: Operand) -> None:
-        flat: list[Formula] = []
+        flat: list[Formula] = []  # a & (b & c) is a & b & c
         for part in map(_operand, parts):
             flat.extend(part.parts if part.op == op and op in ("&", "|") else (part,))
         super().__init__()
@@ -45,7 +48,7 @@ class Formula(Constraint):
 
     @property
     def parts(self) -> tuple[Formula, ...]:
-        """What the operator is applied to."""
+        """The operands."""
         return cast("tuple[Formula, ...]", self.__dict__["parts"])
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,46 +103,44 @@ Operand: TypeAlias = Formula | str
 
 
 class Proposition(Formula):
-    """Something that holds at some steps of the text."""
-
-    DEFAULT: ClassVar[str] = ""
+    """A formula that holds at certain steps of the text."""
 
     def __init__(self, name: str | None) -> None:
         if name is not None and not name.strip():
-            raise ValueError("the name of a proposition holds a character that is not white space")
+            raise ValueError("the name of a proposition needs a character other than white space")
         super().__init__("name")
         self.__dict__["name"] = name
 
     @property
-    def wanted(self) -> str:
-        """The name that it goes by where that is free."""
-        given = self.__dict__["name"]
-        return str(given) if given is not None else _clipped(self._described())
+    def preferred_name(self) -> str:
+        """The name in the formula, unless another proposition has it."""
+        name = self.__dict__["name"]
+        return str(name) if name is not None else _clipped(self._description())
 
     @property
     def literal(self) -> bool:
-        """Whether its name alone, undeclared, means it."""
+        """Whether the name means the proposition without a declaration."""
         return False
 
     def proposition(self) -> list[str] | dict[str, Any]:
-        """What it means, as the table of propositions says it."""
+        """Its meaning in the API's table of propositions."""
         raise NotImplementedError
 
-    def _described(self) -> str:
+    def _description(self) -> str:
         raise NotImplementedError
 
 
 class Word(Proposition):
-    """Any of these words or phrases stands here; a phrase holds at its last word.
+    """One of these words or phrases is here; a phrase holds at its last word.
 
-    case_sensitive  else either case will do
-    name            what word traces call it
+    case_sensitive  False: upper and lower case are equal
+    name            its name in word traces
     Raises ValueError for a word of white space alone.
     """
 
     def __init__(self, *forms: str, case_sensitive: bool = False, name: str | None = None) -> None:
         if not forms or not all(form.strip() for form in forms):
-            raise ValueError("a word holds at least one character that is not white space")
+            raise ValueError("a word needs a character other than white space")
         super().__init__(name)
         self.__dict__.update(forms=forms, case_sensitive=case_sensitive)
 
@@ -150,12 +151,12 @@ class Word(Proposition):
 
     @property
     def literal(self) -> bool:
-        special = self.forms[0] in (*_KEPT, *_MARKS)
-        return self.plain and len(self.forms) == 1 and not special
+        special = self.forms[0] in (*_SPECIAL, *_MARKS)
+        return self.has_only_forms and len(self.forms) == 1 and not special
 
     @property
-    def plain(self) -> bool:
-        """Whether its words alone say it all."""
+    def has_only_forms(self) -> bool:
+        """Whether its forms define it, without options."""
         return not self.__dict__["case_sensitive"] and self.__dict__["name"] is None
 
     def proposition(self) -> list[str] | dict[str, Any]:
@@ -163,17 +164,17 @@ class Word(Proposition):
             return {"words": list(self.forms), "case_sensitive": True}
         return list(self.forms)
 
-    def _described(self) -> str:
+    def _description(self) -> str:
         return "|".join(self.forms)
 
     def __repr__(self) -> str:
         options = {"case_sensitive": self.__dict__["case_sensitive"] or None, "name": self.__dict__["name"]}
-        given = [f"{name}={value!r}" for name, value in options.items() if value is not None]
-        return f"Word({', '.join([*map(repr, self.forms), *given])})"
+        named = [f"{name}={value!r}" for name, value in options.items() if value is not None]
+        return f"Word({', '.join([*map(repr, self.forms), *named])})"
 
 
 class Match(Proposition):
-    """A unit of the text (a word or a punctuation mark) that matches the pattern whole stands here."""
+    """The word or punctuation mark here matches the whole pattern. `name`: its name in word traces."""
 
     def __init__(self, pattern: str, *, name: str | None = None) -> None:
         super().__init__(name)
@@ -182,7 +183,7 @@ class Match(Proposition):
     def proposition(self) -> dict[str, Any]:
         return {"regex": self.__dict__["pattern"]}
 
-    def _described(self) -> str:
+    def _description(self) -> str:
         return f"/{self.__dict__['pattern']}/"
 
     def __repr__(self) -> str:
@@ -191,16 +192,19 @@ class Match(Proposition):
 
 
 class Ltlf(Constraint):
-    """An LTLf formula as it is written, and what its propositions mean: words, a Word, a Match, or the API's JSON."""
+    """An LTLf formula in the API's grammar.
+
+    propositions  what their names mean: words, a Word, a Match, or the API's JSON
+    """
 
     FORM = "ltlf"
 
     def __init__(self, formula: str, propositions: Mapping[str, Any] | None = None) -> None:
-        super().__init__(formula, propositions=meant(propositions))
+        super().__init__(formula, propositions=propositions_json(propositions))
 
 
-def meant(propositions: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A table of propositions as the API takes it."""
+def propositions_json(propositions: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A table of propositions as JSON; None for an empty one."""
     if not propositions:
         return None
     return {name: _meaning(value) for name, value in propositions.items()}
@@ -209,72 +213,72 @@ def meant(propositions: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _meaning(value: Any) -> Any:
     if isinstance(value, Proposition):
         return value.proposition()
-    return [value] if isinstance(value, str) else plain(value)
+    return [value] if isinstance(value, str) else json_value(value)
 
 
 def F(operand: Operand) -> Formula:
-    """Now or later."""
+    """Eventually: `operand` holds now or later."""
     return Formula("F", operand)
 
 
 def G(operand: Operand) -> Formula:
-    """At every step from here on."""
+    """Always: `operand` holds at every step from here on."""
     return Formula("G", operand)
 
 
 def X(operand: Operand) -> Formula:
-    """There is a next step, and there."""
+    """Next: there is a next step, and `operand` holds there."""
     return Formula("X", operand)
 
 
 def WX(operand: Operand) -> Formula:
-    """If there is a next step, then there."""
+    """Weak next: if there is a next step, `operand` holds there."""
     return Formula("WX", operand)
 
 
 def U(left: Operand, right: Operand) -> Formula:
-    """`right` comes to hold, and until then `left` does."""
+    """Until: `right` holds at some step, and `left` at every step before it."""
     return Formula("U", left, right)
 
 
 def R(left: Operand, right: Operand) -> Formula:
-    """`right` holds until and at the step where `left` does, or for ever."""
+    """Release: `right` holds up to and including the first step where `left` holds, or to the end."""
     return Formula("R", left, right)
 
 
 def W(left: Operand, right: Operand) -> Formula:
-    """`left` holds until `right` does, or for ever."""
+    """Weak until: as `U`, or `left` holds to the end."""
     return Formula("W", left, right)
 
 
 def M(left: Operand, right: Operand) -> Formula:
-    """`right` holds until and at a step where `left` does, which comes."""
+    """Strong release: as `R`, and `left` holds at some step."""
     return Formula("M", left, right)
 
 
 def Implies(left: Operand, right: Operand) -> Formula:
-    """If `left` then `right`; also `left >> right`, which binds tighter than & and |."""
+    """If `left` holds, `right` holds. Also `left >> right`, which binds tighter than & and |."""
     return Formula("->", left, right)
 
 
 def Iff(left: Operand, right: Operand) -> Formula:
-    """Both or neither."""
+    """`left` and `right` both hold, or neither."""
     return Formula("<->", left, right)
 
 
-def _operand(given: Any) -> Formula:
-    if isinstance(given, Formula):
-        return given
-    if isinstance(given, str):
-        return Word(given)
-    kind = type(given).__name__
+def _operand(value: Any) -> Formula:
+    if isinstance(value, Formula):
+        return value
+    if isinstance(value, str):
+        return Word(value)
+    kind = type(value).__name__
     raise TypeError(f"an operator of LTLf applies to formulas and words, not to {kind}; combine others with &, | and ~")
 
 
 TRUE, FALSE = Formula("true"), Formula("false")
 LAST = Formula("last")  # holds at the last step
-EOS = Formula("eos")  # one last step behind the text, at which nothing else holds
-NOMATCH = Formula("nomatch")  # no other proposition of the formula holds
+EOS = Formula("eos")  # holds at an additional step after the text, where nothing else holds
+NOMATCH = Formula("nomatch")  # holds where no other proposition of the formula does
 
 
 def _propositions(formula: Formula) -> Iterator[Proposition]:
@@ -285,33 +289,35 @@ def _propositions(formula: Formula) -> Iterator[Proposition]:
 
 
 def _names(formula: Formula) -> tuple[dict[str, str], dict[str, Any]]:
-    """The name of each proposition, by its repr, and what the names mean that do not speak for themselves."""
+    """The name of each proposition, by its repr, and the table of the names that need a declaration."""
     names: dict[str, str] = {}
     meanings: dict[str, Any] = {}
     declared: dict[str, Any] = {}
-    for one in _propositions(formula):
-        name, number, meaning = one.wanted, 1, one.proposition()
-        while meanings.get(name, meaning) != meaning or (name.lower() in _RESERVED and not one.literal):
+    for item in _propositions(formula):
+        name, number, meaning = item.preferred_name, 1, item.proposition()
+        # Two propositions may prefer one name: the second is "name 2".
+        while meanings.get(name, meaning) != meaning or (name.lower() in _RESERVED and not item.literal):
             number += 1
-            name = f"{one.wanted} {number}"
-        names[repr(one)], meanings[name] = name, meaning
-        if not one.literal or name != one.wanted:
+            name = f"{item.preferred_name} {number}"
+        names[repr(item)], meanings[name] = name, meaning
+        if not item.literal or name != item.preferred_name:
             declared[name] = meaning
     return names, declared
 
 
 def _text(formula: Formula, names: Mapping[str, str]) -> str:
-    """The formula as the grammar takes it, with brackets wherever a reader might want them."""
+    """The formula in the API's grammar, with brackets where a reader may need them."""
     op = formula.op
     if isinstance(formula, Proposition):
         return _quoted(names[repr(formula)])
     if not formula.parts:
         return op
     if op in _INFIX:
-        *firsts, final = formula.parts
-        run = op in "URWM" and final.op == op  # one to the right needs no brackets, and a long one is then not deep
-        return f" {op} ".join([*(_bracketed(part, names) for part in firsts),
-                               _text(final, names) if run else _bracketed(final, names)])
+        *heads, last = formula.parts
+        # These operators are right associative: a U (b U c) needs no brackets, so a long chain is not nested deeply.
+        chain = op in "URWM" and last.op == op
+        return f" {op} ".join([*(_bracketed(part, names) for part in heads),
+                               _text(last, names) if chain else _bracketed(last, names)])
     part = formula.parts[0]
     if op == "!":
         return f"!{_bracketed(part, names)}"
@@ -338,6 +344,7 @@ def _bracketed_repr(formula: Formula) -> str:
 
 
 def _argument_repr(formula: Formula) -> str:
-    """A word needs no more than itself where an operator takes it."""
-    one_word = isinstance(formula, Word) and formula.plain and len(formula.forms) == 1
-    return repr(formula.forms[0]) if one_word and isinstance(formula, Word) else repr(formula)
+    """An operand of an operator: a Word of one form is its string."""
+    if isinstance(formula, Word) and formula.has_only_forms and len(formula.forms) == 1:
+        return repr(formula.forms[0])
+    return repr(formula)

@@ -1,0 +1,66 @@
+"""Reads JSON into typed values: dataclasses, tuples, optional values."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from abs_client.errors import InvalidResponseError
+
+T = TypeVar("T")
+
+
+def read(kind: type[T], data: Any, where: str = "the response") -> T:
+    """A value of this type from its JSON. `where` names the value in errors.
+
+    Fields that the type does not have come from a newer service: they are ignored, and only `raw` keeps them.
+    Raises InvalidResponseError if a field is missing or of another type.
+    """
+    if is_dataclass(kind):
+        return typing.cast(T, _record(kind, data, where))
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return typing.cast(T, None if data is None else read(inner[0], data, where))
+    if origin is tuple and isinstance(data, list):
+        return typing.cast(T, tuple(read(inner[0], item, where) for item in data))
+    # JSON writes 1.0 as 1, so an int is a float; a bool is an int in Python, but not in JSON.
+    accepts = {float: (int, float), Any: object, Literal: str}.get(origin or kind, origin or kind)
+    if not isinstance(data, accepts) or (isinstance(data, bool) and kind in (int, float)):  # type: ignore[arg-type]
+        raise InvalidResponseError(f"{where} does not have the type {_name(kind)}")
+    return typing.cast(T, data)
+
+
+def _record(kind: Any, data: Any, where: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise InvalidResponseError(f"{where} does not have the type {_name(kind)}")
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        name = json_name(field)
+        if field.name == "raw":
+            values["raw"] = data
+        elif name is None:
+            continue
+        elif name in data:
+            values[field.name] = read(_hints(kind)[field.name], data[name], f"{name} of {where}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise InvalidResponseError(f"{where} lacks {name}")
+    return kind(**values)
+
+
+def json_name(field: Field[Any]) -> str | None:
+    """The name of a dataclass's field in JSON; None for a field that is not read from it."""
+    name: str | None = field.metadata.get("json_name", field.name)
+    return name
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)

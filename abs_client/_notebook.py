@@ -1,0 +1,115 @@
+"""Results as HTML for notebooks: texts, traces and the automaton.
+
+All text is escaped, and the picture is embedded as an image, in which browsers run no script and load nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from abs_client.errors import AbsError
+
+if TYPE_CHECKING:  # `results` imports this module
+    from abs_client import results
+
+ROWS_MAX = 200
+SVG_BYTES_MAX = 2**21
+_COLOURS = ((0.3, "#b7e4c7"), (0.05, "#e4edb0"), (0.005, "#ffe08a"), (0.0, "#ffb3a7"))  # least probability, colour
+_TOKEN = "border-radius:3px;padding:0 1px;color:#1b1b1b;white-space:pre-wrap;background:"
+
+
+def generated_html(result: results.GenerateResult) -> str:
+    """Every text with its traces, the costs of the request, and the automaton."""
+    usage, timings, several = result.usage, result.timings, len(result.choices) > 1
+    tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
+    compiled = "constraint cached" if timings.cached else f"compile {timings.compile_ms:.0f} ms"
+    costs = f"{result.model}: {tokens}, {compiled}, total {timings.total_ms:.0f} ms"
+    parts = [_choice(choice, number if several else 0) for number, choice in enumerate(result.choices, 1)]
+    return _block(*parts, _small(costs), _picture(result))
+
+
+def automaton_html(result: results.CompileResult | results.Automaton, sizes: str) -> str:
+    """The constraint in sentences, texts that it accepts, its sizes, and the automaton."""
+    explanation = result.explanation
+    sentences = [f"<p>{_escape(sentence)}</p>" for sentence in explanation.sentences] if explanation else []
+    accepted = (explanation.shortest, *explanation.samples) if explanation else ()
+    examples = "".join(f"<li><code>{_escape(text)}</code></li>" for text in accepted if text is not None)
+    sizes = _small(f"{sizes}; needs at least {result.min_tokens} tokens")
+    return _block(*sentences, f"<ul>{examples}</ul>" if examples else "", sizes, _picture(result))
+
+
+def _choice(choice: results.GeneratedText, number: int) -> str:
+    heading = f"{_small(f'text {number}')}" if number else ""
+    text = f'<p style="font-weight:600;white-space:pre-wrap">{_escape(choice.text)}</p>'
+    satisfied = "yes" if choice.satisfied else "no"
+    sums = _small(f"satisfied: {satisfied}, log-prob {choice.log_prob:.2f}, score {choice.score:.2f}")
+    tokens = "" if choice.trace is None else _tokens(choice.trace)
+    return f"{heading}{text}{sums}{tokens}{_words(choice.words)}"
+
+
+def _tokens(trace: Sequence[results.TokenStep]) -> str:
+    """The tokens on a colour each, from green (probable) to red (improbable), and a table of the steps."""
+    line = "".join(
+        f'<span style="{_TOKEN}{_colour(step.log_prob)}" title="log-prob {step.log_prob:.2f}, '
+        f'distance {step.distance}">{_escape(step.text) or "∎"}</span>'
+        for step in trace[:ROWS_MAX]
+    )
+    rows = [
+        (str(number), step.text, str(step.state), str(step.distance), f"{step.alpha:.2f}", f"{step.log_prob:.2f}")
+        for number, step in enumerate(trace, 1)
+    ]
+    return f"<p>{line}</p>{_table('token trace', ('step', 'token', 'state', 'distance', 'alpha', 'log-prob'), rows)}"
+
+
+def _words(words: Sequence[results.TracedWord]) -> str:
+    rows = [
+        (str(number), word.text, ", ".join(word.propositions), str(word.state)) for number, word in enumerate(words, 1)
+    ]
+    return _table("word trace", ("step", "word", "holds", "state"), rows) if rows else ""
+
+
+def _table(title: str, head: Iterable[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(f'<td>{_escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:ROWS_MAX])
+    more = _small(f"and {len(rows) - ROWS_MAX} more") if len(rows) > ROWS_MAX else ""
+    return (
+        f"<details><summary>{escape(title)}</summary>"
+        f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{more}</details>"
+    )
+
+
+def _picture(result: results.Result) -> str:
+    """The automaton as an image and its hash, or the hash alone where no service answers."""
+    name = _small(f"automaton {result.automaton}")
+    if result.svg is None:
+        return name
+    try:
+        svg = result.svg().encode()
+    except AbsError as error:
+        return name + _small(f"no picture: {error}")
+    if len(svg) > SVG_BYTES_MAX:
+        return name + _small("no picture: it is too large")
+    data = base64.b64encode(svg).decode()
+    image = f'<img alt="the automaton of the constraint" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+    return f"<details open><summary>automaton</summary>{image}</details>{name}"
+
+
+def _colour(log_prob: float) -> str:
+    probability = math.exp(min(0.0, log_prob))  # rounding may lift a log-prob above 0
+    return next(colour for least, colour in _COLOURS if probability >= least)
+
+
+def _escape(text: str) -> str:
+    return escape(text).replace("\n", "⏎\n")
+
+
+def _small(text: str) -> str:
+    return f'<div style="opacity:.7;font-size:85%">{_escape(text)}</div>'
+
+
+def _block(*parts: str) -> str:
+    return f'<div class="abs-result">{"".join(parts)}</div>'

@@ -1,0 +1,349 @@
+"""The requests of the API: what is sent, and how the response is read.
+
+`generate`, `compile`, `check`, `decode`, `automaton`, `automaton_dot`, `automaton_svg`, `models` and `version` define
+the methods of both clients: their signature, their docstring and their request.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+
+from abs_client._json import read
+from abs_client.constraints import ConstraintLike, constraint_of
+from abs_client.errors import (
+    AbsError,
+    InvalidRequestError,
+    InvalidResponseError,
+    UnknownAutomatonError,
+    UnknownJobError,
+    error_of,
+)
+from abs_client.results import (
+    Automaton,
+    CheckResult,
+    CompileResult,
+    DecodeResult,
+    GenerateResult,
+    JobState,
+    ModelCard,
+    Readiness,
+    Result,
+)
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Result)
+DEADLINE_SLACK_S = 30.0  # the service enforces `timeout_s`; a connection silent for this much longer counts as dead
+_HASH, _JOB, _VISIBLE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}"), re.compile("[!-~]+")
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Options of `generate`, `stream` and `submit`.
+
+    The service sets the default of an option that is absent or None, and rejects one that the algorithm does not use.
+    docs/requests.md lists the defaults.
+    """
+
+    max_tokens: int | None  # the budget, in tokens; the token that ends the text counts
+    n: int | None  # number of texts; a search returns distinct ones, and maybe fewer
+    algorithm: Literal["banked", "abs", "sample"] | None  # two beam searches, and sampling
+    scope: Literal["answer", "full"] | None  # what satisfies the constraint: the answer, or prompt and answer together
+    beams: int | None  # width of a search
+    length_penalty: float | None  # banked: the ranking divides the log-prob by the length to this power
+    alpha_min: float | None  # abs: the least push towards acceptance, 0 to 1
+    gamma: float | None  # abs: how sharply the push grows as the budget runs out
+    rank_by: Literal["log_prob", "score"] | None  # abs: rank by the model's log-prob, or with the push included
+    temperature: float | None  # sample: 0 takes the most probable token
+    top_p: float | None  # sample: probability mass of the nucleus
+    seed: int | None  # sample: the result names the seed that was used
+    trace: bool | None  # return the tokens of each text
+    rejected_top_k: int | None  # stream: how many of the most probable tokens to compare with the constraint
+    timeout_s: float | None  # seconds from arrival after which the request fails with DeadlineExceededError
+    priority: Literal["interactive", "batch"] | None  # all interactive requests precede all batch requests
+    model: str | None  # UnknownModelError unless this model is served
+    automaton: str | None  # the hash of a compiled constraint, instead of a constraint
+    idempotency_key: str | None  # equal keys of equal requests share one job
+
+
+class DecodeOptions(TypedDict, total=False):
+    """Options of `decode` and `submit_decode`. The service sets the default of an option that is absent or None."""
+
+    beams: int | Literal["exact"] | None  # "exact" finds the most probable sequence; a number searches with beams
+    alpha_min: float | None  # with beams: the least push towards acceptance, 0 to 1
+    gamma: float | None  # with beams: how sharply the push grows
+    timeout_s: float | None  # seconds from arrival after which the request fails with DeadlineExceededError
+    priority: Literal["interactive", "batch"] | None  # all interactive requests precede all batch requests
+    idempotency_key: str | None  # equal keys of equal requests share one job
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """A response: status, headers by their lower-case names, and the body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    def json(self) -> Any:
+        """The body as JSON. Raises InvalidResponseError if it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise InvalidResponseError(f"not JSON (status {self.status})", status=self.status) from None
+
+    def error(self, request_body: Mapping[str, Any] | None) -> AbsError:
+        """The error that the response describes. `request_body` is the source of carets in messages."""
+        try:
+            problem = self.json()
+        except InvalidResponseError:  # a proxy answers with HTML
+            problem = {}
+        problem = problem if isinstance(problem, Mapping) else {}
+        return error_of(self.status, problem, sent=request_body, retry_after_s=_retry_after_s(self.headers))
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request. `read_s` limits the seconds without data; None takes the client's limit."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    read_s: float | None = None
+
+    @cached_property
+    def content(self) -> bytes | None:
+        """The body as JSON bytes. Raises InvalidRequestError for what JSON cannot hold."""
+        if self.body is None:
+            return None
+        try:
+            return json.dumps(self.body, ensure_ascii=False, allow_nan=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequestError("a text holds half of a surrogate pair, which is no character") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from None
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers, with the content type of a body."""
+        return {**({} if self.body is None else {"content-type": "application/json"}), **self.headers}
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request and the function that reads its response.
+
+    own_key  the client generated the Idempotency-Key, so no other caller waits for the job
+    """
+
+    request: HttpRequest
+    read: Callable[[HttpResponse], T]
+    own_key: bool = False
+
+
+def generate(
+    prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+) -> Call[GenerateResult]:
+    """Generate texts that satisfy a constraint, best first.
+
+    prompt      the text to continue
+    constraint  a Constraint, its JSON as a dict, or a CompileResult; None with the option `automaton`
+    options     the fields of GenerateOptions, such as max_tokens and beams
+    An interrupt (Ctrl-C, a cancelled task) cancels the job, unless the caller gave an idempotency_key.
+    """
+    return _post("/generate", {"prompt": prompt, **_constraint_fields(constraint)}, options, GenerateResult)
+
+
+def compile(
+    constraint: ConstraintLike, *, explain: bool = True, model: str | None = None, idempotency_key: str | None = None
+) -> Call[CompileResult]:
+    """Compile and store a constraint; `generate` takes the result as its constraint.
+
+    explain          describe the automaton in sentences and examples
+    model            UnknownModelError unless this model is served
+    idempotency_key  optional: equal constraints share one compilation in any case
+    """
+    body = {**_constraint_fields(constraint), **({} if explain else {"explain": False}), **_present({"model": model})}
+    headers = {} if idempotency_key is None else {"idempotency-key": header_value("idempotency_key", idempotency_key)}
+    return Call(HttpRequest("POST", "/compile", body, headers), _reader(CompileResult))
+
+
+def check(constraint: ConstraintLike, text: str | Sequence[str], *, conjuncts: bool = False) -> Call[CheckResult]:
+    """Check whether a text satisfies a constraint, and where it fails.
+
+    text       a str, or the sequence of labels for a constraint over labels
+    conjuncts  also check each conjunct of the constraint separately
+    """
+    if not isinstance(text, Sequence):
+        raise TypeError(f"text is a str or a sequence of labels, not {type(text).__name__}")
+    subject = {"text": text} if isinstance(text, str) else {"labels": list(text)}
+    body = {**_constraint_fields(constraint), **subject, **({"conjuncts": True} if conjuncts else {})}
+    return Call(HttpRequest("POST", "/check", body), _reader(CheckResult))
+
+
+def decode(
+    log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None, **options: Unpack[DecodeOptions]
+) -> Call[DecodeResult]:
+    """Find the best sequence of labels under a constraint.
+
+    log_probs  natural logarithms [steps, labels]: nested lists or an array of NumPy or PyTorch; -inf is allowed
+    labels     the name of each column; None where the constraint has them (`Constraint.over`)
+    options    the fields of DecodeOptions
+    """
+    rows = log_probs.tolist() if hasattr(log_probs, "tolist") else log_probs
+    # JSON has no infinity: null stands for -inf
+    matrix = [[None if value is None or value == -math.inf else float(value) for value in row] for row in rows]
+    columns = {} if labels is None else {"labels": list(labels)}
+    return _post("/decode", {"log_probs": matrix, **columns, **_constraint_fields(constraint)}, options, DecodeResult)
+
+
+def automaton(hash_or_result: str | Result) -> Call[Automaton]:
+    """Get states, distances and transitions of a compiled constraint, by its hash or a result that names it."""
+    return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}"), _reader(Automaton))
+
+
+def automaton_dot(hash_or_result: str | Result) -> Call[str]:
+    """Get the automaton in Graphviz's DOT language."""
+    return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}.dot"), _body_text)
+
+
+def automaton_svg(hash_or_result: str | Result) -> Call[str]:
+    """Get a picture of the automaton as SVG."""
+    return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}.svg"), _body_text)
+
+
+def models() -> Call[tuple[ModelCard, ...]]:
+    """List the served models."""
+
+    def cards(response: HttpResponse) -> tuple[ModelCard, ...]:
+        return read(tuple[ModelCard, ...], read(dict[str, Any], response.json()).get("data"))
+
+    return Call(HttpRequest("GET", "/v1/models"), cards)
+
+
+def version() -> Call[str]:
+    """Get the version of the service."""
+    return Call(
+        HttpRequest("GET", "/version"),
+        lambda response: str(read(dict[str, Any], response.json()).get("version", "")),
+    )
+
+
+def readiness() -> Call[Readiness]:
+    """GET /ready. A service that is not ready answers with an error."""
+    return Call(HttpRequest("GET", "/ready"), lambda response: Readiness(True))
+
+
+def as_stream(call: Call[GenerateResult]) -> Call[GenerateResult]:
+    """The same request, answered by a stream of events.
+
+    It carries no generated key: the service cancels a job without a key when its reader disconnects.
+    """
+    headers = {} if call.own_key else call.request.headers
+    body = {**(call.request.body or {}), "stream": True}
+    return replace(call, request=replace(call.request, body=body, headers=headers), own_key=False)
+
+
+def as_job(call: Call[Any]) -> Call[JobState]:
+    """The same request, answered at once by the state of its job."""
+    headers = {"idempotency-key": str(uuid.uuid4()), **call.request.headers, "prefer": "respond-async"}
+    return Call(replace(call.request, headers=headers), _reader(JobState))
+
+
+def job_state(job_id: str) -> Call[JobState]:
+    """GET /jobs/{id}."""
+    return Call(HttpRequest("GET", f"/jobs/{_checked_job_id(job_id)}"), _reader(JobState))
+
+
+def cancellation(job_id: str) -> Call[JobState]:
+    """DELETE /jobs/{id}."""
+    return Call(HttpRequest("DELETE", f"/jobs/{_checked_job_id(job_id)}"), _reader(JobState))
+
+
+def job_events(job_id: str, last_id: str = "") -> HttpRequest:
+    """GET /jobs/{id}/events, from the event after `last_id`."""
+    headers = {"last-event-id": last_id} if last_id else {}
+    return HttpRequest("GET", f"/jobs/{_checked_job_id(job_id)}/events", headers=headers)
+
+
+def job_result(data: dict[str, Any]) -> Any:
+    """The typed result of a job, whose kind shows in its fields."""
+    kinds: tuple[tuple[str, type[Result]], ...] = (("choices", GenerateResult), ("token_states", CompileResult))
+    return read(next((kind for name, kind in kinds if name in data), DecodeResult), data)
+
+
+def hash_of(hash_or_result: str | Result) -> str:
+    """The hash itself, or that of a result. Raises UnknownAutomatonError for a string that is no hash."""
+    name = str(getattr(hash_or_result, "automaton", hash_or_result))
+    if not _HASH.fullmatch(name):  # it becomes a part of the path
+        raise UnknownAutomatonError("the hash of an automaton has 64 hexadecimal digits")
+    return name
+
+
+def header_value(name: str, value: str) -> str:
+    """The value of a header. Raises InvalidRequestError, which does not quote it, unless it is visible ASCII."""
+    if not _VISIBLE.fullmatch(value):
+        raise InvalidRequestError(f"{name} must be visible ASCII characters")
+    return value
+
+
+def _checked_job_id(job_id: str) -> str:
+    if not _JOB.fullmatch(job_id):  # it becomes a part of the path
+        raise UnknownJobError("the id of a job has 32 hexadecimal digits")
+    return job_id
+
+
+def _constraint_fields(constraint: ConstraintLike | CompileResult | None) -> dict[str, Any]:
+    if constraint is None:
+        return {}
+    if isinstance(constraint, Result):
+        return {"automaton": constraint.automaton}
+    return {"constraint": constraint_of(constraint).as_dict()}
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _post(
+    path: str, body: dict[str, Any], options: GenerateOptions | DecodeOptions, kind: type[R]
+) -> Call[R]:
+    """A request with a key, so that a retry of one that did arrive does not repeat its work."""
+    fields = _present(options)
+    key = fields.pop("idempotency_key", None)
+    headers = {"idempotency-key": str(uuid.uuid4()) if key is None else header_value("idempotency_key", key)}
+    read_s = fields["timeout_s"] + DEADLINE_SLACK_S if "timeout_s" in fields else None
+    return Call(HttpRequest("POST", path, body | fields, headers, read_s), _reader(kind), own_key=key is None)
+
+
+def _reader(kind: type[T]) -> Callable[[HttpResponse], T]:
+    return lambda response: read(kind, response.json())
+
+
+def _body_text(response: HttpResponse) -> str:
+    return response.body.decode()
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The seconds of the header Retry-After, which may be a number or a date."""
+    value = headers.get("retry-after", "").strip()
+    if value.isdigit():
+        return float(value)
+    try:
+        at = email.utils.parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, at.timestamp() - time.time())
