@@ -134,7 +134,7 @@ class Length(Constraint):
         return fields
 
 
-class Dfa(Constraint):
+class DfaConstraint(Constraint):
     """A user-defined DFA, over propositions or over bytes of the text.
 
     transitions   such as {"from": "s", "to": "t", "when": "dog & !cat"}, or with "bytes" or "text" in place of "when"

@@ -102,7 +102,7 @@ class Formula(Constraint):
 Operand: TypeAlias = Formula | str
 
 
-class Proposition(Formula):
+class NamedProposition(Formula):
     """A formula that holds at certain steps of the text."""
 
     def __init__(self, name: str | None) -> None:
@@ -130,7 +130,7 @@ class Proposition(Formula):
         raise NotImplementedError
 
 
-class Word(Proposition):
+class Word(NamedProposition):
     """One of these words or phrases is here; a phrase holds at its last word.
 
     case_sensitive  False: upper and lower case are equal
@@ -173,7 +173,7 @@ class Word(Proposition):
         return f"Word({', '.join([*map(repr, self.forms), *named])})"
 
 
-class Match(Proposition):
+class Match(NamedProposition):
     """The word or punctuation mark here matches the whole pattern. `name`: its name in word traces."""
 
     def __init__(self, pattern: str, *, name: str | None = None) -> None:
@@ -211,7 +211,7 @@ def propositions_json(propositions: Mapping[str, Any] | None) -> dict[str, Any] 
 
 
 def _meaning(value: Any) -> Any:
-    if isinstance(value, Proposition):
+    if isinstance(value, NamedProposition):
         return value.proposition()
     return [value] if isinstance(value, str) else json_value(value)
 
@@ -281,8 +281,8 @@ EOS = Formula("eos")  # holds at an additional step after the text, where nothin
 NOMATCH = Formula("nomatch")  # holds where no other proposition of the formula does
 
 
-def _propositions(formula: Formula) -> Iterator[Proposition]:
-    if isinstance(formula, Proposition):
+def _propositions(formula: Formula) -> Iterator[NamedProposition]:
+    if isinstance(formula, NamedProposition):
         yield formula
     for part in formula.parts:
         yield from _propositions(part)
@@ -308,7 +308,7 @@ def _names(formula: Formula) -> tuple[dict[str, str], dict[str, Any]]:
 def _text(formula: Formula, names: Mapping[str, str]) -> str:
     """The formula in the API's grammar, with brackets where a reader may need them."""
     op = formula.op
-    if isinstance(formula, Proposition):
+    if isinstance(formula, NamedProposition):
         return _quoted(names[repr(formula)])
     if not formula.parts:
         return op

@@ -15,10 +15,10 @@ from typing import TypeAlias, TypeVar
 
 from compiler.automata import Dfa, Minterms
 from compiler.limits import ResourceGuard
-from compiler.ltlf import Formula, formula_to_dfa
+from compiler.ltlf import LtlfFormula, formula_to_dfa
 from compiler.regex import Node, determinize, node_nfa
 
-FormulaEngine: TypeAlias = Callable[[Formula, Sequence[frozenset[str]], ResourceGuard], Dfa]
+FormulaEngine: TypeAlias = Callable[[LtlfFormula, Sequence[frozenset[str]], ResourceGuard], Dfa]
 NodeEngine: TypeAlias = Callable[[Node, ResourceGuard], tuple[Dfa, Minterms]]
 _Engine = TypeVar("_Engine")
 

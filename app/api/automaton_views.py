@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from app.api.schemas import AutomatonResponse, State, Transition
+from app.api.schemas import AutomatonResponse, StateBody, TransitionBody
 from app.api.svg import Drawing, draw, visible
 from compiler.artifact import CompiledConstraint
-from compiler.diagnostics import Explanation
+from compiler.diagnostics import ConstraintExplanation
 from compiler.spec import caller_names, in_caller_names, spec_to_json
 
 
-def as_json(automaton: str, compiled: CompiledConstraint, explanation: Explanation | None) -> AutomatonResponse:
+def as_json(
+    automaton: str, compiled: CompiledConstraint, explanation: ConstraintExplanation | None
+) -> AutomatonResponse:
     """States with distances, the letters of every transition, and what it is in words."""
     dfa = compiled.text.display_dfa
     return AutomatonResponse(
@@ -22,11 +24,11 @@ def as_json(automaton: str, compiled: CompiledConstraint, explanation: Explanati
         start=dfa.start,
         letters=_letters(compiled),
         states=tuple(
-            State(id=state, accepting=bool(dfa.accepting[state]), distance=distance)
+            StateBody(id=state, accepting=bool(dfa.accepting[state]), distance=distance)
             for state, distance in enumerate(compiled.state_distances)
         ),
         transitions=tuple(
-            Transition.model_validate({"from": source, "to": target, "letters": letters})
+            TransitionBody.model_validate({"from": source, "to": target, "letters": letters})
             for (source, target), letters in _transitions(compiled).items()
         ),
         accepting=tuple(state for state in range(dfa.states) if dfa.accepting[state]),

@@ -15,7 +15,7 @@ from app.api.generate_schemas import GenerateResponse, generate_response
 from app.api.openapi import EVENT_STREAM, errors
 from app.api.schemas import ProblemBody, to_json
 from app.api.sse import LAST_ID, JobEvents, Source
-from app.broker import JobState
+from app.broker import JobStatus
 from app.errors import InternalError, UnknownJob
 from app.messages import CompileResponse, DecodeResponse, Failure, GenerateJobResult, Result, Strict
 from app.service import Service
@@ -66,7 +66,7 @@ def source_of(service: Service, job_id: str) -> Source:
 
 
 def job_response(
-    service: Service, job_id: str, state: JobState, result: Result | None, request_id: str
+    service: Service, job_id: str, state: JobStatus, result: Result | None, request_id: str
 ) -> JobResponse:
     """A job as it is shown."""
     failed = isinstance(result, Failure)

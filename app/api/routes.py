@@ -15,7 +15,7 @@ from app.api.schemas import (
     AutomatonResponse,
     CheckRequest,
     CompileRequest,
-    ModelCard,
+    ModelCardBody,
     ModelList,
     to_json,
 )
@@ -153,7 +153,7 @@ async def automaton_json(
 
 @router.get("/v1/models", responses=errors(500, 503), summary="The served model")
 async def models(service: ServiceDependency) -> ModelList:
-    card = ModelCard(
+    card = ModelCardBody(
         id=service.settings.model_id, context_tokens=service.files.context_tokens,
         vocabulary=service.files.vocabulary.size,
     )

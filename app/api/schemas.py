@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, 
 
 from app.api.errors import FAULTS_MAX
 from app.messages import Strict
-from compiler.diagnostics import Explanation
+from compiler.diagnostics import ConstraintExplanation
 from compiler.spec import JSON_DEPTH, Spec, spec_from_json
 
 _WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -146,7 +146,7 @@ class CheckRequest(Body):
         return spec_from_json(self.constraint)
 
 
-class State(Strict):
+class StateBody(Strict):
     """A state of an automaton. `distance` is the fewest tokens to the end, null where it is dead."""
 
     id: int
@@ -154,7 +154,7 @@ class State(Strict):
     distance: int | None
 
 
-class Transition(Strict):
+class TransitionBody(Strict):
     """All letters that lead from one state to another, by their places in `letters` of the automaton."""
 
     source: int = Field(serialization_alias="from", validation_alias="from")
@@ -173,14 +173,14 @@ class AutomatonResponse(Strict):
     kind: Literal["words", "characters", "labels"]
     start: int
     letters: tuple[tuple[str, ...], ...]
-    states: tuple[State, ...]
-    transitions: tuple[Transition, ...]
+    states: tuple[StateBody, ...]
+    transitions: tuple[TransitionBody, ...]
     accepting: tuple[int, ...]
     min_tokens: int
-    explanation: Explanation | None
+    explanation: ConstraintExplanation | None
 
 
-class ModelCard(Strict):
+class ModelCardBody(Strict):
     """A served model, as OpenAI clients expect it, with the most tokens it reads."""
 
     id: str
@@ -195,7 +195,7 @@ class ModelList(Strict):
     """The served models: one."""
 
     object: Literal["list"] = "list"
-    data: tuple[ModelCard, ...]
+    data: tuple[ModelCardBody, ...]
 
 
 class Status(Strict):

@@ -17,7 +17,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from app.api.errors import refusal
 from app.api.schemas import to_json
-from app.broker import Event
+from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown
 from app.messages import (
     CompiledEventBody,
@@ -110,10 +110,10 @@ async def _chunks(source: Source, reader: EventSubscription, after: str) -> Asyn
 
 async def paced(
     service: Service, reader: EventSubscription, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
-) -> AsyncGenerator[Event | None, None]:
+) -> AsyncGenerator[JobEvent | None, None]:
     """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
     events = service.jobs.events(job_id, after)
-    coming: asyncio.Task[Event | None] | None = None
+    coming: asyncio.Task[JobEvent | None] | None = None
     try:
         while stopping is None or not stopping.done():
             coming = coming or asyncio.create_task(anext(events, None))
@@ -140,7 +140,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
         await task
 
 
-def _chunk(event: Event) -> bytes:
+def _chunk(event: JobEvent) -> bytes:
     """An event as it is sent; nothing for what is not for readers."""
     match load(event.data):
         case StepMessage() as step:

@@ -13,8 +13,8 @@ from app.broker.base import (
     Broker,
     ConcurrencyGroup,
     Delivery,
-    Event,
-    JobState,
+    JobEvent,
+    JobStatus,
     SubmitOptions,
     WorkerStatus,
 )
@@ -25,8 +25,8 @@ __all__ = [
     "Broker",
     "ConcurrencyGroup",
     "Delivery",
-    "Event",
-    "JobState",
+    "JobEvent",
+    "JobStatus",
     "SubmitOptions",
     "WorkerStatus",
 ]

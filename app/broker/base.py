@@ -67,7 +67,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class JobEvent:
     """An event of a job. A reader who comes back names the id of the last one that he saw."""
 
     id: str
@@ -75,7 +75,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class JobState:
+class JobStatus:
     """Where a job is, and what it was submitted with. `submitted` is Unix time in s; `attempt` is 0 until it is taken.
 
     ahead  how many jobs of its queue go before it, while it waits
@@ -137,10 +137,10 @@ class Broker(Protocol):
     async def join(self, job_id: str) -> None:
         """One share more in a job, finished or not. Raises JobUnknown."""
 
-    async def state(self, job_id: str) -> JobState:
+    async def state(self, job_id: str) -> JobStatus:
         """Where the job is. Raises JobUnknown."""
 
-    def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+    def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
         """The job's stored events after that id, until the job is over. Raises JobUnknown.
 
         An `after` that is no id of the job's events counts as empty, so all events follow.

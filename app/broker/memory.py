@@ -14,12 +14,12 @@ from app.broker.base import (
     Backlog,
     ConcurrencyGroup,
     Delivery,
-    Event,
-    JobState,
+    JobEvent,
+    JobStatus,
     SubmitOptions,
     WorkerStatus,
 )
-from app.broker.memory_queue import Job, Queue
+from app.broker.memory_queue import Queue, QueuedJob
 from app.broker.throughput import SHARE, come_again_s, work_of
 from app.errors import DeadlineExceeded, DeadlineUnreachable, JobCancelled, JobUnknown, KeyReused, QueueFull
 from app.messages import dump, failure_of
@@ -49,10 +49,10 @@ class MemoryBroker:
         self._result_ttl_s = result_ttl_s
         self._result_bytes_max = result_bytes_max
         self._now = now
-        self._jobs: dict[str, Job] = {}
-        self._by_key: dict[str, Job] = {}  # waiting, running or remembered
+        self._jobs: dict[str, QueuedJob] = {}
+        self._by_key: dict[str, QueuedJob] = {}  # waiting, running or remembered
         self._queues: defaultdict[str, Queue] = defaultdict(lambda: Queue(now))
-        self._pools: dict[str, list[Job]] = {}  # those that were not over when somebody last looked
+        self._pools: dict[str, list[QueuedJob]] = {}  # those that were not over when somebody last looked
         self._finished: dict[str, None] = {}  # ids, the first to end first
         self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
         self._finished_bytes = 0
@@ -80,7 +80,7 @@ class MemoryBroker:
         self._require_room(self._queues[queue], terms.weight)
         self._require_time(self._queues[queue], terms, outside=first is not None)
         self._require_pools(self._queues[queue], terms.pools)
-        job = Job(queue, key, body, terms, self._now())
+        job = QueuedJob(queue, key, body, terms, self._now())
         job.share(terms.detached)
         self._jobs[job.id] = self._by_key[key] = job
         for pool in terms.pools:
@@ -95,11 +95,11 @@ class MemoryBroker:
     async def join(self, job_id: str) -> None:
         self._job(job_id).share(detached=False)
 
-    async def state(self, job_id: str) -> JobState:
+    async def state(self, job_id: str) -> JobStatus:
         job = self._job(job_id)
         return job.state(self._queues[job.queue].ahead(job))
 
-    async def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+    async def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
         job = self._job(job_id)
         seen = job.events.place(after)
         while True:
@@ -216,17 +216,17 @@ class MemoryBroker:
             if len(self._pools[pool.name]) >= pool.cap:
                 raise QueueFull(pool.cap, pool.limit, _come_again_s(queue, 0))
 
-    def _enqueue(self, job: Job) -> None:
+    def _enqueue(self, job: QueuedJob) -> None:
         job.queued = self._now()
         self._queues[job.queue].add(job)
 
-    def _job(self, job_id: str) -> Job:
+    def _job(self, job_id: str) -> QueuedJob:
         try:
             return self._jobs[job_id]
         except KeyError:
             raise JobUnknown("no such job, or its result is too old") from None
 
-    def _end(self, job: Job, result: bytes | None, remember: bool = False) -> None:
+    def _end(self, job: QueuedJob, result: bytes | None, remember: bool = False) -> None:
         job.result, job.running, job.body = result, False, b""
         remember_s = job.terms.remember_s if remember and result is not None else 0.0
         job.key_ends = self._now() + remember_s
@@ -267,7 +267,7 @@ class MemoryBroker:
             self._finished_bytes -= job.size
             self._forget_key(job)
 
-    def _forget_key(self, job: Job) -> None:
+    def _forget_key(self, job: QueuedJob) -> None:
         if self._by_key.get(job.key) is job:
             del self._by_key[job.key]
 

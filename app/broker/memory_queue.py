@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from app.broker.base import Backlog, Event, JobState, SubmitOptions
+from app.broker.base import Backlog, JobEvent, JobStatus, SubmitOptions
 from app.broker.throughput import ThroughputEstimator, work_of
 from app.messages import Priority
 
@@ -59,16 +59,16 @@ class Events:
         number = int(event_id) if event_id.isascii() and event_id.isdigit() and len(event_id) < 16 else 0
         return number if number <= self._count else 0
 
-    def after(self, number: int) -> tuple[int, Event] | None:
+    def after(self, number: int) -> tuple[int, JobEvent] | None:
         """The first event that is kept of those after this number, and its own."""
         place = bisect.bisect_right(self._kept, number, key=lambda event: event.number)
         if place == len(self._kept):
             return None
         event = self._kept[place]
-        return event.number, Event(str(event.number), event.data)
+        return event.number, JobEvent(str(event.number), event.data)
 
 
-class Job:
+class QueuedJob:
     """One job from submit to the end of its time.
 
     queued  when it came into its queue, by the broker's clock; None while it waits for another job
@@ -90,7 +90,7 @@ class Job:
         self.attempt = 0
         self.running = self.paced = False
         self.key_ends = 0.0
-        self.followers: list[Job] = []
+        self.followers: list[QueuedJob] = []
         self.events = Events()
         self.changed = asyncio.Event()
         self.called_off = asyncio.Event()
@@ -117,17 +117,17 @@ class Job:
         self.detached |= detached
         self.shares += not detached
 
-    def state(self, ahead: int) -> JobState:
+    def state(self, ahead: int) -> JobStatus:
         """The job's state, with `ahead` jobs before it."""
         terms = self.terms
         if self.called_off.is_set() and self.result is None:
-            state = JobState("cancelled", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
+            state = JobStatus("cancelled", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
         elif self.done.is_set():
-            state = JobState("done", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
+            state = JobStatus("done", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
         elif self.running:
-            state = JobState("running", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
+            state = JobStatus("running", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
         else:
-            state = JobState("waiting", terms.owner, self.queue, self.submitted, self.attempt, ahead, terms.kind)
+            state = JobStatus("waiting", terms.owner, self.queue, self.submitted, self.attempt, ahead, terms.kind)
         return state
 
 
@@ -135,9 +135,9 @@ class Queue:
     """The jobs of one queue that wait, in the order in which they are taken, that wait for others, and that run."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._waiting: dict[Priority, deque[Job]] = {priority: deque() for priority in _PRIORITIES}
-        self._outside: dict[str, Job] = {}
-        self._running: dict[str, Job] = {}
+        self._waiting: dict[Priority, deque[QueuedJob]] = {priority: deque() for priority in _PRIORITIES}
+        self._outside: dict[str, QueuedJob] = {}
+        self._running: dict[str, QueuedJob] = {}
         self.weight = 0
         self.pace = ThroughputEstimator(now)
         self.arrival = asyncio.Event()
@@ -145,12 +145,12 @@ class Queue:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values())) + len(self._outside)
 
-    def hold(self, job: Job) -> None:
+    def hold(self, job: QueuedJob) -> None:
         """Let a job wait outside."""
         self._outside[job.id] = job
         self.weight += job.terms.weight
 
-    def add(self, job: Job, first: bool = False) -> None:
+    def add(self, job: QueuedJob, first: bool = False) -> None:
         """Let a job wait to be taken: after all of its priority, or before."""
         self.time_passes()
         if not self._waits:
@@ -160,38 +160,38 @@ class Queue:
         self.weight += job.terms.weight
         self.arrival.set()
 
-    def next(self) -> Job | None:
+    def next(self) -> QueuedJob | None:
         """Take the first job out."""
         job = next(iter(self._in_order()), None)
         if job is not None:
             self.remove(job)
         return job
 
-    def hopeless(self, job: Job, now: float) -> bool:
+    def hopeless(self, job: QueuedJob, now: float) -> bool:
         """Whether a job that was just taken out would not be done in its time, while others wait."""
         return job.ends is not None and self._waits and self.pace.hopeless(job.work, job.ends - now, now - job.came)
 
-    def run(self, job: Job, now: float) -> None:
+    def run(self, job: QueuedJob, now: float) -> None:
         """A job that was taken out runs."""
         self._running[job.id] = job
         job.taken, job.paced = now, self._waits
         if job.paced:
             self.pace.taken(job.work)
 
-    def give_back(self, job: Job) -> None:
+    def give_back(self, job: QueuedJob) -> None:
         """Let a job that ran wait again, before all of its priority."""
         self.ended(job)
         self.add(job, first=True)
         if job.paced:
             self.pace.given_back(job.work)
 
-    def ended(self, job: Job, now: float | None = None) -> None:
+    def ended(self, job: QueuedJob, now: float | None = None) -> None:
         """A job runs no more, if it ran; where it was done, it was done now."""
         self.time_passes()
         if self._running.pop(job.id, None) is not None and now is not None:
             self.pace.ran(now - job.taken, job.work)
 
-    def remove(self, job: Job) -> bool:
+    def remove(self, job: QueuedJob) -> bool:
         """Take a job out, wherever it waits. False where it does not."""
         if self._outside.pop(job.id, None) is None:
             line = self._waiting[job.terms.priority]
@@ -202,14 +202,14 @@ class Queue:
         self.weight -= job.terms.weight
         return True
 
-    def ahead(self, job: Job) -> int:
+    def ahead(self, job: QueuedJob) -> int:
         """How many jobs go before this one; of one that waits outside, as if it came in now."""
         if job.id in self._outside:
             lines = self._waiting
             return len(lines["interactive"]) + (len(lines["batch"]) if job.terms.priority == "batch" else 0)
         return next((place for place, waiting in enumerate(self._in_order()) if waiting is job), 0)
 
-    def before(self, terms: SubmitOptions, outside: bool) -> list[Job]:
+    def before(self, terms: SubmitOptions, outside: bool) -> list[QueuedJob]:
         """The jobs that go before one that comes now: those that run are not among them."""
         found = [*self._in_order(), *(self._outside.values() if outside else ())]
         return [job for job in found if terms.priority == "batch" or job.terms.priority == "interactive"]
@@ -243,6 +243,6 @@ class Queue:
     def _waits(self) -> bool:
         return any(self._waiting.values())
 
-    def _in_order(self) -> Iterator[Job]:
+    def _in_order(self) -> Iterator[QueuedJob]:
         for line in self._waiting.values():
             yield from line

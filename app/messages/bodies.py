@@ -18,7 +18,7 @@ from app.messages.parts import (
     UsageBody,
     WordBody,
 )
-from compiler.diagnostics import Explanation
+from compiler.diagnostics import ConstraintExplanation
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -63,10 +63,10 @@ class CompileResponse(CompiledEventBody):
     `explanation` is null if it was not requested, or cannot be given within the limits.
     """
 
-    explanation: Explanation | None
+    explanation: ConstraintExplanation | None
 
     @classmethod
-    def of(cls, compiled: CompiledEventBody, explanation: Explanation | None) -> Self:
+    def of(cls, compiled: CompiledEventBody, explanation: ConstraintExplanation | None) -> Self:
         """The body for a constraint of these sizes."""
         sizes = {item.name: getattr(compiled, item.name) for item in fields(CompiledEventBody)}
         return cls(**sizes, explanation=explanation)

@@ -27,7 +27,7 @@ from app.messages.bodies import (
 from app.messages.parts import CONFIG, GenerationOptions
 from app.messages.signing import unseal
 from app.observability import logs, tracing
-from compiler.diagnostics import Explanation
+from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
 from compiler.spec import Spec, spec_to_json
 
@@ -191,7 +191,7 @@ class ExplainJobResult:
     """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
 
     automaton: str
-    explanation: Explanation
+    explanation: ConstraintExplanation
     kind: Literal["explained"] = "explained"
     version: Literal[1] = VERSION
 

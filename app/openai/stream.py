@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from app.api.errors import refusal
 from app.api.sse import STORAGE_RETRY_MS, STREAM_HEADERS, paced
-from app.broker import Event
+from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
 from app.openai.errors import error_body
@@ -136,7 +136,7 @@ def _rest(
     return [*chunks, writer.closing(result)] if streamed.usage else chunks
 
 
-async def _events(service: Service, reader: EventSubscription, job_id: str) -> AsyncIterator[Event | None]:
+async def _events(service: Service, reader: EventSubscription, job_id: str) -> AsyncIterator[JobEvent | None]:
     """The events of a job until it ends, across storage failures; None if none arrived for a while."""
     after = ""
     while True:

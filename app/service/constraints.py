@@ -39,7 +39,7 @@ from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
 from compiler.artifact import CompiledConstraint
-from compiler.diagnostics import Explanation, told_as
+from compiler.diagnostics import ConstraintExplanation, told_as
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
@@ -85,7 +85,7 @@ class Constraints:
                 terms = self._jobs.compilation(owner, within_s=timeout_s)
                 return await self._jobs.run("compile", compile_job_key(automaton), job, CompileJobResult, terms)
 
-    async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> Explanation | None:
+    async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> ConstraintExplanation | None:
         """The explanation of a stored constraint, with the names of `spec`.
 
         It is made at the first request and then stored. None if it is not available now: it exceeds the limits, no
@@ -237,7 +237,7 @@ class ConstraintStore:
         metrics.cache("miss")
         return None
 
-    async def explanation(self, automaton: str) -> Explanation | None:
+    async def explanation(self, automaton: str) -> ConstraintExplanation | None:
         """The explanation of a constraint, in the names of the propositions' meanings."""
         key = explanation_key(automaton)
         data = await self._store.get(key, self._settings.automaton_ttl_s)

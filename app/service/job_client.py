@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.auth import Charge, KeyCharges
-from app.broker import PLAIN, Broker, ConcurrencyGroup, Event, JobState, SubmitOptions
+from app.broker import PLAIN, Broker, ConcurrencyGroup, JobEvent, JobStatus, SubmitOptions
 from app.errors import (
     DeadlineExceeded,
     Draining,
@@ -239,12 +239,12 @@ class JobClient:
             if isinstance(news, Progress | StepMessage):
                 observer(news)
 
-    async def events(self, job_id: str, after: str = "") -> AsyncGenerator[Event, None]:
+    async def events(self, job_id: str, after: str = "") -> AsyncGenerator[JobEvent, None]:
         """The events of a job, with the broker's ids."""
         async for event in self._broker.events(job_id, after):
             yield event
 
-    async def state(self, job_id: str, owner: str) -> JobState:
+    async def state(self, job_id: str, owner: str) -> JobStatus:
         """Where a job of this caller's is. Raises UnknownJob, for other callers' jobs too."""
         try:
             state = await self._broker.state(job_id)

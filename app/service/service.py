@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from app.broker import Broker, JobState, SubmitOptions
+from app.broker import Broker, JobStatus, SubmitOptions
 from app.errors import JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
 from app.messages import (
     CheckJob,
@@ -224,7 +224,7 @@ class Service:
         await self.jobs.subscribe(job_id)
         return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, WAITED))
 
-    async def state(self, job_id: str, owner: str) -> tuple[JobState, Result | None]:
+    async def state(self, job_id: str, owner: str) -> tuple[JobStatus, Result | None]:
         """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
         state = await self.jobs.state(job_id, owner)
         try:

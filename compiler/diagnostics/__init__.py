@@ -7,11 +7,11 @@ with sampled texts. A conflict is a minimal unsatisfiable subset of the parts of
 from __future__ import annotations
 
 from compiler.diagnostics.conflict import conjuncts, naming_conflicts
-from compiler.diagnostics.explanation import Explanation, explain, told_as
+from compiler.diagnostics.explanation import ConstraintExplanation, explain, told_as
 from compiler.diagnostics.unspellable import missing_characters
 
 __all__ = [
-    "Explanation",
+    "ConstraintExplanation",
     "conjuncts",
     "explain",
     "missing_characters",

@@ -20,7 +20,7 @@ from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecU
 from compiler.forms import part_of
 from compiler.lifting import UNREACHABLE, lift
 from compiler.limits import ResourceGuard
-from compiler.ltlf import Formula, Op, parse_formula, post_order, print_formula, propositions_of
+from compiler.ltlf import LtlfFormula, Op, parse_formula, post_order, print_formula, propositions_of
 from compiler.spec import (
     EOS,
     NOMATCH,
@@ -288,11 +288,11 @@ def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
     return _Source(tuple((_below(path, "ltlf"), title(LtlfSpec(text))) for text in printed), build)
 
 
-def _subformula(formula: Formula, root: int) -> Formula:
+def _subformula(formula: LtlfFormula, root: int) -> LtlfFormula:
     order = post_order([node.args for node in formula.nodes], root)
     rank = {index: position for position, index in enumerate(order)}
     nodes = (formula.nodes[index] for index in order)
-    return Formula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
+    return LtlfFormula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
 
 
 def _keywords_source(spec: KeywordsSpec, path: str) -> _Source:

@@ -50,7 +50,7 @@ class StateNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ConstraintExplanation:
     """What was compiled, in words and numbers.
 
     sentences  the first says what is accepted, the others what became of it
@@ -68,7 +68,7 @@ class Explanation:
     samples: tuple[str, ...]
 
 
-def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | None = None) -> Explanation:
+def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | None = None) -> ConstraintExplanation:
     """The explanation of a compiled constraint; the same for the same seed.
 
     guard  the limits of the walks; by default those that the constraint was compiled under
@@ -86,7 +86,7 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
         StateNote(state, distance, bool(text.display_dfa.accepting[state]), state == text.display_dfa.start)
         for state, distance in enumerate(compiled.state_distances[:SHOWN_MAX])
     )
-    return Explanation(
+    return ConstraintExplanation(
         sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *missing),
         letters=letters,
         letters_more=text.display_dfa.symbols - len(letters),
@@ -97,7 +97,9 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
     )
 
 
-def told_as(explanation: Explanation, spec: Spec, names: Mapping[str, tuple[str, ...]]) -> Explanation:
+def told_as(
+    explanation: ConstraintExplanation, spec: Spec, names: Mapping[str, tuple[str, ...]]
+) -> ConstraintExplanation:
     """The explanation for a caller who wrote the same constraint as `spec`, with his own names for propositions.
 
     names  what `compiler.spec.canonical.caller_names` says of the spec

@@ -15,7 +15,7 @@ from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.json_schema import schema_dfa
 from compiler.limits import ResourceGuard
-from compiler.ltlf import Builder, Formula, Op, parse_formula, propositions_of
+from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import Node, blame_field, parse_pattern
 from compiler.spec import (
     CLOSER,
@@ -131,7 +131,9 @@ def _word_leaf(
     return WordLeaf(propositions, EOS in mentioned, NOMATCH in mentioned, by_meaning)
 
 
-def _formula_dfa(formula: Formula, engines: Engines, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+def _formula_dfa(
+    formula: LtlfFormula, engines: Engines, letters: Sequence[frozenset[str]], guard: ResourceGuard
+) -> Dfa:
     return engines.formula(formula, letters, guard)
 
 
@@ -161,7 +163,7 @@ def _inflected(proposition: Proposition) -> Proposition:
     return Proposition(tuple(forms), case_sensitive=proposition.case_sensitive)
 
 
-def _occurrences(names: Sequence[str], ordered: bool) -> Formula:
+def _occurrences(names: Sequence[str], ordered: bool) -> LtlfFormula:
     """The formula of keywords. In order: (none yet) U (the first & X((none of the rest) U (the second & ...))).
 
     The first itself is among the none: what counts is where it first occurs, also where concepts share a form.

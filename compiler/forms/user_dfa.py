@@ -9,8 +9,8 @@ import numpy as np
 from compiler.automata import CharDfa, Dfa, by_characters, minimize
 from compiler.errors import SpecSyntaxError
 from compiler.limits import ResourceGuard
-from compiler.ltlf import Formula, Op
-from compiler.spec import Transition, UserDfa, guards_of
+from compiler.ltlf import LtlfFormula, Op
+from compiler.spec import UserDfa, UserTransition, guards_of
 
 _NO_TRANSITION = -1  # in a table of transition numbers
 _CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
@@ -18,7 +18,7 @@ _SHOWN_CHARS_MAX = 200
 _BYTES = 256
 
 
-def _holds(formula: Formula, letters: Sequence[frozenset[str]]) -> np.ndarray:
+def _holds(formula: LtlfFormula, letters: Sequence[frozenset[str]]) -> np.ndarray:
     """bool [A]: the letters at which a propositional formula holds."""
     values: list[np.ndarray] = []
     for node in formula.nodes:
@@ -111,7 +111,7 @@ class _Edges:
         self._edges: dict[tuple[int, int], tuple[int, int]] = {}  # (state, byte) -> (state, number of the transition)
         guard.check("dfa_states_max", len(states))
 
-    def add(self, number: int, transition: Transition) -> None:
+    def add(self, number: int, transition: UserTransition) -> None:
         source, target = self.number_of[transition.source], self.number_of[transition.target]
         for low, high in transition.byte_ranges or ():
             for byte in range(low, high + 1):

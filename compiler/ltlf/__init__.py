@@ -10,11 +10,11 @@ from __future__ import annotations
 from compiler.ltlf.mona import formula_to_dfa_mona
 from compiler.ltlf.mona_program import require_ltlf2dfa
 from compiler.ltlf.progression import formula_to_dfa
-from compiler.ltlf.syntax import Builder, Formula, Op, parse_formula, post_order, print_formula, propositions_of
+from compiler.ltlf.syntax import Builder, LtlfFormula, Op, parse_formula, post_order, print_formula, propositions_of
 
 __all__ = [
     "Builder",
-    "Formula",
+    "LtlfFormula",
     "Op",
     "formula_to_dfa",
     "formula_to_dfa_mona",

@@ -25,7 +25,7 @@ from compiler.automata import Dfa, minimize
 from compiler.errors import CompileError, EngineFailure, LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf.mona_program import ltlf2dfa_program
-from compiler.ltlf.syntax import Formula, propositions_of
+from compiler.ltlf.syntax import LtlfFormula, propositions_of
 
 OUTPUT_BYTES_MAX = 64 * 2**20  # ten keywords print 59,050 cube lines; past this the answer is of no use
 _LOOK_MS = 50  # how often the guard is asked, and the answer measured, while MONA runs
@@ -38,12 +38,12 @@ _COUNT = re.compile(rb"^Automaton has (\d+) states? and", re.MULTILINE)
 
 
 def formula_to_dfa_mona(
-    formula: Formula,
+    formula: LtlfFormula,
     letters: Sequence[frozenset[str]],
     guard: ResourceGuard,
     *,
     binary: str = "mona",
-    program: Callable[[Formula], str] = ltlf2dfa_program,
+    program: Callable[[LtlfFormula], str] = ltlf2dfa_program,
 ) -> Dfa:
     """What `formula_to_dfa` returns, by way of MONA: `binary` is its path or a name on PATH.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from compiler.errors import EngineFailure
-from compiler.ltlf.syntax import LEAVES, PREFIX, Formula, Op, propositions_of
+from compiler.ltlf.syntax import LEAVES, PREFIX, LtlfFormula, Op, propositions_of
 
 OPERATORS_MAX = 20_000  # of the program, where <-> and nested G double what they hold; at most some 3 MB of text
 
@@ -24,7 +24,7 @@ class _Size(NamedTuple):
     negated: int
 
 
-def ltlf2dfa_program(formula: Formula) -> str:
+def ltlf2dfa_program(formula: LtlfFormula) -> str:
     """The formula as LTLf2DFA puts it to MONA, without the comment that repeats it: MONA reads no more than 8 kB of it.
 
     The string's positions are the trace's steps, P<i> those where name i (of `propositions_of`) holds. Raises
@@ -60,7 +60,7 @@ def require_ltlf2dfa() -> tuple[Callable[[str], Any], Callable[[Any], Any]]:
     return LTLfParser(), MonaProgram
 
 
-def ltlf2dfa_text(formula: Formula) -> str:
+def ltlf2dfa_text(formula: LtlfFormula) -> str:
     """The formula in LTLf2DFA's concrete syntax, bracketed in full but for runs of one U or one R to the right.
 
     It has no W and no M, reads an operator only where no small letter follows, and says two things of `last`: the
@@ -91,7 +91,7 @@ def ltlf2dfa_text(formula: Formula) -> str:
     return texts[-1]
 
 
-def program_operators(formula: Formula) -> int:
+def program_operators(formula: LtlfFormula) -> int:
     """An upper bound on the operators in the program.
 
     It is computed before any text is made, since the program can be exponentially long.

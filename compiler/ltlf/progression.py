@@ -17,7 +17,7 @@ from compiler.automata import Dfa, complement, minimize, product
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.ltlf.bdd import FALSE, TRUE, MonotoneBdd
-from compiler.ltlf.syntax import Formula, Node, Op, post_order, propositions_of
+from compiler.ltlf.syntax import LtlfFormula, Node, Op, post_order, propositions_of
 
 _NEGATED = {
     Op.TRUE: Op.FALSE, Op.FALSE: Op.TRUE, Op.NEXT: Op.WEAK_NEXT, Op.WEAK_NEXT: Op.NEXT, Op.AND: Op.OR, Op.OR: Op.AND,
@@ -25,7 +25,7 @@ _NEGATED = {
 }  # fmt: skip
 
 
-def formula_to_dfa(formula: Formula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+def formula_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     """The minimal DFA, in canonical form, of the traces over `letters` that satisfy the formula.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty trace is rejected. Names of the
@@ -91,7 +91,7 @@ class _Normal:
             self.nodes.append(node)
         return self._index[node]
 
-    def of(self, formula: Formula, negated: bool) -> int:
+    def of(self, formula: LtlfFormula, negated: bool) -> int:
         """The normal form of the formula, or of its negation."""
         polarities = _polarities(formula, negated)
         number = {name: index for index, name in enumerate(propositions_of(formula))}
@@ -154,7 +154,7 @@ class _Normal:
         return split[root]
 
 
-def _polarities(formula: Formula, negated: bool) -> list[set[bool]]:
+def _polarities(formula: LtlfFormula, negated: bool) -> list[set[bool]]:
     """Which of a node and its negation the normal form needs, per node: False for itself, True for the negation."""
     polarities: list[set[bool]] = [set() for _ in formula.nodes]
     polarities[formula.root].add(negated)

@@ -54,7 +54,7 @@ _LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,)
 
 
 @dataclass(frozen=True, slots=True)
-class Formula:
+class LtlfFormula:
     """A formula as a table of shared nodes: arguments come before the nodes that use them, the root is last.
 
     Two formulas are equal exactly when their trees are, up to brackets within & and |, which take any number of
@@ -118,15 +118,15 @@ class Builder:
             self._nodes.append(node)
         return self._index[node]
 
-    def formula(self, root: int) -> Formula:
+    def formula(self, root: int) -> LtlfFormula:
         """The formula at `root`, without the nodes it does not use."""
         order = post_order([node.args for node in self._nodes], root)
         rank = {index: position for position, index in enumerate(order)}
         nodes = (self._nodes[index] for index in order)
-        return Formula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
+        return LtlfFormula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
 
 
-def propositions_of(formula: Formula) -> tuple[str, ...]:
+def propositions_of(formula: LtlfFormula) -> tuple[str, ...]:
     """The names in the formula, in order of first occurrence."""
     return tuple(node.name for node in formula.nodes if node.op is Op.NAME)
 
@@ -241,7 +241,7 @@ class _Parser:
         self.depth = 0
         self.names: set[str] = set()
 
-    def parse(self) -> Formula:
+    def parse(self) -> LtlfFormula:
         previous: _Token | None = None  # None, or an operand's last token where an operator may follow
         for token in _tokens(self.source):
             complete = self._infix(token, previous) if previous else self._operand(token)
@@ -339,7 +339,7 @@ class _Parser:
         return result
 
 
-def parse_formula(source: str, guard: ResourceGuard) -> Formula:
+def parse_formula(source: str, guard: ResourceGuard) -> LtlfFormula:
     """The formula that `source` spells.
 
     Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (X[!], N, and
@@ -365,7 +365,7 @@ def _printed_name(name: str) -> str:
     return f'"{escaped}"'
 
 
-def print_formula(formula: Formula) -> str:
+def print_formula(formula: LtlfFormula) -> str:
     """The formula in canonical text, which parses to an equal formula. Bracketed in full, except that a run of U (or
     of R, W and M) to the right has no brackets, so that a long one is not deep."""
     nodes = formula.nodes

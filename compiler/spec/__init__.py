@@ -44,7 +44,7 @@ from compiler.spec.types import (
     WholeTextSpec,
     leaves,
 )
-from compiler.spec.user_dfa import Transition, UserDfa, guards_of, propositions_named
+from compiler.spec.user_dfa import UserDfa, UserTransition, guards_of, propositions_named
 
 __all__ = [
     "CLOSER",
@@ -70,8 +70,8 @@ __all__ = [
     "Proposition",
     "RegexSpec",
     "Spec",
-    "Transition",
     "UserDfa",
+    "UserTransition",
     "WholeTextSpec",
     "caller_names",
     "check_limits",

@@ -13,7 +13,7 @@ from typing import cast
 
 from compiler.errors import within
 from compiler.limits import Limits, ResourceGuard
-from compiler.ltlf import Formula, Op, parse_formula, propositions_of
+from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
 from compiler.spec.parse import spec_to_json
 from compiler.spec.propositions import EOS, NOMATCH, concepts_of, meaning_name, meanings, normalised
@@ -205,7 +205,7 @@ def trimmed(spec: Spec, guard: ResourceGuard) -> Spec:
     return replace(spec, propositions=tuple(kept))
 
 
-def _formula(formula: Formula, names: dict[str, str]) -> str:
+def _formula(formula: LtlfFormula, names: dict[str, str]) -> str:
     """The formula in prefix form, arguments that may change places in order, each once."""
     texts: list[str] = []
     for node in formula.nodes:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
-from compiler.ltlf import Formula, Op, parse_formula, propositions_of
+from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field
 
 STATE_CHARS_MAX = 64
@@ -26,7 +26,7 @@ ByteRanges = tuple[tuple[int, int], ...]  # sorted, apart, both ends included
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class UserTransition:
     """One way out of a state. Exactly one of `when`, `byte_ranges` and `text` says what it reads; the others are None.
 
     when         a propositional formula over the propositions of a step
@@ -60,7 +60,7 @@ class UserDfa:
 
     start: str
     accepting: tuple[str, ...]
-    transitions: tuple[Transition, ...]
+    transitions: tuple[UserTransition, ...]
 
     def __post_init__(self) -> None:
         _check_state(self.start, f"{_FIELD}.start")
@@ -141,19 +141,19 @@ def given_from_json(value: object, field: str) -> UserDfa:
     )
 
 
-def _transition(value: object, field: str) -> Transition:
+def _transition(value: object, field: str) -> UserTransition:
     fields = _fields(value, ("from", "to", "when", "bytes", "text"), field)
     source, target = (_named(fields, name, field) for name in ("from", "to"))
     labels = [name for name in ("when", "bytes", "text") if name in fields]
     if len(labels) > 1:
         raise SpecSyntaxError("a transition has only one of `when`, `bytes` and `text`", field=field)
     if labels == ["bytes"]:
-        return Transition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
+        return UserTransition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
     if labels == ["text"]:
         text = _typed(fields["text"], str, f"{field}.text", "a string, one character of which is read")
         _check_encodes(text, f"{field}.text")
-        return Transition(source, target, text=text)
-    return Transition(source, target, when=_typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
+        return UserTransition(source, target, text=text)
+    return UserTransition(source, target, when=_typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
 
 
 def _named(fields: Mapping[str, object], name: str, field: str) -> str:
@@ -203,7 +203,7 @@ def given_to_json(given: UserDfa) -> dict[str, object]:
     return {"start": given.start, "accepting": list(given.accepting), "transitions": transitions}
 
 
-def _label_to_json(transition: Transition) -> dict[str, object]:
+def _label_to_json(transition: UserTransition) -> dict[str, object]:
     if transition.when is not None:
         return {"when": transition.when}
     if transition.text is not None:
@@ -220,11 +220,11 @@ def propositions_named(given: UserDfa, guard: ResourceGuard) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for formula in formulas for name in propositions_of(formula)))
 
 
-def guards_of(given: UserDfa, guard: ResourceGuard) -> dict[str, Formula]:
+def guards_of(given: UserDfa, guard: ResourceGuard) -> dict[str, LtlfFormula]:
     """The formula of each guard, by its text."""
     written = [transition.when for transition in given.transitions if transition.when is not None]
     guard.check("formula_chars_max", sum(map(len, written)))
-    guards: dict[str, Formula] = {}
+    guards: dict[str, LtlfFormula] = {}
     for number, transition in enumerate(given.transitions):
         if transition.when is not None and transition.when not in guards:
             guard.check_time()
@@ -232,7 +232,7 @@ def guards_of(given: UserDfa, guard: ResourceGuard) -> dict[str, Formula]:
     return guards
 
 
-def _parse_guard(source: str, field: str, guard: ResourceGuard) -> Formula:
+def _parse_guard(source: str, field: str, guard: ResourceGuard) -> LtlfFormula:
     with blame_field(field):
         formula = parse_formula(source, guard)
         for node in formula.nodes:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.ltlf import Formula, Op
+from compiler.ltlf import LtlfFormula, Op
 
 
-def satisfies(formula: Formula, trace: Sequence[frozenset[str]]) -> bool:
+def satisfies(formula: LtlfFormula, trace: Sequence[frozenset[str]]) -> bool:
     """True when the trace, one set of propositions per step, satisfies the formula. An empty one satisfies nothing."""
     following: list[bool] | None = None  # the truth of every node one step later; None beyond the end
     for step in reversed(trace):
@@ -18,7 +18,7 @@ def satisfies(formula: Formula, trace: Sequence[frozenset[str]]) -> bool:
     return following is not None and following[formula.root]
 
 
-def _truths(formula: Formula, step: frozenset[str], following: list[bool] | None) -> list[bool]:
+def _truths(formula: LtlfFormula, step: frozenset[str], following: list[bool] | None) -> list[bool]:
     """The truth of every node at a step."""
     now: list[bool] = []
     for index, node in enumerate(formula.nodes):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from compiler.ltlf import Formula, Op, propositions_of
+from compiler.ltlf import LtlfFormula, Op, propositions_of
 from compiler.ltlf.syntax import Node
 
 
-def mona_program(formula: Formula) -> str:
+def mona_program(formula: LtlfFormula) -> str:
     """The formula as a MONA program: the string's positions are the trace's steps, P<i> those where name i holds."""
     number = {name: index for index, name in enumerate(propositions_of(formula))}
     declared = f"var2 {', '.join(f'P{index}' for index in number.values())};\n" if number else ""

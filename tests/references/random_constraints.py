@@ -23,8 +23,8 @@ from compiler.spec import (
     Proposition,
     RegexSpec,
     Spec,
-    Transition,
     UserDfa,
+    UserTransition,
     spec_from_json,
     spec_to_json,
 )
@@ -185,10 +185,12 @@ def _dfa(draw: random.Random) -> Spec:
     states = ("s", "t", "u")[: draw.randint(1, 3)]
     accepting = tuple(draw.sample(states, draw.randint(0, len(states))))
     if draw.random() < 0.5:
-        guards = [Transition(state, draw.choice(states), when=guard) for state in states for guard in ("a & !b", "b")]
+        guards = [
+            UserTransition(state, draw.choice(states), when=guard) for state in states for guard in ("a & !b", "b")
+        ]
         return DfaSpec(UserDfa(states[0], accepting, tuple(guards)), (("b", random_proposition(draw)),))
     texts = ("aé", "b日", " .c")
-    moves = [Transition(state, draw.choice(states), text=text) for state in states for text in texts]
+    moves = [UserTransition(state, draw.choice(states), text=text) for state in states for text in texts]
     kept = tuple(move for move in moves if draw.random() < 0.7)
     mentioned = {states[0], *(name for move in kept for name in (move.source, move.target))}
     return DfaSpec(

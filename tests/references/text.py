@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 
 from compiler.limits import Limits, ResourceGuard
-from compiler.ltlf import Formula, parse_formula, propositions_of
+from compiler.ltlf import LtlfFormula, parse_formula, propositions_of
 from compiler.spec import (
     AllSpec,
     AnySpec,
@@ -254,7 +254,7 @@ def _trace(names: Sequence[str], propositions: Sequence[tuple[str, Proposition]]
 
 
 @functools.lru_cache
-def _formula(source: str) -> Formula:
+def _formula(source: str) -> LtlfFormula:
     return parse_formula(source, ResourceGuard(Limits(formula_chars_max=10**6)))
 
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 
-from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, Event, JobState, SubmitOptions, WorkerStatus
+from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, JobEvent, JobStatus, SubmitOptions, WorkerStatus
 from app.broker.redis.consumer import Lease, QueueConsumer
 from app.broker.redis.notifications import JobNotifications, wait_for_change
 from app.broker.redis.records import Records
@@ -62,10 +62,10 @@ class RedisBroker:
         if not await self._records.share(job_id, 1):
             raise JobUnknown(_UNKNOWN)
 
-    async def state(self, job_id: str) -> JobState:
+    async def state(self, job_id: str) -> JobStatus:
         return await self._records.state(job_id)
 
-    async def events(self, job_id: str, after: str = "") -> AsyncIterator[Event]:
+    async def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
         with self._notifications.news(job_id) as news:
             while True:
                 over, events = await self._records.read(job_id, after)

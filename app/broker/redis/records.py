@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from coredis.commands.script import Script
 
-from app.broker.base import Backlog, Delivery, Event, JobState, SubmitOptions, WorkerStatus
+from app.broker.base import Backlog, Delivery, JobEvent, JobStatus, SubmitOptions, WorkerStatus
 from app.broker.redis import scripts
 from app.broker.redis.streaq_worker import Claimed
 from app.broker.throughput import come_again_s
@@ -85,21 +85,21 @@ class Records:
     async def cancel(self, job_id: str) -> None:
         await self._call("cancel", scripts.CANCEL, job_id, *self._limits)
 
-    async def state(self, job_id: str) -> JobState:
+    async def state(self, job_id: str) -> JobStatus:
         reply = _require_known(await self._call("state", scripts.STATE, job_id))
         state, owner, queue, submitted, attempt, ahead, kind = (field.decode() for field in reply)
-        return JobState(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
+        return JobStatus(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
 
     async def look(self, job_id: str, worker: bool = False) -> JobSnapshot | None:
         """The state of a job, None if unknown. Subscribes this process to the job's changes."""
         reply = await self._call("look", scripts.LOOK, job_id, self.process, patient=worker)
         return None if reply is None else JobSnapshot(reply[0].decode(), bool(reply[1]), reply[2])
 
-    async def read(self, job_id: str, after: str) -> tuple[bool, list[Event]]:
+    async def read(self, job_id: str, after: str) -> tuple[bool, list[JobEvent]]:
         """Whether the job is over, and its next events. Subscribes this process to the job's changes."""
         reply = await self._call("read", scripts.READ, job_id, self.process, after, EVENTS_PER_READ)
         over, events = _require_known(reply)
-        return bool(over), [Event(number.decode(), data) for number, data in events]
+        return bool(over), [JobEvent(number.decode(), data) for number, data in events]
 
     async def peek(self, job_ids: Sequence[str]) -> list[bytes]:
         """A value for each job that differs after every change to it."""

@@ -45,7 +45,7 @@ from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
 from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
-from compiler.diagnostics import Explanation, conjuncts, told_as
+from compiler.diagnostics import ConstraintExplanation, conjuncts, told_as
 from compiler.errors import ArtefactInvalid, LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.spec import Spec, spec_from_json, spec_to_json
@@ -123,7 +123,7 @@ class CompileHandler:
         explanation = self._explanation(job, context) if job.explain else None
         return DescribeJobResult.of(context.compiling or found, explanation)
 
-    def _explanation(self, job: DescribeJob, context: Context) -> Explanation | None:
+    def _explanation(self, job: DescribeJob, context: Context) -> ConstraintExplanation | None:
         assert job.spec is not None
         key = explanation_key(job.automaton)
         stored = read_sealed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")

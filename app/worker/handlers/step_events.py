@@ -12,7 +12,7 @@ from compiler.lifting import UNREACHABLE
 from compiler.text import display_state_of
 
 
-class Row(Protocol):
+class ReportedRow(Protocol):
     """What a search says of a row (`decoding.generation.BeamRow`)."""
 
     @property
@@ -44,7 +44,7 @@ class ReportedTopToken(Protocol):
     def log_prob(self) -> float: ...
 
 
-class Event(Protocol):
+class ReportedStep(Protocol):
     """What a search says of a step (`decoding.generation.BeamStep`)."""
 
     @property
@@ -52,7 +52,7 @@ class Event(Protocol):
     @property
     def budget_after(self) -> int: ...
     @property
-    def rows(self) -> Sequence[Row]: ...
+    def rows(self) -> Sequence[ReportedRow]: ...
     @property
     def top_tokens(self) -> Sequence[ReportedTopToken]: ...
 
@@ -82,7 +82,7 @@ class StepEventBuilder:
         self._known: dict[tuple[int, ...], _Said] = {}
         self._place: dict[tuple[int, ...], int] = {(): 0}  # of each row of the step before
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ReportedStep) -> None:
         rejected = tuple(self._rejected(event))
         known = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
         self._known = known
@@ -96,7 +96,7 @@ class StepEventBuilder:
         )
         self._context.tell(StepMessage(event.step_number, event.budget_after, rows, rejected))
 
-    def _rejected(self, event: Event) -> Iterator[RejectedTokenBody]:
+    def _rejected(self, event: ReportedStep) -> Iterator[RejectedTokenBody]:
         """Of the tokens that the model wanted, those that no row may write."""
         tokens = self._compiled.tokens
         # samples may be equal so far

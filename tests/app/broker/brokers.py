@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol
 
-from app.broker import PRESENCE_TTL_S, Broker, Event
+from app.broker import PRESENCE_TTL_S, Broker, JobEvent
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
 from app.settings import Settings
@@ -127,9 +127,9 @@ async def all_events(broker: Broker, job_id: str, after: str = "") -> list[bytes
     return [event.data async for event in broker.events(job_id, after)]
 
 
-async def first_events(broker: Broker, job_id: str, count: int, after: str = "") -> list[Event]:
+async def first_events(broker: Broker, job_id: str, count: int, after: str = "") -> list[JobEvent]:
     """The first `count` events."""
-    found: list[Event] = []
+    found: list[JobEvent] = []
     async with aclosing(broker.events(job_id, after)) as reader:  # type: ignore[type-var]
         while len(found) < count:
             found.append(await anext(reader))

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from app.broker import Broker, JobState, SubmitOptions
+from app.broker import Broker, JobStatus, SubmitOptions
 from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
 from tests.app.broker.brokers import (
@@ -230,19 +230,19 @@ def test_a_job_reports_its_state_and_position(run_scenario: RunScenario) -> None
         await broker.submit("q", "b", b"", BATCH)
         job_id = await broker.submit("q", "c", b"", SubmitOptions(owner="me", priority="batch", kind="generate"))
 
-        async def state() -> JobState:
+        async def state() -> JobStatus:
             return await broker.state(job_id)
 
         submitted = (await state()).submitted
         assert submitted > 1_700_000_000
-        assert await state() == JobState("waiting", "me", "q", submitted, 0, 2, "generate")
+        assert await state() == JobStatus("waiting", "me", "q", submitted, 0, 2, "generate")
         for _ in range(2):
             await take(broker)
         assert (await state()).ahead == 0
         await take(broker)
-        assert await state() == JobState("running", "me", "q", submitted, 1, 0, "generate")
+        assert await state() == JobStatus("running", "me", "q", submitted, 1, 0, "generate")
         await broker.finish(job_id, b"")
-        assert await state() == JobState("done", "me", "q", submitted, 1, 0, "generate")
+        assert await state() == JobStatus("done", "me", "q", submitted, 1, 0, "generate")
 
     run_scenario(scenario)
 

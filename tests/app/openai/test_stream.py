@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from app.broker import Event
+from app.broker import JobEvent
 from app.errors import StorageDown, UnknownAutomaton
 from app.messages import (
     ChoiceBody,
@@ -68,7 +68,7 @@ class TellingService:
     def reader(self, begun: SubmittedJob) -> Any:
         return SimpleNamespace(until_deadline=contextlib.nullcontext)
 
-    async def events(self, job_id: str, after: str) -> AsyncGenerator[Event, None]:
+    async def events(self, job_id: str, after: str) -> AsyncGenerator[JobEvent, None]:
         self.read_from.append(after)
         for number, news in enumerate(self._story):
             if isinstance(news, Exception):
@@ -76,7 +76,7 @@ class TellingService:
                     continue
                 raise news
             if not after or number > int(after):
-                yield Event(str(number), dump(news))
+                yield JobEvent(str(number), dump(news))
 
     async def result(self, job_id: str) -> Result:
         if self._away:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compiler.artifact import CompiledConstraint
-from compiler.diagnostics import Explanation, explain, told_as
+from compiler.diagnostics import ConstraintExplanation, explain, told_as
 from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
 from compiler.diagnostics.prose import sentence, title
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable
@@ -82,7 +82,7 @@ def compiled(constraint: object) -> CompiledConstraint:
     return compile_spec(spec_from_json(constraint), BYTES)
 
 
-def shown(explanation: Explanation) -> list[str]:
+def shown(explanation: ConstraintExplanation) -> list[str]:
     assert explanation.shortest is not None
     return [explanation.shortest, *explanation.samples]
 

@@ -18,7 +18,7 @@ from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import determinize
 from compiler.regex.glushkov import pattern_nfa
-from compiler.spec import Transition, UserDfa, propositions_named
+from compiler.spec import UserDfa, UserTransition, propositions_named
 from compiler.spec.user_dfa import given_from_json, given_to_json
 from tests.references.byte_dfa import byte_dfa
 from tests.references.dfa import equivalent
@@ -187,7 +187,7 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
     while compared < 30:
         guards = [random_guard(rng, 2) for _ in range(5)]
         ends = [(rng.choice("pqr"), rng.choice("pqr")) for _ in guards]
-        transitions = tuple(Transition(*end, when=text) for end, (text, _) in zip(ends, guards, strict=True))
+        transitions = tuple(UserTransition(*end, when=text) for end, (text, _) in zip(ends, guards, strict=True))
         known = {"p", *itertools.chain(*ends)}
         automaton = UserDfa("p", tuple(rng.sample(sorted(known), 1)), transitions)
         holds = [function for _, function in guards]
@@ -303,16 +303,19 @@ def test_two_transitions_that_read_one_byte_are_both_named(
 
 
 def test_characters_with_a_shared_first_byte_may_differ() -> None:
-    ways = (Transition("a", "b", text="é😀"), Transition("a", "c", text="è😁"))
+    ways = (UserTransition("a", "b", text="é😀"), UserTransition("a", "c", text="è😁"))
     found = user_char_dfa(UserDfa("a", ("b",), ways), guard())
     assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
 
 
 def test_incomplete_utf8_characters_are_not_accepted() -> None:
-    everything = (Transition("a", "a", byte_ranges=((0, 255),)),)
+    everything = (UserTransition("a", "a", byte_ranges=((0, 255),)),)
     found = user_char_dfa(UserDfa("a", ("a",), everything), guard())
     assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
-    halves = (Transition("a", "b", byte_ranges=((0xC3, 0xC3),)), Transition("b", "c", byte_ranges=((0xA9, 0xA9),)))
+    halves = (
+        UserTransition("a", "b", byte_ranges=((0xC3, 0xC3),)),
+        UserTransition("b", "c", byte_ranges=((0xA9, 0xA9),)),
+    )
     assert is_empty(user_char_dfa(UserDfa("a", ("b",), halves), guard()).dfa)
     whole = user_char_dfa(UserDfa("a", ("c",), halves), guard())
     assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
@@ -329,10 +332,10 @@ def test_an_automaton_without_transitions_accepts_no_symbol() -> None:
 def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
     ends = [f"s{number}" for number in range(len(path) + 1)]
     ways = [
-        Transition(source, target, byte_ranges=((byte, byte),))
+        UserTransition(source, target, byte_ranges=((byte, byte),))
         for source, target, byte in zip(ends, ends[1:], path, strict=False)
     ]
-    found = user_char_dfa(UserDfa("go", (ends[-1],), (Transition("go", "s0", text="a"), *ways)), guard())
+    found = user_char_dfa(UserDfa("go", (ends[-1],), (UserTransition("go", "s0", text="a"), *ways)), guard())
     assert is_empty(found.dfa) and found.dfa.states == 1 and found.minterms.count == 1
 
 
@@ -341,7 +344,7 @@ def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
 def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: str) -> None:
     ways = {(text[:size], text[size]) for text in texts for size in range(len(text))}
     transitions = tuple(
-        Transition("-" + state.encode().hex(), "-" + (state + char).encode().hex(), text=char)
+        UserTransition("-" + state.encode().hex(), "-" + (state + char).encode().hex(), text=char)
         for state, char in sorted(ways)
     )
     automaton = UserDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
@@ -351,7 +354,7 @@ def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: s
 
 
 def test_automata_over_bytes_meet_the_limits() -> None:
-    chain = tuple(Transition(f"s{number}", f"s{number + 1}", text="😀") for number in range(100))
+    chain = tuple(UserTransition(f"s{number}", f"s{number + 1}", text="😀") for number in range(100))
     long = UserDfa("s0", ("s100",), chain)
     for limit, cap in (("dfa_states_max", 200), ("table_bytes_max", 10_000)):
         with pytest.raises(LimitExceeded) as caught:

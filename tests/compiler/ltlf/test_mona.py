@@ -13,7 +13,7 @@ import pytest
 from compiler.automata import Dfa
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
 from compiler.limits import Limits, ResourceGuard
-from compiler.ltlf import Formula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
+from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
 from compiler.ltlf.mona import run_mona
 from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
 from tests.compiler.ltlf.test_progression import assert_same, one_hot, parse
@@ -25,11 +25,11 @@ from tests.references.random_formulas import LETTERS
 PATIENT = Limits(compile_s_max=60)
 
 
-def ours(formula: Formula, letters: Sequence[frozenset[str]]) -> Dfa:
+def ours(formula: LtlfFormula, letters: Sequence[frozenset[str]]) -> Dfa:
     return formula_to_dfa(formula, letters, ResourceGuard(PATIENT))
 
 
-def theirs(formula: Formula, letters: Sequence[frozenset[str]], binary: str) -> Dfa:
+def theirs(formula: LtlfFormula, letters: Sequence[frozenset[str]], binary: str) -> Dfa:
     return formula_to_dfa_mona(formula, letters, ResourceGuard(PATIENT), binary=binary)
 
 
@@ -62,7 +62,7 @@ def test_concurrent_compilations_do_not_mix_their_automata(binary: str) -> None:
 
 
 @pytest.mark.parametrize("write", [ltlf2dfa_program, mona_program])
-def test_the_mona_program_contains_no_proposition_names(write: Callable[[Formula], str]) -> None:
+def test_the_mona_program_contains_no_proposition_names(write: Callable[[LtlfFormula], str]) -> None:
     program = write(parse('F "pred x; include" & G(all1 -> "max($)") & F "pred x; include"'))
     assert "include" not in program and "all1 ->" not in program and "pred" not in program
     assert "var2 P0, P1, P2;" in program

@@ -15,7 +15,7 @@ import pytest
 from compiler.automata import Dfa, complement
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
-from compiler.ltlf import Formula, formula_to_dfa, parse_formula, propositions_of
+from compiler.ltlf import LtlfFormula, formula_to_dfa, parse_formula, propositions_of
 from tests.references.dfa import equivalent, product
 from tests.references.ltlf import satisfies
 from tests.references.random_formulas import LETTERS, NAMES, random_formula, traces
@@ -25,7 +25,7 @@ ROWS = tomllib.loads(Path(__file__).parents[2].joinpath("cases", "ltlf.toml").re
 ROOMY = Limits(formula_chars_max=100_000, propositions_max=100)
 
 
-def parse(source: str) -> Formula:
+def parse(source: str) -> LtlfFormula:
     return parse_formula(source, ResourceGuard(ROOMY))
 
 

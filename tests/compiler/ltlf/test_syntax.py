@@ -8,14 +8,14 @@ import pytest
 
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import Limits, ResourceGuard
-from compiler.ltlf import Builder, Formula, Op, parse_formula, print_formula, propositions_of
+from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, print_formula, propositions_of
 from compiler.ltlf.syntax import Node
 from tests.references.random_formulas import random_formula
 
 DEFAULTS = Limits()
 
 
-def parse(source: str, limits: Limits = DEFAULTS) -> Formula:
+def parse(source: str, limits: Limits = DEFAULTS) -> LtlfFormula:
     return parse_formula(source, ResourceGuard(limits))
 
 
@@ -210,7 +210,7 @@ def test_a_formula_refuses_a_malformed_table() -> None:
     true = Node(Op.TRUE)
     for nodes in ((), (Node(Op.NOT, (0,)),), (true, Node(Op.UNTIL, (0,))), (true, Node(Op.NAME, (0,)))):
         with pytest.raises(ValueError):
-            Formula(nodes)
+            LtlfFormula(nodes)
 
 
 def test_the_builder_drops_unused_nodes() -> None:
