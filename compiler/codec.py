@@ -44,6 +44,7 @@ _TOKENS = ("token_class", "edge_boundary", "edge_midchar", "edge_target", "edge_
 
 
 def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    # safetensors writes an array's memory as it lies: views must be copied into order first.
     return {f"{prefix}.{name}": np.ascontiguousarray(getattr(value, name)) for name in names}
 
 
@@ -59,6 +60,7 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     2
     """
     text = compiled.text
+    # The keys are a stored format: with a change of them MAGIC changes.
     arrays = {
         **_arrays("transducer", text.transducer, _TRANSDUCER),
         **_arrays("letters", text.letters, _DFA),
@@ -79,6 +81,7 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
 
 
 def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
+    # The first 16 bytes are the magic and the lengths.
     return hmac.new(secret, head[:16] + body, hashlib.sha256).digest()
 
 
@@ -111,10 +114,12 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     Raises ArtefactInvalid unless every byte is as `encode` wrote it with this secret, for the vocabulary of this
     fingerprint; no other exception, whatever the bytes.
     """
+    # From here on the bytes are ours, unless the secret is known to others: errors below are old or broken artefacts.
     raw = _open(data, secret)
     try:
         arrays = load(raw)
         document = json.loads(arrays.pop("document").tobytes())
+        # The constructors check every index and shape, so that a damaged table is an error here and not later.
         compiled = _rebuild(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
@@ -122,6 +127,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     if compiled.tokens.min_tokens == UNREACHABLE or len(compiled.state_distances) != compiled.text.display_dfa.states:
         raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
+        # Token ids mean nothing in another vocabulary, even if all tables fit.
         raise ArtefactInvalid("the stored automaton is for another vocabulary")
     return compiled
 

@@ -37,6 +37,7 @@ class Engines:
 
 def node_to_dfa(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """Our own engine for patterns; raises LimitExceeded as `node_nfa` and `determinize` do."""
+    # Glushkov's construction, then the powerset construction.
     return determinize(node_nfa(node, guard), guard)
 
 
@@ -50,12 +51,14 @@ def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mo
     Raises ValueError for other names, and EngineFailure where the engine's package is not installed. A missing
     program is found when it is first run.
     """
+    # Functions, so that only the chosen engine is imported.
     formula = _chosen("LTLf", ltlf, {"native": lambda: formula_to_dfa, "mona": lambda: _mona(mona)})
     node = _chosen("regex", regex, {"native": lambda: node_to_dfa, "fado": _fado})
     return Engines(formula, node)
 
 
 def _chosen(kind: str, name: str, engines: Mapping[str, Callable[[], _Engine]]) -> _Engine:
+    # A misspelt name stops the service at its start.
     if name not in engines:
         raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(engines)}")
     return engines[name]()

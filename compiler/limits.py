@@ -78,6 +78,7 @@ class ResourceGuard:
         """Raise LimitExceeded when `value` is over the cap of the limit named `limit`."""
         # By name, so that the error names the setting.
         cap = getattr(self.limits, limit)
+        # A cap is the largest value allowed.
         if value > cap:
             raise LimitExceeded(limit, cap, value)
 

@@ -82,6 +82,7 @@ def compile_spec(
             return CompiledConstraint(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
         text = _compile_text(read, engines, guard)
         # From bytes to tokens; the distances to acceptance are computed with it.
+        # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, guard)
@@ -92,12 +93,14 @@ def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
     # Length before content: a constraint that is too long is not parsed.
     check_limits(spec, guard.limits)
+    # Unused propositions would make the word trace larger for nothing.
     return trimmed(spec, guard)
 
 
 def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:
     if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
         raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
+    # Labels are symbols themselves: no bytes, no vocabulary and no lift.
     text, tokens = label_automata(part_of(spec.part, engines, guard), spec.labels, guard)
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
@@ -105,8 +108,10 @@ def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) ->
 
 
 def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAutomaton:
+    # From the caller's form to a tree of automata, then to one transducer and one DFA over its letters.
     combined = combine(part_of(spec, engines, guard), guard)
     transducer, mandatory = combined.transducer, combined.mandatory
+    # Names are made here, since the automaton is displayed without its constraint.
     names = letter_names(combined)
     common: dict[str, Any] = {
         "transducer": combined.byte_transducer(guard),

@@ -87,6 +87,7 @@ class _ReverseGraph:
         """
         edges, leads_to = self._into.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
+        # Only the edges that change the letter state need their bits permuted.
         moving = np.flatnonzero(~self._is_identity[edges])
         for block in np.split(moving, range(self._block_rows, len(moving), self._block_rows)):
             # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set

@@ -44,6 +44,7 @@ class LetterMaps:
     def _intern(self, rows: np.ndarray) -> np.ndarray:
         """The numbers of functions given as rows [N, Q]; new ones are added."""
         numbers = np.empty(len(rows), dtype=np.int32)
+        # A map is alive where some letter state that it leads to can still accept.
         alive = np.any(self._live.take(rows), axis=1, keepdims=True)
         for position, key in enumerate(hash_rows(rows).tolist()):
             # Maps with one hash are compared; a list holds those that differ.
@@ -139,6 +140,7 @@ class Effects:
     def _add(self, function: np.ndarray, state: np.ndarray) -> None:
         count = self._count + len(state)
         if count > len(self.state):
+            # Arrays grow by half, so that the copying costs a constant for each entry.
             capacity = max(count, len(self.state) * 3 // 2)
             self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
@@ -159,6 +161,7 @@ class Effects:
 
     def _fill(self, effects: np.ndarray) -> None:
         """Where every byte leads from these effects: whole rows, for reading them is quicker than choosing."""
+        # Blocks keep the rows under work in a core's cache.
         block = max(1, _BLOCK_CELLS // self._after.shape[1])
         for at in range(0, len(effects), block):
             before = effects[at : at + block]

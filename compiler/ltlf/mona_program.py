@@ -73,6 +73,7 @@ def ltlf2dfa_text(formula: LtlfFormula) -> str:
         if node.op is Op.NAME:
             texts.append(f"p{number[node.name]}")
         elif node.op is Op.LAST:
+            # LTLf2DFA reads `last` in two ways, depending on where it stands.
             texts.append("WX(false)")
         elif node.op in LEAVES:
             texts.append(node.op.value)

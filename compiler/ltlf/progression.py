@@ -229,6 +229,7 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
     """
     bdd = MonotoneBdd(guard)
     # Both atoms of a node become the same function: once a step is read, there was a next step.
+    # steps[k][atom]: the function that replaces the atom when the letter of column k is read
     steps = [np.repeat(_one_step(shape, mask, bdd), 2).tolist() for mask in masks]  # by atom
     # One memory of substitutions a letter: states share most of their nodes.
     became: list[dict[int, int]] = [{} for _ in masks]

@@ -81,6 +81,7 @@ class LtlfFormula:
 
 def post_order(args: Sequence[tuple[int, ...]], root: int) -> list[int]:
     """The nodes below `root` and itself, arguments first, left to right, each once. `args[i]`: the arguments of i."""
+    # An explicit stack: formulas may be deeper than Python's recursion limit.
     order: list[int] = []
     done: set[int] = set()
     pending = [root]
@@ -121,6 +122,7 @@ class Builder:
     def formula(self, root: int) -> LtlfFormula:
         """The formula at `root`, without the nodes it does not use."""
         order = post_order([node.args for node in self._nodes], root)
+        # Arguments come before their users, so the renumbering keeps that order.
         rank = {index: position for position, index in enumerate(order)}
         nodes = (self._nodes[index] for index in order)
         return LtlfFormula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
@@ -208,6 +210,7 @@ def _tokens(source: str) -> Iterator[_Token]:
 
 def _word(text: str, position: int) -> Iterator[_Token]:
     """A bare word: a constant, a run of operators, or a name."""
+    # TRUE and True are constants too, so that they are not taken for propositions by mistake.
     if text.lower() in _CONSTANTS:
         yield _Token(_CONSTANTS[text.lower()], position, text)
     # A word of operator letters alone is read as these operators: GF, XX.
@@ -326,6 +329,7 @@ class _Parser:
         if level == 0 and len(cuts) > 1:
             at = operators[cuts[1]].position
             raise _fault("a chain of -> or <-> reads differently in different tools", self.source, at, "brackets")
+        # Operand i stands before operator i, so a part of n operators has n + 1 operands.
         starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(operators)]
         parts = [self._group(operands[a : b + 1], operators[a:b], level + 1) for a, b in zip(starts, ends, strict=True)]
         if ops[0] in (Op.OR, Op.AND):

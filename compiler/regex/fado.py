@@ -111,6 +111,7 @@ class _Writer:
 
     def write(self, node: Node) -> Any:
         if isinstance(node, Chars):
+            # A set of characters is the disjunction of its minterms.
             return self._joined(self._reex.CDisj, [self._atom(str(symbol)) for symbol in self._members[node.charset]])
         if isinstance(node, Anchor):
             return self._atom(node.place)
@@ -137,6 +138,7 @@ class _Writer:
         if node.maximum is None:
             return self._joined(self._reex.CConcat, [*needed, self._reex.CStar(self.write(node.item))])
         options = epsilon
+        # The optional copies nest from the inside out.
         for _ in range(node.maximum - node.minimum):
             self._guard.check_time()
             more = self._reex.CConcat(self.write(node.item), options)

@@ -170,6 +170,7 @@ class _Builder:
 
     def _newlines(self) -> int:
         """The positions that may read a newline."""
+        # Decided once for each set, not once for each position.
         holds = [contains(char_set, ord("\n")) for char_set in self._sets]
         return sum(1 << position for position, which in enumerate(self._position_set) if holds[which])
 
@@ -194,6 +195,7 @@ class _Builder:
             else:
                 self._follow[base + before] |= bit
         last = sum(1 << (base + letter) for letter in node.ends)
+        # The trie is written down as it is: its letters are positions, and its edges are `follow`.
         nullable = _UNCONDITIONAL if node.nullable else frozenset[int]()
         return _Fragment(nullable, {_FREE: first} if first else {}, {_FREE: last} if last else {})
 
@@ -253,6 +255,7 @@ def _merge(parts: Iterable[_Conditional]) -> _Conditional:
 
 def _under_conditions(part: _Conditional, conditions: frozenset[int]) -> _Conditional:
     """`part` reached by way of something that reads nothing under any one of `conditions`."""
+    # Nothing was demanded on the way, which holds for all patterns without anchors.
     if conditions == _UNCONDITIONAL:
         return part
     return _merge({condition | added: positions} for condition, positions in part.items() for added in conditions)
@@ -298,6 +301,7 @@ def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     order, rows = list(index), []
     # The powerset construction: a state of the DFA is the set of positions that may read next.
     for state in order:  # grows while it is walked
+        # The bit of acceptance reads nothing.
         shared, successors = step.successors(state & ~accept)
         # States are numbered in the order in which they are met, also inside the shared row.
         shared.number(successors, index, order)
@@ -333,6 +337,7 @@ class _Shared:
 
     def number(self, besides: dict[int, int], index: dict[int, int], order: list[int]) -> None:
         """Number what a state leads to that leads elsewhere only after the minterms in `besides`."""
+        # The minterms in `besides` lead to larger sets than the shared part alone does.
         for minterm in [minterm for minterm in self._unmet if minterm not in besides]:
             self.row[minterm] = _numbered(self._unmet.pop(minterm), index, order)
 

@@ -286,6 +286,7 @@ def concat(nodes: Sequence[Node]) -> Node:
             items.extend(node.items)
         else:
             items.append(node)
+    # A sequence of one node is that node: equal patterns should have equal trees.
     return items[0] if len(items) == 1 else Concat(tuple(items))
 
 

@@ -110,8 +110,9 @@ def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
 
 
 def _take_apart(tree: ConstraintTree, guard: ResourceGuard) -> _Parts:
+    # One leaf that forbids a leading space decides for all of them.
     spaces = {leaf.leading_space for leaf in _of_type(tree, CharLeaf)}
-    # The leaves are counted before the normal form: merging them drops their leading spaces.
+    # The leading spaces were read before this: merging leaves drops them.
     root = normal_form(tree, guard)
     mandatory, optional = split_mandatory(root)
     words = _word_trace(_of_type(optional, WordLeaf), guard)
@@ -144,6 +145,7 @@ class _Attempt(Protocol):
 
 def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
     """The constructions that may serve, the preferred one first."""
+    # Wide constraints are those whose transducer would have many states inside UTF-8 characters.
     strategies: list[Callable[[_Parts, ResourceGuard], _Attempt]]
     if parts.mandatory is not None and parts.optional is None and _is_wide(parts.mandatory):
         strategies = [_WholeTextPerCharacter]
@@ -191,6 +193,7 @@ class _WholeTextPerCharacter:
     def __init__(self, parts: _Parts, guard: ResourceGuard) -> None:
         assert parts.mandatory is not None
         self._parts, self._mandatory = parts, parts.mandatory
+        # Nothing else reads the text, so this construction needs no test of its width.
         self._transducer, self._letters = per_character_transducer(parts.mandatory, parts.leading_space, guard)
 
     def combined(self) -> Combined:
@@ -269,6 +272,7 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
 
     Raises what `combine` raises.
     """
+    # Inside a larger text a leading space belongs to that text.
     tree = normal_form(without_space(tree), guard)
     if isinstance(tree, CharLeaf):
         return tree.texts
@@ -276,6 +280,7 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     transducer, letters = combined.transducer.transducer, combined.letters
     states, columns = transducer.next_state.shape
     width = letters.states  # Q: the state (s, q) of the product has the number s * Q + q
+    # int64 entries: the product is checked before it is written.
     guard.check("table_bytes_max", states * width * columns * 8)
     moves = np.stack([_moved(letters, string) for string in transducer.outputs])  # [outputs, Q]
     # One product of the transducer and the letter DFA, written out: a character moves the letters by what it writes.

@@ -39,6 +39,7 @@ def label_automata(
     """
     guard.check("letters_max", len(labels))
     builder = _LabelDfaBuilder(labels, guard)
+    # Labels that the constraint does not tell apart share a column, which is their token class.
     dfa = minimize(builder.dfa(tree), guard)
     shown = _text_automaton(dfa, labels, builder.letter_names(tree), guard)
     # The column of the id that ends a sequence means nothing: `from_table` gives it one of its own.
@@ -99,6 +100,7 @@ class _LabelDfaBuilder:
         return tuple(tuple(sorted(names)) for names in by_label)
 
     def _holds(self, proposition: Proposition) -> list[bool]:
+        # Each proposition is matched against the labels once, however many leaves use it.
         if proposition not in self._holding:
             if proposition == STEP:
                 self._holding[proposition] = [True] * len(self._labels)
@@ -156,6 +158,7 @@ def _text_automaton(
     dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], guard: ResourceGuard
 ) -> TextAutomaton:
     """What people look at. Its transducer reads no byte, for there are none to be read."""
+    # A text automaton has a byte transducer; this one reads only the empty text.
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
     final_output = np.array([NO_END, 0], dtype=np.int32)
     transducer = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), final_output, 2, ((),), 1)

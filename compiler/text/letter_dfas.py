@@ -119,6 +119,7 @@ def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) ->
             number.setdefault(letter, len(number))
     dfa = leaf.build(list(number), guard)
     ignored = dfa.next_state.shape[1]
+    # Several letters of the alphabet may read one column: they agree on what this leaf asks.
     column = [ignored if letter is None else int(dfa.symbol_class[number[letter]]) for letter in projected]
     column += [ignored] * (len(alphabet) - len(projected))
     table = dfa.next_state

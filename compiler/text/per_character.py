@@ -45,6 +45,7 @@ def per_character_transducer(texts: CharDfa, leading_space: bool, guard: Resourc
         table = np.column_stack([table, stripped])
     final_output = np.array([NO_END, *[EMPTY] * (len(next_state) - 1)], dtype=np.int32)
     transducer = CharTransducer(next_state, output, final_output, outputs, texts_with_space.minterms)
+    # One symbol for each letter; the minimization merges those that act alike.
     symbols = np.arange(table.shape[1], dtype=np.int32)
     letters = minimize(Dfa(symbols, table, texts_with_space.accepting, texts_with_space.text_start), guard)
     return TextTransducer(transducer, len(next_state) - 1, 1, _NO_STATES, LetterAlphabet()), letters
@@ -96,6 +97,7 @@ def word_trace_per_character(
         output[-1, space] = len(outputs) - 1
         start = len(final_output) - 1
     output[next_state == DEAD] = EMPTY
+    # Classes that no constraint tells apart at some state are merged by the minimization.
     combined = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
     smaller, number = minimize_transducer(combined, guard)
     alphabet = LetterAlphabet(

@@ -265,8 +265,10 @@ def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None
         first = next((number for number, piece in enumerate(pieces) if piece), 0)
         pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
     else:
+        # The prompt's own states are passed over, not reported.
         reader.read(before.encode())
     steps = [_replay_step(automaton, reader, reader.read(piece)) for piece in pieces]
+    # The last step is that of EOS, which writes what the end of the text writes.
     return (*steps, _replay_step(automaton, reader, reader.end() or []))
 
 
@@ -303,6 +305,7 @@ def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
     >>> check_text(compile_text(RegexSpec("a+b")), "aac").violated_at
     2
     """
+    # The byte automaton is built only where there is a violation to locate.
     violated_at = None if _accepts(automaton, text) else _violation(automaton, text)
     words = _word_steps(automaton, text) if automaton.traced else _unit_steps(automaton, text)
     return TextCheck(violated_at is None, words, violated_at)
@@ -343,6 +346,7 @@ def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
 
 
 def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
+    # Without a word trace the units are those of the text itself, with no propositions.
     reader, at, steps = _TextReader(automaton), 0, []
     for unit in UNIT.finditer(text):
         reader.read(text[at : unit.end()].encode())
@@ -353,6 +357,7 @@ def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
 
 def answer_text(automaton: TextAutomaton, raw: str) -> str:
     """The answer in a generated text: without its one leading space where the constraint allows one before the text."""
+    # The space is part of the answer where the answer is wrong without it.
     if automaton.strips_space and raw.startswith(" ") and _accepts(automaton, raw[1:]):
         return raw[1:]
     return raw

@@ -198,6 +198,7 @@ class _ProductBuilder:
             np.vstack([explored.component, explored.component[text_start]]),
             explored.starts,
         )
+        # The word trace has not begun behind a leading space, so that this state may write nothing there.
         start = len(with_start.next_state) - 1
         return self._finished(with_start, start, text_start, silent=start)
 
@@ -221,6 +222,7 @@ class _ProductBuilder:
 
     def _tables(self) -> list[np.ndarray]:
         """The tables of the word trace, of the mandatory and of the optional constraints, over the shared minterms."""
+        # [S, M] over each part's own minterms, which `_members` maps to the shared ones.
         optional = [part.dfa.next_state[:, part.dfa.symbol_class] for part in self._optional]
         tables = [self._words.transducer.next_state, self._mandatory.next_state, *optional]
         return [table[:, members] for table, members in zip(tables, self._members, strict=True)]
@@ -306,6 +308,7 @@ class _ProductBuilder:
         # text is accepted.
         emits_outcome = bool(self._optional) or len(outcomes[SINK]) > 1
         first = len(self._words.letters) + self._counts_characters
+        # A text may not end where the word trace may not, or where no reading meets the mandatory constraint.
         numbers = np.full(len(final_output), NO_END, dtype=np.int32)
         for state, outcome in enumerate(outcomes):
             if state == SINK or final_output[state] == NO_END or all(met is None for met in outcome):
@@ -333,6 +336,7 @@ def _missed(table: np.ndarray) -> int:
 def _after_space(table: np.ndarray, start: int, space: int) -> np.ndarray:
     """The table [S, K] of the reading that begins behind a space: [S + 2, K]."""
     columns = table.shape[1]
+    # Any other first character has missed the space for good.
     waiting, missed = np.full(columns, _missed(table)), np.full(columns, _missed(table))
     waiting[space] = start
     return np.vstack([table, waiting, missed]).astype(table.dtype)
@@ -341,6 +345,7 @@ def _after_space(table: np.ndarray, start: int, space: int) -> np.ndarray:
 def silent_words() -> WordTransducer:
     """The word trace of a constraint that uses none: one state, no letters."""
     parts: Minterms = everything().minterms
+    # State 1 reads every character and writes nothing.
     table = np.array([[DEAD], [1]], dtype=np.int32)
     final_output = np.array([NO_END, EMPTY], dtype=np.int32)
     return WordTransducer(CharTransducer(table, np.zeros_like(table), final_output, ((),), parts), 1, ())

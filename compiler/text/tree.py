@@ -134,6 +134,7 @@ def _merge_whole_text(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintT
     """The same with the whole-text leaves of each Boolean node made one, which comes first."""
     if not isinstance(tree, BooleanNode):
         return tree
+    # From the leaves upwards: a node that becomes one leaf is merged again by the node above it.
     parts = [_merge_whole_text(part, guard) for part in tree.parts]
     texts = [part.texts for part in parts if isinstance(part, CharLeaf)]
     merged: list[ConstraintTree] = [part for part in parts if not isinstance(part, CharLeaf)]

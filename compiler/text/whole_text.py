@@ -80,6 +80,7 @@ class _LeadingSpace:
         self._table, self._live, self._guard = table, live, guard
         self._number: dict[frozenset[int], int] = {}
         self.sets: list[frozenset[int]] = []
+        # The new start reads what the old one reads, except that a space may also be passed over.
         first = self._row(frozenset((start,)))
         first[space] = self._state({int(table[start, space]), start})
         self.rows = [first]
@@ -95,6 +96,7 @@ class _LeadingSpace:
         """The number of a set: that of its one live state, any where all are dead, a new one behind them for more."""
         # A dead reading is dropped, so that the set ends as soon as one reading is left.
         alive = frozenset(state for state in states if self._live[state])
+        # One reading is left: the DFA's own state follows it, and needs no set.
         if len(alive) < 2:
             return next(iter(alive or states))
         if alive not in self._number:

@@ -100,6 +100,7 @@ def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
     for members, positions in zip(parts.members, sets.values(), strict=True):
         for minterm in members:
             reads[minterm] |= positions
+    # parts.members[0] and [1] are the minterms of word characters and of white space.
     kind = [_OTHER_CHAR] * parts.count
     for minterm in parts.members[0]:
         kind[minterm] = _WORD_CHAR
@@ -130,6 +131,7 @@ class _Tracker:
         start = self._state(False, 0)
         rows, outputs_of, final_output = [[DEAD] * minterm_count], [[0] * minterm_count], [NO_END]
         while len(final_output) <= len(self._order):
+            # States are numbered in the order in which they are met; row 0 is the dead one.
             in_word, positions = self._order[len(final_output) - 1]
             row, emitted = self._row(in_word, positions)
             rows.append(row)
@@ -176,6 +178,7 @@ class _Tracker:
         return (self._letter(self._patterns.letter(positions)),) if in_word else ()
 
     def _state(self, in_word: bool, positions: int) -> int:
+        # Both parts are needed: a pattern may be under way between words, as a phrase is.
         key = (in_word, positions)
         if key not in self._states:
             self._order.append(key)
@@ -203,5 +206,6 @@ def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, gua
         # The tracker's sets range over the positions of all patterns together.
         guard.check("nfa_positions_max", sum(nfa.positions for _, nfa in named))
     transducer, start, letters = _Tracker(_patterns(named), with_eos, guard).build()
+    # Different sets of positions often behave alike, such as those of words with a common end.
     smaller, number = minimize_transducer(transducer, guard)
     return WordTransducer(smaller, int(number[start]), letters)

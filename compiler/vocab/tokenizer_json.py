@@ -55,6 +55,7 @@ class _Spelling:
         byte = _BYTE_TOKEN.fullmatch(piece) if self._byte_fallback else None
         if byte:
             return bytes([int(byte[1], 16)])
+        # SentencePiece writes a space as U+2581; the decoder's steps turn it back.
         for old, new in self._replacements:
             piece = piece.replace(old, new)
         return piece.encode()

@@ -57,6 +57,7 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
     children.append(np.zeros(levels[-1].stop - levels[-1].start, dtype=np.int64))
     # Ids by the node at which they end; ids with equal bytes end at one node.
     by_node = np.argsort(at, kind="stable")
+    # Nodes are numbered over all levels; the arrays name them within their level.
     starts = np.array([level.start for level in levels])
     return Trie(
         tuple(levels),
