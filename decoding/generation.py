@@ -18,7 +18,7 @@ TextOf = Callable[[tuple[int, ...]], bytes]
 class Hypothesis:
     """A finished answer: its ids with one EOS at the end, and its sums.
 
-    proven_gap  no satisfying text has a value (log_prob / tokens ** length_penalty) that is higher by more than this;
+    proven_gap  no satisfying text has a value (its log-prob after the length penalty) higher by more than this;
                 0 where the answer is proven the best; None where the algorithm keeps no bound. Of texts with a forced
                 stretch, only the tokenizer's spelling of the stretch counts.
     """

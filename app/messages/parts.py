@@ -57,6 +57,10 @@ class GenerationOptions(Strict):
         """The texts that are generated side by side, at most."""
         return self.n if self.algorithm == "sample" else self.beams
 
+    def rank_value(self, log_prob: float, tokens: int) -> float:
+        """The value by which `banked` ranks its finished answers."""
+        return log_prob / tokens**self.length_penalty
+
 
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
 USED_BY: Final[dict[str, tuple[Algorithm, ...]]] = {

@@ -103,7 +103,7 @@ class _FinishedTexts:
         """Adds the rows that this step has finished."""
         for row in step.rows:
             if row.finished:
-                score = row.log_prob / step.step**self._options.length_penalty
+                score = self._options.rank_value(row.log_prob, step.step)
                 spellings = self._best.setdefault(row.text.removeprefix(" "), {})
                 spellings[row.text] = max(score, spellings.get(row.text, score))
 

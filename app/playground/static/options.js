@@ -26,6 +26,11 @@ const FIELDS = [  // name, label, input, algorithms that use it (null: all)
   ["scope", "what satisfies", SCOPES, null],
 ];
 
+/** The options that one algorithm alone uses. */
+export function optionsOf(algorithm) {
+  return FIELDS.filter(([, , , users]) => users?.length === 1 && users[0] === algorithm).map(([name]) => name);
+}
+
 export class Options {
   constructor(container, change) {
     this.summary = el("summary", {});

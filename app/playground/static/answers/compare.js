@@ -5,6 +5,7 @@ import { el, pointsOf, formatNumber } from "../dom.js";
 import { markFault } from "../explain.js";
 import { sentence } from "../problems.js";
 import { figure } from "../viewkit.js";
+import { optionsOf } from "../options.js";
 
 const ANYTHING = { regex: "[\\s\\S]*" };  // accepts every text, so that only the constraint differs
 const COLUMNS = [
@@ -13,7 +14,6 @@ const COLUMNS = [
   { title: "banked", note: "— the most probable", of: (constraint) => ({ constraint, algorithm: "banked" }) },
 ];
 const SHARED = ["max_tokens", "beams", "scope"];
-const ALGORITHM_OPTIONS = { abs: ["alpha_min", "gamma", "rank_by"], banked: ["length_penalty"] };
 
 export class Comparison {
   /** `request()` returns {prompt, constraint, options}, or null if the constraint does not compile. */
@@ -43,7 +43,7 @@ export class Comparison {
   }
 
   async #column({ prompt, constraint, options }, columnOptions, signal) {
-    const names = [...SHARED, ...ALGORITHM_OPTIONS[columnOptions.algorithm]].filter((name) => options[name] !== undefined);
+    const names = [...SHARED, ...optionsOf(columnOptions.algorithm)].filter((name) => options[name] !== undefined);
     const body = { prompt, ...Object.fromEntries(names.map((name) => [name, options[name]])), ...columnOptions };
     try {
       const answer = await askJson("POST", "/generate", { body, signal });
