@@ -64,8 +64,8 @@ def is_private(name: str) -> bool:
 
 
 def names_of_ours(paths: list[Path]) -> set[str]:
-    """All private names that some file of ours defines: functions, classes, variables, attributes, parameters."""
-    found = set[str]()
+    """All private names that some file of ours defines, and those of private modules."""
+    found = {path.stem for path in paths}
     for path in paths:
         for node in ast.walk(tree(path)):
             match node:
