@@ -45,7 +45,7 @@ def test_a_busy_service_is_retried_with_the_same_key(kind: str) -> None:
     assert len(server.requests) == 3 and len(keys) == 1 and len(keys.pop()) > 20
     with scripted_server(answer()) as other:
         ask(kind, other.url, generate)
-    assert other.asked[0].headers["idempotency-key"] != server.requests[0].headers["idempotency-key"]
+    assert other.requests[0].headers["idempotency-key"] != server.requests[0].headers["idempotency-key"]
 
 
 @both
