@@ -1,4 +1,4 @@
-"""What both clients share: methods made from requests, and the state of clients and streams."""
+"""The code that both clients share: methods made from requests, and state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 def describe(
     method: Callable[..., Any], request: Callable[..., Any], result: str, name: str = "", doc: str = ""
 ) -> None:
-    """Give a method the parameters of its request's function, and that function's name and docstring by default.
+    """Give a method the parameters and docstring of its request's function.
 
-    `result` is the return annotation, in which {} stands for the type that the request returns.
+    `name` and `doc` replace that function's. `result` is the return annotation, in which {} stands for the type that
+    the request returns.
     """
     signature = inspect.signature(request)  # its annotations are strings
     returned = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
@@ -58,7 +59,7 @@ class StreamBase(Generic[R]):
 
     @property
     def job_id(self) -> str | None:
-        """The id of the job, for the client's method `job`; None until the service has named it."""
+        """The job's id, which the client's method `job` takes. None until the first response."""
         return self._follower.job_id
 
     def _observe(self, event: Event[R]) -> Event[R]:

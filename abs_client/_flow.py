@@ -73,7 +73,7 @@ Flow: TypeAlias = Generator["Action | Emit", Any, T]
 
 
 def send_with_retries(call: Call[T], retry: Retry) -> Flow[T]:
-    """Send a request until it succeeds, fails for good, or the retries are used up. Raises AbsError."""
+    """Send a request until it succeeds or `retry` ends. Raises AbsError."""
     state = RetryState(retry)
     while True:
         try:
@@ -132,7 +132,7 @@ class EventFollower(Generic[R]):
                 self._request = job_events(self.job_id, self._last_id)
 
     def _read_connection(self) -> Flow[None]:
-        """Emit the events of one connection, to its end or to the service's request to reconnect."""
+        """Emit the events of one connection, until it ends or must be reopened."""
         response: HttpResponse = yield OpenStream(self._request)
         if not response.success:
             raise _StreamRejected(response.error(self._request.body))
@@ -212,7 +212,7 @@ def check_ready() -> Flow[Readiness]:
 
 
 def cancel_job(call: Call[Any] | None, job_id: str | None) -> Flow[None]:
-    """Cancel a job in a short time, by its id or by the request that started it.
+    """Cancel a job by its id, or by the request that started it.
 
     A request that waits for its answer does not know the job's id: sent again with its key, it gets the state of
     the same job.

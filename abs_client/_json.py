@@ -52,7 +52,7 @@ def _record(kind: Any, data: Any, where: str) -> Any:
 
 
 def json_name(field: Field[Any]) -> str | None:
-    """The name of a dataclass's field in JSON; None for a field that is not read from it."""
+    """The name of a field in JSON. None: the field is not read from JSON."""
     name: str | None = field.metadata.get("json_name", field.name)
     return name
 

@@ -52,7 +52,7 @@ def _choice(choice: results.GeneratedText, number: int) -> str:
 
 
 def _tokens(trace: Sequence[results.TokenStep]) -> str:
-    """The tokens on a colour each, from green (probable) to red (improbable), and a table of the steps."""
+    """The tokens, coloured by probability, and a table of the steps."""
     line = "".join(
         f'<span style="{_TOKEN}{_colour(step.log_prob)}" title="log-prob {step.log_prob:.2f}, '
         f'distance {step.distance}">{_escape(step.text) or "∎"}</span>'
@@ -83,7 +83,7 @@ def _table(title: str, head: Iterable[str], rows: Sequence[Sequence[str]]) -> st
 
 
 def _picture(result: results.Result) -> str:
-    """The automaton as an image and its hash, or the hash alone where no service answers."""
+    """The automaton as an image and its hash. Without a service: the hash alone."""
     name = _small(f"automaton {result.automaton}")
     if result.svg is None:
         return name

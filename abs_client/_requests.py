@@ -211,7 +211,10 @@ def decode(
 
 
 def automaton(hash_or_result: str | Result) -> Call[Automaton]:
-    """Get states, distances and transitions of a compiled constraint, by its hash or a result that names it."""
+    """Get the states, distances and transitions of a compiled constraint.
+
+    hash_or_result  the hash, or a result that has it as `automaton`
+    """
     return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}"), _reader(Automaton))
 
 
@@ -321,7 +324,7 @@ def _present(values: Mapping[str, Any]) -> dict[str, Any]:
 def _post(
     path: str, body: dict[str, Any], options: GenerateOptions | DecodeOptions, kind: type[R]
 ) -> Call[R]:
-    """A request with a key, so that a retry of one that did arrive does not repeat its work."""
+    """A request with an idempotency key, so that a retry does not repeat work."""
     fields = _present(options)
     key = fields.pop("idempotency_key", None)
     headers = {"idempotency-key": str(uuid.uuid4()) if key is None else header_value("idempotency_key", key)}

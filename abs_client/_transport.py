@@ -52,7 +52,7 @@ class Endpoint:
         return httpx2.Timeout(read_s, connect=min(CONNECT_S, read_s))
 
     def with_picture(self, value: T) -> T:
-        """A Result with the function `svg` that fetches its picture once; any other value unchanged."""
+        """A Result with the function `svg`, which fetches its picture once. Other values are unchanged."""
         if not isinstance(value, Result):
             return value
         return replace(value, svg=cache(partial(self._fetch_picture, value.automaton)))
@@ -71,7 +71,7 @@ class Endpoint:
 
 
 def to_response(response: httpx2.Response) -> HttpResponse:
-    """The response as the flows take it; the body of a stream is left unread."""
+    """The response as the flows take it. A stream's body is left unread."""
     body = response.content if response.is_closed else b""
     return HttpResponse(response.status_code, dict(response.headers), body)
 

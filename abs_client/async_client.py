@@ -275,10 +275,7 @@ async def _events(client: AsyncClient, follower: EventFollower[R], cancels: bool
 
 
 class AsyncJob(Generic[R]):
-    """A job that runs until it ends or `cancel` is called, with or without a reader.
-
-    `AsyncClient.job` takes its `id`.
-    """
+    """A job of the service. It runs without a reader, until `cancel`. `AsyncClient.job` takes its `id`."""
 
     def __init__(self, client: AsyncClient, job_id: str) -> None:
         self._client, self.id = client, job_id

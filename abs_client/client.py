@@ -258,7 +258,7 @@ def _events(client: Client, follower: EventFollower[R], cancels: bool) -> Genera
 
 
 class Job(Generic[R]):
-    """A job that runs until it ends or `cancel` is called, with or without a reader. `Client.job` takes its `id`."""
+    """A job of the service. It runs without a reader, until `cancel`. `Client.job` takes its `id`."""
 
     def __init__(self, client: Client, job_id: str) -> None:
         self._client, self.id = client, job_id

@@ -80,7 +80,7 @@ class Constraint:
         return Not(self)
 
     def over(self, *labels: str) -> LabelledConstraint:
-        """The constraint over an alphabet of labels: each step is one label, and no text is written."""
+        """The constraint over an alphabet of labels. Each step is one label instead of a word."""
         return LabelledConstraint(self, labels)
 
 

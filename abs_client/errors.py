@@ -104,7 +104,7 @@ class InvalidRequestError(
 
 
 class RequestTooLargeError(RequestError, codes="body_too_large headers_too_large answer_too_large request_too_large"):
-    """The request, or its result, exceeds the limit `limit`, whose value is `cap`, or the memory."""
+    """The request or its result is too large: above `limit` = `cap`, or above the memory."""
 
     limit: str | None
     cap: float | None
@@ -239,7 +239,7 @@ class QueueFullError(BusyError, codes="queue_full"):
 
 
 class DeadlineUnreachableError(BusyError, codes="deadline_unreachable"):
-    """The queue is so long that the request would wait about `wait_s`, too close to its `timeout_s`."""
+    """The queue is too long for the request: about `wait_s`, too close to `timeout_s`."""
 
     wait_s: float | None
     timeout_s: float | None
@@ -290,7 +290,7 @@ def error_of(
     status: int, problem: Mapping[str, Any], *, sent: Mapping[str, Any] | None = None,
     retry_after_s: float | None = None,
 ) -> AbsError:
-    """The error that a problem document describes; an unknown code is classified by its status.
+    """The error that a problem document describes. The status classifies an unknown code.
 
     `sent` is the body of the request, in which ConstraintSyntaxError finds the string at fault.
     """

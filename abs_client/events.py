@@ -112,7 +112,7 @@ class _ServerSentEvent(Protocol):
 
 
 def parse_event(message: _ServerSentEvent) -> Compilation | Step | Restart | dict[str, Any] | None:
-    """The typed event; the JSON of the event `done`; None for an event of a newer service.
+    """The typed event. Of the event `done` its JSON; None for an unknown event.
 
     Raises the error of the event `error`, and InvalidResponseError.
     """

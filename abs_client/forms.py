@@ -35,7 +35,7 @@ class Regex(Constraint):
 
 @dataclass(frozen=True)
 class Concept:
-    """A keyword with several forms, which occurs at least `min` and at most `max` times."""
+    """A keyword with several forms. It occurs at least `min` and at most `max` times."""
 
     forms: tuple[str, ...]
     min: int = 1
@@ -176,7 +176,7 @@ _LISTS, _MAPS = ("anyOf", "oneOf", "prefixItems"), ("properties", "$defs")
 
 
 def _closed(schema: Any) -> Any:
-    """The schema with `additionalProperties` false in each object that lists properties and does not set it."""
+    """The schema with closed objects, unless they set `additionalProperties`."""
     if not isinstance(schema, dict):
         return schema
     closed = dict(schema)

@@ -131,7 +131,7 @@ class NamedProposition(Formula):
 
 
 class Word(NamedProposition):
-    """One of these words or phrases is here; a phrase holds at its last word.
+    """One of these words or phrases is here. A phrase holds at its last word.
 
     case_sensitive  False: upper and lower case are equal
     name            its name in word traces
@@ -242,7 +242,7 @@ def U(left: Operand, right: Operand) -> Formula:
 
 
 def R(left: Operand, right: Operand) -> Formula:
-    """Release: `right` holds up to and including the first step where `left` holds, or to the end."""
+    """Release: `right` holds to the first step where `left` does, included, or to the end."""
     return Formula("R", left, right)
 
 
@@ -289,7 +289,7 @@ def _propositions(formula: Formula) -> Iterator[NamedProposition]:
 
 
 def _names(formula: Formula) -> tuple[dict[str, str], dict[str, Any]]:
-    """The name of each proposition, by its repr, and the table of the names that need a declaration."""
+    """The name of each proposition, by its repr, and the declarations of names."""
     names: dict[str, str] = {}
     meanings: dict[str, Any] = {}
     declared: dict[str, Any] = {}

@@ -69,7 +69,10 @@ class GeneratedText:
     proven_gap: float | None = None
 
     def parse(self, model: Any = None) -> Any:
-        """Parse the text as JSON, into a pydantic model or TypeAdapter, or into plain values by default."""
+        """Parse the text as JSON, into plain values or a pydantic model.
+
+        model  a pydantic model or TypeAdapter
+        """
         for name in ("model_validate_json", "validate_json"):
             if callable(read_json := getattr(model, name, None)):
                 return read_json(self.text)
@@ -178,7 +181,7 @@ class State:
 
 @dataclass(frozen=True)
 class Transition:
-    """All letters that lead from one state to another, as indices into the automaton's `letters`."""
+    """All letters that lead from one state to another. They are indices into the automaton's `letters`."""
 
     source: int = field(metadata={"json_name": "from"})
     to: int
@@ -222,7 +225,10 @@ class GenerateResult(Result):
         return tuple(choice.text for choice in self.choices)
 
     def parse(self, model: Any = None) -> Any:
-        """Parse the best text as JSON, into a pydantic model or TypeAdapter, or into plain values by default."""
+        """Parse the best text as JSON, into plain values or a pydantic model.
+
+        model  a pydantic model or TypeAdapter
+        """
         return self.choices[0].parse(model)
 
     def _repr_html_(self) -> str:
