@@ -86,8 +86,8 @@ class RedisStore:
         await self._ask("delete", _DELETE, [key], value)
 
     async def used_bytes(self) -> int:
-        told = await self._link.call("info", lambda client: client.info("memory"), self._wait_s)
-        return int(str(told["used_memory"]))
+        memory = await self._link.call("info", lambda client: client.info("memory"), self._wait_s)
+        return int(str(memory["used_memory"]))
 
     async def close(self) -> None:
         await self._link.close()

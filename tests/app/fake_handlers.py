@@ -35,8 +35,8 @@ SLOTS = 3
 started, stopped, closed = threading.Event(), threading.Event(), threading.Event()
 running: list[str] = []  # ids of the jobs that the patient handler runs
 go_on = threading.Event()
-told: list[str] = []  # `tell` of the stepping handler's jobs
-steps_told = 0
+progress_kinds: list[str] = []  # `tell` of the stepping handler's jobs
+steps_published = 0
 NO_TIME = TimingsBody(0.0, 0.0, 0.0, 0.0, cached=True)
 
 
@@ -45,7 +45,7 @@ def reset() -> None:
     for event in (started, stopped, closed, go_on):
         event.clear()
     running.clear()
-    told.clear()
+    progress_kinds.clear()
 
 
 def open_patient(settings: Settings) -> Handler:
@@ -70,14 +70,14 @@ def open_patient_teller(settings: Settings) -> Handler:
     patient = open_patient(settings)
 
     def handle(job: Job, context: Context) -> Result:
-        global steps_told
+        global steps_published
         assert isinstance(job, GenerateJob)
         text = "dog" * 2_000 if job.prompt == "long" else "dog"
         for number in itertools.count(1):
             if context.cancelled():
                 return patient(job, context)
             context.tell(step(number, text))
-            steps_told = number
+            steps_published = number
             time.sleep(0.001)
         raise AssertionError
 
@@ -89,7 +89,7 @@ def open_stepping(settings: Settings) -> Handler:
 
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, GenerateJob)
-        told.append(job.progress)
+        progress_kinds.append(job.progress)
         for number in (1, 2, 3):
             if job.progress == "steps":
                 context.tell(step(number))

@@ -65,7 +65,7 @@ def test_every_point_has_a_goal() -> None:
 
 
 def test_a_failed_child_process_reports_its_error() -> None:
-    assert "invalid choice" in child("benchmarks.decode_point", "nobody", 16, 4, 32, threads=1)["error"]
+    assert "invalid choice" in child("benchmarks.decode_point", "unknown", 16, 4, 32, threads=1)["error"]
 
 
 def test_the_constraint_has_the_declared_number_of_keywords(shared: Path) -> None:

@@ -37,8 +37,8 @@ RUNTIMES = {
 
 def test_the_readme_shows_the_stored_figures() -> None:
     _, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    told, end, _ = rest.partition(END)
-    assert end and told.strip() == summary(stored_runs()).strip(), "python -m benchmarks.report"
+    summary_text, end, _ = rest.partition(END)
+    assert end and summary_text.strip() == summary(stored_runs()).strip(), "python -m benchmarks.report"
 
 
 def test_only_text_between_the_marks_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ def fake() -> Iterator[Running]:
 
 
 def said(system: Running, pattern: str) -> tuple[str, str]:
-    told = system.ask(Wanted(pattern), "p", 7)
-    assert told.ms == told.prepare_ms + told.answer_ms >= 0
-    return told.text, told.error
+    answer = system.ask(Wanted(pattern), "p", 7)
+    assert answer.ms == answer.prepare_ms + answer.answer_ms >= 0
+    return answer.text, answer.error
 
 
 def test_a_system_prepares_once_for_answers_under_one_constraint(fake: Running) -> None:
@@ -62,7 +62,7 @@ def test_a_system_that_fails_to_start_reports_why() -> None:
     with nowhere as system, pytest.raises(NotHere, match="there is no model here"):
         system.ask(Wanted("a"), "p", 1)
     with pytest.raises(NotHere, match="make reference"):
-        Running(Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-nobody"), "somewhere", 1, SECONDS_MAX)
+        Running(Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-unknown"), "somewhere", 1, SECONDS_MAX)
 
 
 def test_every_environment_has_its_file_and_every_file_its_system() -> None:

@@ -60,8 +60,8 @@ def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest
 
 
 def test_a_missing_decoder_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SYSTEMS, "nobody", Entry("nowhere:Nobody", "an-environment-of-nobody"))
-    assert measured("nobody", {"a": 2}, PeerQuestions(1, 1.0, Progress(disable=True))) is None
+    monkeypatch.setitem(SYSTEMS, "unknown", Entry("nowhere:Unknown", "an-environment-of-unknown"))
+    assert measured("unknown", {"a": 2}, PeerQuestions(1, 1.0, Progress(disable=True))) is None
 
 
 def test_only_a_leading_space_is_ignored_in_answers() -> None:

@@ -97,8 +97,12 @@ def test_a_real_result_shows_text_trace_and_automaton(url: str) -> None:
     reader = harmless(page)
     assert result.text.strip() in reader.text and "token trace" in reader.text and "word trace" in reader.text
     assert picture(page).startswith("<svg") and "q0" in picture(page)
-    told = harmless(compiled._repr_html_())
-    assert compiled.explanation is not None and compiled.explanation.sentences[0] in told.text and "img" in told.used
+    page_text = harmless(compiled._repr_html_())
+    assert (
+        compiled.explanation is not None
+        and compiled.explanation.sentences[0] in page_text.text
+        and "img" in page_text.used
+    )
     assert "img" in harmless(shown._repr_html_()).used
 
 

@@ -21,7 +21,7 @@ GRACE_S = 1000.0  # a service that only waits for lost readers would not stop wi
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A service whose generations tell steps until they are called off."""
-    fake_handlers.steps_told = 0
+    fake_handlers.steps_published = 0
     with fake_service(monkeypatch, "open_patient_teller", stream_grace_s=GRACE_S) as running:
         yield running
 
@@ -63,7 +63,7 @@ def test_cancelling_a_streaming_task_cancels_its_generation(url: str) -> None:
     async def scenario() -> None:
         async with AsyncClient(url) as client:
             task = asyncio.create_task(client.stream("p", F("dog")).until_done())
-            await asyncio.to_thread(until, lambda: fake_handlers.steps_told > 0)
+            await asyncio.to_thread(until, lambda: fake_handlers.steps_published > 0)
             await asyncio.sleep(0.2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -81,12 +81,12 @@ def test_cancelling_a_task_cancels_its_keyed_request(url: str) -> None:
                     await client.generate("p", F("dog"))
 
     asyncio.run(scenario())
-    assert fake_handlers.steps_told > 0 and was_called_off()
+    assert fake_handlers.steps_published > 0 and was_called_off()
 
 
 def test_an_interrupt_cancels_the_generation(url: str) -> None:
     def strike() -> None:
-        until(lambda: fake_handlers.steps_told > 0)
+        until(lambda: fake_handlers.steps_published > 0)
         signal.pthread_kill(main, signal.SIGINT)
 
     main = threading.main_thread().ident

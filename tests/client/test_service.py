@@ -87,13 +87,13 @@ def test_a_dict_is_as_good_as_a_constraint(kind: str, url: str) -> None:
 
 @both
 def test_a_stream_sends_every_step_and_then_the_answer(kind: str, url: str) -> None:
-    told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
-    assert isinstance(told[0], Compilation) and isinstance(told[-1], Done)
-    steps = [event for event in told if isinstance(event, Step)]
-    assert [step.step for step in steps] == list(range(1, len(steps) + 1)) and len(told) == len(steps) + 2
+    stream_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
+    assert isinstance(stream_events[0], Compilation) and isinstance(stream_events[-1], Done)
+    steps = [event for event in stream_events if isinstance(event, Step)]
+    assert [step.step for step in steps] == list(range(1, len(steps) + 1)) and len(stream_events) == len(steps) + 2
     assert all(row.distance <= step.budget_after for step in steps for row in step.rows if not row.finished)
     plain = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=12))
-    assert told[-1].result.text == plain.text
+    assert stream_events[-1].result.text == plain.text
 
 
 @both
@@ -110,17 +110,17 @@ def test_check_locates_the_violation(kind: str, url: str) -> None:
 def test_check_reports_the_violated_parts(kind: str, url: str) -> None:
     rule = F("dog") & Keywords("ball") & Length(max_words=3)
     checked = ask(kind, url, lambda c: c.check(rule, "a dog runs far", conjuncts=True))
-    told = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.conjuncts}
-    assert told["ltlf"] == (True, None) and told["keywords"] == (False, len("a dog runs far"))
-    assert told["max_words"] == (False, len("a dog runs "))
+    stream_events = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.conjuncts}
+    assert stream_events["ltlf"] == (True, None) and stream_events["keywords"] == (False, len("a dog runs far"))
+    assert stream_events["max_words"] == (False, len("a dog runs "))
     assert checked.violated_at == len("a dog "), "the last of three words is not the ball that has to come"
     assert ask(kind, url, lambda c: c.check(rule, "a dog runs far")).conjuncts is None
 
 
 @both
 def test_a_stream_reports_rejected_tokens(kind: str, url: str) -> None:
-    told = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, rejected_top_k=5))
-    steps = [event for event in told if isinstance(event, Step)]
+    stream_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, rejected_top_k=5))
+    steps = [event for event in stream_events if isinstance(event, Step)]
     refused = [(before, step, one) for before, step in itertools.pairwise(steps) for one in step.rejected_tokens]
     assert refused, "eight tokens are few: the model wants to end or to write something else"
     for before, step, one in refused:

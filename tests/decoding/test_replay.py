@@ -89,15 +89,15 @@ def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
 def test_replayed_sums_equal_those_of_the_search(max_tokens: int) -> None:
     options = replace(OPTIONS, max_tokens=max_tokens, n=3)
     for answer in generate(_model(), (), _a_then_b(), options):
-        told, _ = _told(_a_then_b(), answer.tokens, options)
-        assert told.score == pytest.approx(answer.score)
-        assert told.log_prob == pytest.approx(answer.log_prob)
+        hypothesis, _ = _told(_a_then_b(), answer.tokens, options)
+        assert hypothesis.score == pytest.approx(answer.score)
+        assert hypothesis.log_prob == pytest.approx(answer.log_prob)
 
 
 @pytest.mark.parametrize("tokens", [(A, B, EOS), (A, A, OTHER, B, EOS), (OTHER, OTHER, OTHER, A, B, EOS)])
 def test_any_accepted_tokens_within_the_budget_replay(tokens: tuple[int, ...]) -> None:
-    told, rescored = _told(_a_then_b(), tokens)
-    assert [step.token for step in replay(_a_then_b(), told, rescored, OPTIONS, TOLERANCE)] == list(tokens)
+    hypothesis, rescored = _told(_a_then_b(), tokens)
+    assert [step.token for step in replay(_a_then_b(), hypothesis, rescored, OPTIONS, TOLERANCE)] == list(tokens)
 
 
 LIES: dict[str, tuple[tuple[int, ...], str]] = {
@@ -114,17 +114,17 @@ LIES: dict[str, tuple[tuple[int, ...], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_invalid_tokens_with_correct_sums_are_rejected(lie: str) -> None:
     tokens, words = LIES[lie]
-    told, rescored = _told(_a_then_b(), tokens)
+    hypothesis, rescored = _told(_a_then_b(), tokens)
     with pytest.raises(ReplayRejected, match=words):
-        replay(_a_then_b(), told, rescored, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), hypothesis, rescored, OPTIONS, TOLERANCE)
 
 
 def test_an_answer_over_budget_with_correct_sums_is_rejected() -> None:
     enough = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
-    told, rescored = _told(_a_then_b(), (OTHER, A, B, EOS), enough)
-    assert replay(_a_then_b(), told, rescored, enough, TOLERANCE)
+    hypothesis, rescored = _told(_a_then_b(), (OTHER, A, B, EOS), enough)
+    assert replay(_a_then_b(), hypothesis, rescored, enough, TOLERANCE)
     with pytest.raises(ReplayRejected, match="the answer has 4 tokens, the budget is 3"):
-        replay(_a_then_b(), told, rescored, replace(enough, max_tokens=3), TOLERANCE)
+        replay(_a_then_b(), hypothesis, rescored, replace(enough, max_tokens=3), TOLERANCE)
 
 
 def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
@@ -133,39 +133,42 @@ def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
     distance = automaton.distance.copy()
     distance[automaton.advance(automaton.start, A)] = OPTIONS.max_tokens
     wrong = replace(automaton, distance=distance)
-    told, rescored = _told(wrong, (A, B, EOS))
+    hypothesis, rescored = _told(wrong, (A, B, EOS))
     with pytest.raises(ReplayRejected, match="after token 0 acceptance is 6 tokens away, with 5 left"):
-        replay(wrong, told, rescored, OPTIONS, TOLERANCE)
+        replay(wrong, hypothesis, rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
 def test_a_wrong_log_prob_of_a_true_answer_is_rejected(off_by: float) -> None:
-    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
     with pytest.raises(ReplayRejected, match="the log-probs of the tokens add up to"):
-        replay(_a_then_b(), replace(told, log_prob=told.log_prob + off_by), rescored, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), replace(hypothesis, log_prob=hypothesis.log_prob + off_by), rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
 def test_a_wrong_score_of_a_true_answer_is_rejected(off_by: float) -> None:
-    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
     with pytest.raises(ReplayRejected, match="the scores of the tokens add up to"):
-        replay(_a_then_b(), replace(told, score=told.score + off_by), rescored, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), replace(hypothesis, score=hypothesis.score + off_by), rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
-    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
     near, far = sign * 2.9 * TOLERANCE, sign * 3.1 * TOLERANCE
-    within = replace(told, score=told.score + near, log_prob=told.log_prob - near)
+    within = replace(hypothesis, score=hypothesis.score + near, log_prob=hypothesis.log_prob - near)
     assert replay(_a_then_b(), within, rescored, OPTIONS, TOLERANCE)
-    for beyond in (replace(told, score=told.score + far), replace(told, log_prob=told.log_prob + far)):
+    for beyond in (
+        replace(hypothesis, score=hypothesis.score + far),
+        replace(hypothesis, log_prob=hypothesis.log_prob + far),
+    ):
         with pytest.raises(ReplayRejected, match="of the tokens add up to"):
             replay(_a_then_b(), beyond, rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
 def test_an_answer_with_missing_token_scores_is_rejected(log_probs: int, peaks: int) -> None:
-    told, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
     z, best = (*rescored.log_probs, -1.0), (*rescored.max_log_probs, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
-        replay(_a_then_b(), told, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)
+        replay(_a_then_b(), hypothesis, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)

@@ -97,11 +97,11 @@ class Service:
 
     def _server_healthy(self, line: str) -> bool:
         """`valkey-cli ... --user NAME --pass PASSWORD ping | grep -q PONG`, in the protocol's own words."""
-        told = re.fullmatch(r"valkey-cli .*--user (\w+) --pass (\w+) ping \| grep -q PONG", line)
-        assert told, line
+        match = re.fullmatch(r"valkey-cli .*--user (\w+) --pass (\w+) ping \| grep -q PONG", line)
+        assert match, line
         try:
             with socket.create_connection(("127.0.0.1", int(self.ports["6379"])), timeout=5) as connection:
-                connection.sendall(f"AUTH {told[1]} {told[2]}\r\nPING\r\n".encode())
+                connection.sendall(f"AUTH {match[1]} {match[2]}\r\nPING\r\n".encode())
                 said = b""
                 while said.count(b"\r\n") < 2 and (more := connection.recv(1_000)):
                     said += more

@@ -75,9 +75,9 @@ def test_everything_is_applied_but_the_template_of_the_secrets() -> None:
 def test_workers_scale_with_their_queue_length() -> None:
     for document, queue in zip(of_kind("ScaledObject"), QUEUES, strict=True):
         (trigger,) = document["spec"]["triggers"]
-        told = trigger["metadata"]
-        assert (trigger["type"], told["listName"], told["username"]) == ("redis", WAITING.format(queue), "keda")
-        assert int(told["listLength"]) > 0 and told["address"] == "redis:6379"
+        metadata = trigger["metadata"]
+        assert (trigger["type"], metadata["listName"], metadata["username"]) == ("redis", WAITING.format(queue), "keda")
+        assert int(metadata["listLength"]) > 0 and metadata["address"] == "redis:6379"
         assert CONTAINERS[document["spec"]["scaleTargetRef"]["name"]]["command"] == ["abs", "worker", queue]
         assert document["spec"]["minReplicaCount"] >= 1
 

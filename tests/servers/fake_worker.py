@@ -101,7 +101,7 @@ def control(folder: Path) -> None:
         while (folder / "hold").exists():
             time.sleep(0.02)
         if (folder / "fail").exists():
-            raise RuntimeError("a pass that was told to fail")
+            raise RuntimeError("a pass that was made to fail")
 
     _before_each_pass(obey)
 

@@ -17,7 +17,7 @@ export const PRESETS = [
     constraint: { keywords: ["dog", ["catch", "catches", "caught"], "frisbee"], ordered: true }, options: {},
   },
   {
-    name: "Negation: nobody in it, whatever the model wants", prompt: "sentence:",
+    name: "Negation: no person in it, whatever the model prefers", prompt: "sentence:",
     constraint: {
       all: [
         { not: { keywords: ["man"], inflect: true } },

@@ -185,7 +185,7 @@ def test_a_key_displaces_only_its_stored_automata(tmp_path: Path, monkeypatch: p
         assert stored(first)
         last = [ask("anna", f"a{{{number}}}") for number in range(4, 40)][-1]
         assert [stored(one) for one in (bens, first, last)] == [True, False, True]
-        assert ask("anna", "a{3}") == first, "it is compiled anew"
+        assert ask("anna", "a{3}") == first, "it is compiled again"
 
 
 def test_an_answer_over_answer_bytes_max_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +195,8 @@ def test_an_answer_over_answer_bytes_max_is_refused(monkeypatch: pytest.MonkeyPa
     for cap, status in ((100, 422), (100_000, 200)):
         with TestClient(create_app(Settings(answer_bytes_max=cap)), raise_server_exceptions=False) as client:
             wait_until_ready(client)
-            told = client.post("/compile", json={"constraint": {"regex": "a"}, "explain": False})
-            assert told.status_code == status
+            answer = client.post("/compile", json={"constraint": {"regex": "a"}, "explain": False})
+            assert answer.status_code == status
             answer = client.post("/generate", json=body)
             assert answer.status_code == status, answer.text
             if status == 422:

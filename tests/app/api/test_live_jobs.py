@@ -56,8 +56,8 @@ def read(http: httpx2.Client, job: str, after: str = "") -> list[Event]:
         return list(events(response.iter_lines()))
 
 
-def numbers(told: list[Event]) -> list[int]:
-    return [event.data["step"] for event in told if event.name == "step"]
+def numbers(stream_events: list[Event]) -> list[int]:
+    return [event.data["step"] for event in stream_events if event.name == "step"]
 
 
 def test_cancel_works_in_every_state_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,13 +118,13 @@ def test_events_resume_after_last_event_id(monkeypatch: pytest.MonkeyPatch) -> N
         fake_handlers.go_on.set()
         with http.stream("POST", "/generate", json=BODY | {"stream": True}) as response:
             job = response.headers["x-job-id"]
-            told = list(events(response.iter_lines()))
-        assert numbers(told) == [1, 2, 3]
-        assert read(http, job) == told
-        for place, event in enumerate(told[:-1], 1):
-            assert read(http, job, event.id) == told[place:]
+            stream_events = list(events(response.iter_lines()))
+        assert numbers(stream_events) == [1, 2, 3]
+        assert read(http, job) == stream_events
+        for place, event in enumerate(stream_events[:-1], 1):
+            assert read(http, job, event.id) == stream_events[place:]
         for junk in ("nonsense", "99", "-1", "9" * 400):
-            assert read(http, job, junk) == told
+            assert read(http, job, junk) == stream_events
         assert http.get(f"/jobs/{job}/events", headers={"last-event-id": "end"}).status_code == 204
 
 
@@ -135,9 +135,9 @@ def test_a_reader_resumes_after_a_broken_connection(monkeypatch: pytest.MonkeyPa
             first = next(events(response.iter_lines()))
         assert state(http, job)[0] == "running"
         threading.Timer(2.0, fake_handlers.go_on.set).start()  # the client is back, so the grace period does not end it
-        told = read(http, job, first.id)
-        assert numbers([first, *told]) == [1, 2, 3]
-        assert told[-1].name == "done"
+        stream_events = read(http, job, first.id)
+        assert numbers([first, *stream_events]) == [1, 2, 3]
+        assert stream_events[-1].name == "done"
 
 
 def test_a_job_without_readers_is_cancelled_after_the_grace(
@@ -162,11 +162,11 @@ def test_a_job_with_a_key_survives_its_client(stream: bool, monkeypatch: pytest.
             "POST", "/generate", json=BODY | {"stream": stream}, headers=headers, timeout=0.7
         ) as response:
             response.read()
-        until(lambda: bool(fake_handlers.told))
+        until(lambda: bool(fake_handlers.progress_kinds))
         fake_handlers.go_on.set()
         answer = http.post("/generate", json=BODY | {"stream": stream}, headers=headers)
         assert answer.is_success and "dog" in answer.text
-        assert len(fake_handlers.told) == 1
+        assert len(fake_handlers.progress_kinds) == 1
 
 
 def test_an_asynchronous_job_runs_with_or_without_readers(
@@ -240,7 +240,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 def test_a_request_past_its_deadline_never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping") as http:
         begin(http)
-        until(lambda: bool(fake_handlers.told))
+        until(lambda: bool(fake_handlers.progress_kinds))
         job = begin(http, timeout_s=0.3)
         plain = http.post("/generate", json=BODY | {"timeout_s": 0.3})
         streamed = http.post("/generate", json=BODY | {"timeout_s": 0.3, "stream": True})
@@ -251,13 +251,13 @@ def test_a_request_past_its_deadline_never_starts(monkeypatch: pytest.MonkeyPatc
         until(lambda: state(http, job)[0] == "failed")
         error = http.get(f"/jobs/{job}").json()["error"]
         assert (error["status"], error["code"], error["timeout_s"]) == (504, "deadline", 0.3)
-        assert fake_handlers.told == ["nothing"]
+        assert fake_handlers.progress_kinds == ["nothing"]
 
 
 def test_a_queue_over_its_weight_returns_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping", queue_weight_max=40) as http:
         begin(http)
-        until(lambda: bool(fake_handlers.told))
+        until(lambda: bool(fake_handlers.progress_kinds))
         for _ in range(2):
             begin(http)  # 2 beams times 8 tokens
         for headers in ({}, ASYNC, {"idempotency-key": "k"}):

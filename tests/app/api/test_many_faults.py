@@ -20,7 +20,11 @@ BODIES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("messages", ChatRequest, {"messages": [{}] * MANY}),
     ("fields of a message", ChatRequest, {"messages": [MESSAGE | UNKNOWN]}),
     ("fields of a chat", ChatRequest, {"messages": [MESSAGE]} | UNKNOWN),
-    ("what a template is told", ChatRequest, {"messages": [MESSAGE], "chat_template_kwargs": {"x": [], **UNKNOWN}}),
+    (
+        "arguments of a chat template",
+        ChatRequest,
+        {"messages": [MESSAGE], "chat_template_kwargs": {"x": [], **UNKNOWN}},
+    ),
     ("metadata", CompletionRequest, {"prompt": "a", "metadata": UNKNOWN}),
     ("choices", CompletionRequest, {"prompt": "a", "guided_choice": [1] * MANY}),
     ("stream options", CompletionRequest, {"prompt": "a", "stream_options": UNKNOWN}),

@@ -250,8 +250,8 @@ def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) 
             wait_for_compiler(client)
             body, named = {"constraint": {"regex": "a+"}, "explain": False}, {"x-request-id": "r-42"}
             assert client.post("/compile", json=body, headers=named).status_code == 200
-        told = [json.loads(line) for line in log.read_text().splitlines()]
-        (done,) = [line for line in told if line.get("event") == "job_done"]
+        log_lines = [json.loads(line) for line in log.read_text().splitlines()]
+        (done,) = [line for line in log_lines if line.get("event") == "job_done"]
         assert (done["kind"], done["outcome"], done["request_id"]) == ("compile", "ok", "r-42")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             assert Samples(answer.read().decode())("abs_compile_total", form="regex", outcome="ok") == 1

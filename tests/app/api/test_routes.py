@@ -203,8 +203,8 @@ def test_check_with_parts_judges_each_conjunct(client: TestClient) -> None:
     body = {"constraint": constraint, "text": "the dog and the cat play ball"}
     assert client.post("/check", json=body).json()["conjuncts"] is None
     answer = client.post("/check", json=body | {"conjuncts": True}).json()
-    told = [(part["path"], part["satisfied"], part["violated_at"]) for part in answer["conjuncts"]]
-    assert told == [
+    verdicts = [(part["path"], part["satisfied"], part["violated_at"]) for part in answer["conjuncts"]]
+    assert verdicts == [
         ("all.0.ltlf", True, None), ("all.0.ltlf", False, 19), ("all.1.keywords.0", True, None),
         ("all.1.keywords.1", False, 29), ("all.2", True, None),
     ]

@@ -71,18 +71,18 @@ patient = pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=Tru
 def test_a_stream_sends_every_step_and_then_the_answer(served_url: str) -> None:
     with streaming(served_url, trace=True) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
-        told = list(events(response.iter_lines()))
-    assert [event.id for event in told] == [*(str(number) for number in range(1, len(told))), "end"]
+        stream_events = list(events(response.iter_lines()))
+    assert [event.id for event in stream_events] == [*(str(number) for number in range(1, len(stream_events))), "end"]
     assert response.headers["location"] == f"/jobs/{response.headers['x-job-id']}"
-    assert told[-1].data["id"] == response.headers["x-job-id"]
-    assert [told[0].name, told[-1].name] == ["compiled", "done"]
-    steps = [event.data for event in told[1:-1]]
-    assert {event.name for event in told[1:-1]} == {"step"}
+    assert stream_events[-1].data["id"] == response.headers["x-job-id"]
+    assert [stream_events[0].name, stream_events[-1].name] == ["compiled", "done"]
+    steps = [event.data for event in stream_events[1:-1]]
+    assert {event.name for event in stream_events[1:-1]} == {"step"}
     assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
     assert all(step["step"] + step["budget_after"] == BODY["max_tokens"] for step in steps)
     live = [sum(not row["finished"] for row in step["rows"]) for step in steps]
     assert max(live) <= 4 * BODY["beams"] and live[-1] <= BODY["beams"]  # up to four times as many at first
-    choice = told[-1].data["choices"][0]
+    choice = stream_events[-1].data["choices"][0]
     rows = [row for step in steps for row in step["rows"]]
     last = next(row for row in rows if row["finished"] and row["log_prob"] == choice["log_prob"])
     assert last["text"].strip() == choice["text"].strip()
@@ -121,37 +121,37 @@ def test_an_immediate_error_is_a_plain_response(served_url: str) -> None:
 
 def test_a_later_error_is_the_last_event(served_url: str) -> None:
     with streaming(served_url, scope="full", prompt="a cat is", constraint={"not": {"keywords": ["cat"]}}) as response:
-        told = list(events(response.iter_lines()))
-    assert [event.name for event in told] == ["compiled", "error"]
-    assert (told[-1].data["code"], told[-1].data["status"]) == ("prompt_violates", 422)
-    assert told[-1].data["request_id"] == response.headers["x-request-id"]
+        stream_events = list(events(response.iter_lines()))
+    assert [event.name for event in stream_events] == ["compiled", "error"]
+    assert (stream_events[-1].data["code"], stream_events[-1].data["status"]) == ("prompt_violates", 422)
+    assert stream_events[-1].data["request_id"] == response.headers["x-request-id"]
 
 
 def test_a_deadline_ends_a_stream(served_url: str) -> None:
     long = {"min_words": 100}
     assert httpx2.post(f"{served_url}/compile", json={"constraint": long}, timeout=S_MAX).is_success
     with streaming(served_url, constraint=long, algorithm="abs", max_tokens=128, beams=128, timeout_s=0.5) as response:
-        told = list(events(response.iter_lines()))
-    assert (told[-1].name, told[-1].data["code"]) == ("error", "deadline")
+        stream_events = list(events(response.iter_lines()))
+    assert (stream_events[-1].name, stream_events[-1].data["code"]) == ("error", "deadline")
 
 
 @stepping
 def test_steps_arrive_while_the_generation_runs(faked: str) -> None:
     with streaming(faked) as response:
-        told = events(response.iter_lines())
-        assert next(told).name == "step"
+        stream_events = events(response.iter_lines())
+        assert next(stream_events).name == "step"
         fake_handlers.go_on.set()
-        assert [event.name for event in told] == ["step", "step", "done"]
+        assert [event.name for event in stream_events] == ["step", "step", "done"]
 
 
 @stepping
 def test_without_a_stream_no_events_are_published(faked: str) -> None:
     fake_handlers.go_on.set()
     assert httpx2.post(f"{faked}/generate", json=BODY | {"stream": False}, timeout=S_MAX).is_success
-    assert fake_handlers.told == ["nothing"]
+    assert fake_handlers.progress_kinds == ["nothing"]
     with streaming(faked) as response:
         response.read()
-    assert fake_handlers.told == ["nothing", "steps"]
+    assert fake_handlers.progress_kinds == ["nothing", "steps"]
 
 
 @stepping
@@ -175,8 +175,8 @@ def test_an_idle_stream_sends_heartbeats(faked: str, monkeypatch: pytest.MonkeyP
 @patient
 def test_a_disconnect_during_a_stream_cancels_its_job(faked: str) -> None:
     with streaming(faked) as response:
-        told = events(response.iter_lines())  # kept: to forget it would be to go away
-        assert [next(told).name for _ in range(5)] == ["step"] * 5
+        stream_events = events(response.iter_lines())  # kept: to forget it would be to go away
+        assert [next(stream_events).name for _ in range(5)] == ["step"] * 5
         assert not fake_handlers.stopped.is_set()
     assert fake_handlers.stopped.wait(S_MAX)
 
@@ -184,7 +184,7 @@ def test_a_disconnect_during_a_stream_cancels_its_job(faked: str) -> None:
 @patient
 def test_a_client_that_reads_nothing_delays_no_other_request(faked: str) -> None:
     with streaming(faked, prompt="long"):
-        until(lambda: fake_handlers.steps_told > 2_000)  # far more than sockets hold
+        until(lambda: fake_handlers.steps_published > 2_000)  # far more than sockets hold
         assert httpx2.get(f"{faked}/health").is_success
         assert not fake_handlers.stopped.is_set()
     assert fake_handlers.stopped.wait(S_MAX)

@@ -132,11 +132,11 @@ def test_cancelling_a_running_job_notifies_its_worker(run_scenario: RunScenario)
     async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
-        told = asyncio.create_task(broker.cancelled(job_id))
+        cancellation = asyncio.create_task(broker.cancelled(job_id))
         await asyncio.sleep(0)
-        assert not told.done()
+        assert not cancellation.done()
         await broker.cancel(job_id)
-        await told
+        await cancellation
         assert await broker.submit("q", "k", b"again") != job_id
         await broker.finish(job_id, b"half an answer")
         with pytest.raises(JobCancelled):
@@ -194,12 +194,12 @@ def test_a_job_is_cancelled_when_its_last_subscriber_leaves(run_scenario: RunSce
         job_id = await broker.submit("q", "k", b"")
         assert await broker.submit("q", "k", b"") == job_id
         await take(broker)
-        told = asyncio.create_task(broker.cancelled(job_id))
+        cancellation = asyncio.create_task(broker.cancelled(job_id))
         await broker.leave(job_id)
         await asyncio.sleep(0)
-        assert not told.done()
+        assert not cancellation.done()
         await broker.leave(job_id)
-        await told
+        await cancellation
         await broker.leave(job_id)
         await broker.leave("never")
 

@@ -203,7 +203,7 @@ def test_a_late_job_is_not_run_while_others_wait(run_scenario: RunScenario) -> N
         assert load(await broker.result(late)) == failure_of(DeadlineExceeded())
         assert (await broker.state(late)).state == "done"
         await time.advance(8)
-        assert (await take(broker))[0] == waiting, "nobody else would have its place"
+        assert (await take(broker))[0] == waiting, "no other request would get its slot"
 
     run_scenario(scenario)
 

@@ -212,14 +212,14 @@ def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer)
             await take(worker)
         job_id = await api.submit("q", "k", b"")
         await take(worker)
-        told = asyncio.create_task(worker.cancelled(job_id))
+        cancellation = asyncio.create_task(worker.cancelled(job_id))
         stream = "streaq:abs:q:queues:interactive"
         message = (await client.xrange(stream))[-1].identifier
         # as a worker does that finds the message idle
         await client.xclaim(stream, constants.REDIS_GROUP, "other", 0, [message], idle=3_600_000, justid=True)
         delivery = await api.take("q", SLOTS)
         assert (delivery.job_id, delivery.attempt) == (job_id, 2)
-        await told
+        await cancellation
         await worker.publish(job_id, b"from the first")
         await worker.finish(job_id, b"from the first")
         await api.publish(job_id, b"from the second")

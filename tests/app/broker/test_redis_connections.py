@@ -36,10 +36,10 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
     async def one(broker: RedisBroker, number: int) -> None:
         job_id = await broker.submit("q", f"job {number}", b"tell %d 0.05" % EVENTS)
         assert await broker.result(job_id) == b"%d 0.05" % EVENTS
-        told = [int(data) for data in await all_events(broker, job_id)]
+        event_numbers = [int(data) for data in await all_events(broker, job_id)]
         tries = (await broker.state(job_id)).attempt
-        assert told[-EVENTS:] == list(range(EVENTS)), "an event was lost, told twice, or out of order"
-        assert len(told) <= tries * EVENTS
+        assert event_numbers[-EVENTS:] == list(range(EVENTS)), "an event was lost, repeated, or out of order"
+        assert len(event_numbers) <= tries * EVENTS
 
     async def scenario() -> None:
         broker = RedisBroker.from_url(line.url, settings(LEASE_S, wait_s=60.0))
@@ -119,14 +119,14 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
                 answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
                 taken = {(await worker.take("q", many)).job_id for _ in range(many)}
                 assert taken == set(job_ids)
-                told, off = asyncio.create_task(first_events(caller, job_ids[0], 1)), job_ids[1]
+                event_numbers, off = asyncio.create_task(first_events(caller, job_ids[0], 1)), job_ids[1]
                 called_off = asyncio.create_task(worker.cancelled(off))
                 await asyncio.sleep(2 * look_s)  # each was looked at once, for it was new
                 assert redis_server.ask("CONFIG", "RESETSTAT") == "+OK"
                 await asyncio.sleep(4 * look_s)
                 assert calls(redis_server) < 2 * many  # one connection each would be four times as many
                 await worker.publish(job_ids[0], b"event")
-                assert [event.data for event in await told] == [b"event"]
+                assert [event.data for event in await event_numbers] == [b"event"]
                 await caller.cancel(off)
                 await called_off
                 await asyncio.gather(*(worker.finish(job_id, b"done") for job_id in job_ids))

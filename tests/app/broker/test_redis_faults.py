@@ -45,7 +45,7 @@ def holder(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> Wor
 
 async def taken(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> WorkerProcess:
     """The process that has taken a job."""
-    await until(lambda: holder(processes, job_id, attempt), f"nobody took the job, try {attempt}")
+    await until(lambda: holder(processes, job_id, attempt), f"no worker took the job, attempt {attempt}")
     found = holder(processes, job_id, attempt)
     assert found is not None
     return found
@@ -135,9 +135,9 @@ def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> 
         await asyncio.sleep(0.5)
         assert not waiting.done()
         redis_server.flush()
-        with pytest.raises(StorageDown, match="has lost the job") as told:
+        with pytest.raises(StorageDown, match="has lost the job") as error:
             await waiting
-        problem = refusal(told.value, "request")
+        problem = refusal(error.value, "request")
         assert (problem.status, b"has lost the job" in problem.body) == (503, True)
         assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
 

@@ -97,7 +97,7 @@ def test_a_run_needs_about_the_time_of_recent_runs() -> None:
     assert pace.hopeless(10_000, 4, 50) and not pace.hopeless(10_000, 6, 50), "what is more need not take longer"
     assert not pace.hopeless(10, 4, 50) and pace.hopeless(10, 0.4, 50), "what is less takes less"
     assert not pace.hopeless(100, 4, 3), "its time was short from the first"
-    assert not pace.hopeless(100, -1, 50), "what is over is told so by its worker"
+    assert not pace.hopeless(100, -1, 50), "a worker ends an expired job itself"
     for _ in range(50):
         pace.ran(1.0, 100)
     assert not pace.hopeless(100, 4, 50)

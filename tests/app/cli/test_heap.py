@@ -36,11 +36,11 @@ def _heaps() -> int:
     libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
     libc.malloc_info.argtypes, libc.fclose.argtypes = [ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p]
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told.xml"
-        file = libc.fopen(str(told).encode(), b"w")
+        report = Path(folder) / "heap.xml"
+        file = libc.fopen(str(report).encode(), b"w")
         libc.malloc_info(0, file)
         libc.fclose(file)
-        return told.read_text(encoding="ascii").count("<heap nr=")
+        return report.read_text(encoding="ascii").count("<heap nr=")
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")

@@ -126,24 +126,24 @@ def test_each_request_is_answered_once_over_an_unreliable_connection(lined: Line
 
 
 def test_a_stream_continues_when_all_connections_stall(lined: Lined) -> None:
-    told: list[Event] = []
+    stream_events: list[Event] = []
     with lined.parts.client() as http:
         with http.stream("POST", "/generate", json=BODY | {"prompt": f"steps {STEPS} 0.1", "stream": True}) as response:
             for event in events(response):
-                told.append(event)
-                if len(told) == 5:
+                stream_events.append(event)
+                if len(stream_events) == 5:
                     lined.line.stop_replies()
 
         def whole() -> bool:
-            if told[-1].name == "reconnect":  # the stream was let go of while the server said nothing
-                told.pop()
-            if told[-1].name != "done":
-                told.extend(read_on(http, response.headers["x-job-id"], told[-1].id))
-            return told[-1].name == "done"
+            if stream_events[-1].name == "reconnect":  # the stream was let go of while the server said nothing
+                stream_events.pop()
+            if stream_events[-1].name != "done":
+                stream_events.extend(read_on(http, response.headers["x-job-id"], stream_events[-1].id))
+            return stream_events[-1].name == "done"
 
         until(whole, "the stream has come to its end", ANSWER_S_MAX, RETRY_S)
-    last = max((place for place, event in enumerate(told) if event.name == "restarted"), default=0)
-    numbers = steps(told[last:])
+    last = max((place for place, event in enumerate(stream_events) if event.name == "restarted"), default=0)
+    numbers = steps(stream_events[last:])
     assert numbers == sorted(set(numbers)) and numbers[-1] == STEPS
 
 

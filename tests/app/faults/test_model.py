@@ -86,7 +86,7 @@ def test_a_stalled_or_failing_model_is_reported_until_it_recovers(running: Clust
             fail.touch()
             failed = list(callers.map(lambda _: http.post("/generate", json=body), range(3)))
             assert {(one.status_code, one.json()["code"]) for one in failed} == {(500, "internal")}, failed[0].text
-            assert not any("told to fail" in one.text for one in failed)
+            assert not any("made to fail" in one.text for one in failed)
             fail.unlink()
             assert http.post("/generate", json=body).json()["choices"] == whole
         assert worker.alive and "RuntimeError" in worker.log()
@@ -112,9 +112,9 @@ def test_a_worker_with_altered_weights_refuses_to_serve(
         until(lambda: any("model changed" in one for one in why_not_ready(worker.url)), "the worker says so", 120)
         (reason,) = why_not_ready(worker.url)
         assert reason.endswith("model.safetensors differs") and str(tmp_path) not in reason
-        told = f"generate worker: {reason.partition(': ')[2]}"
+        reported = f"generate worker: {reason.partition(': ')[2]}"
         api = running.parts["api"].url
-        until(lambda: told in why_not_ready(api), f"the API says {told}, not {why_not_ready(api)}")
+        until(lambda: reported in why_not_ready(api), f"the API says {reported}, not {why_not_ready(api)}")
         with running.client() as http:
             assert http.get("/health").status_code == 200
             refused = http.post("/generate", json=BODY)
@@ -132,9 +132,9 @@ def test_a_loading_worker_stops_at_once_on_a_signal(running: Cluster) -> None:
             worker.wait_until("/health")
             until(lambda: any("loading" in one for one in why_not_ready(worker.url)), "it loads")  # noqa: B023
             worker.signal(number)
-            told = time.monotonic()
+            started = time.monotonic()
             assert worker.process is not None and worker.process.wait(LEAVES_S_MAX) == 0, worker.log()
-            assert time.monotonic() - told < LEAVES_S_MAX
+            assert time.monotonic() - started < LEAVES_S_MAX
             assert "Traceback" not in worker.log() and "Fatal" not in worker.log()
         finally:
             worker.end()

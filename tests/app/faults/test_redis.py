@@ -45,24 +45,24 @@ def whole(scripted: Cluster) -> Iterator[Cluster]:
 
 
 def test_streams_and_jobs_survive_a_killed_server(whole: Cluster) -> None:
-    told: list[Event] = []
+    stream_events: list[Event] = []
     with whole.client() as http:
         waiting = [begin(http, "steps 5 0.1", priority="batch") for _ in range(20)]
         with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 50 0.1", "stream": True}) as response:
             for event in events(response):
-                told.append(event)
-                if len(told) == 5:
+                stream_events.append(event)
+                if len(stream_events) == 5:
                     whole.server.kill()
                     time.sleep(1.0)
                     whole.server.start()
-        while told[-1].name == "reconnect":  # the stream was let go of while the server was away
-            told.pop()
-            told += read_on(http, response.headers["x-job-id"], told[-1].id)
+        while stream_events[-1].name == "reconnect":  # the stream was let go of while the server was away
+            stream_events.pop()
+            stream_events += read_on(http, response.headers["x-job-id"], stream_events[-1].id)
         shown = http.get(response.headers["location"]).json()
         assert (shown["state"], shown["attempt"]) == ("done", 1)
         assert {ended(http, job)["state"] for job in waiting} == {"done"}
-    assert told[-1].name == "done" and [event.name for event in told].count("done") == 1
-    numbers = steps(told)
+    assert stream_events[-1].name == "done" and [event.name for event in stream_events].count("done") == 1
+    numbers = steps(stream_events)
     assert numbers == sorted(set(numbers)) and numbers[-1] == 50
 
 
@@ -127,9 +127,9 @@ def fill_queue(http: httpx2.Client, words: str) -> tuple[list[str], httpx2.Respo
 
 
 def used_bytes(server: RedisServer) -> int:
-    told = re.search(r"used_memory:(\d+)", server.ask("INFO", "memory"))
-    assert told
-    return int(told[1])
+    stream_events = re.search(r"used_memory:(\d+)", server.ask("INFO", "memory"))
+    assert stream_events
+    return int(stream_events[1])
 
 
 async def fill_store(url: str, count: int, size: int) -> None:

@@ -51,7 +51,7 @@ FAULTS = {
         "a compile worker of its own is given all bombs in full, one in short; the others are given to the compiler's "
         "process, or to a service with its workers inside",
     ),
-    "a job kills whoever takes it": Coverage((
+    "a job kills each worker that takes it": Coverage((
         (WORKERS, "test_a_job_that_kills_three_workers_is_failed"),
     )),
     "a worker is stopped for long and wakes up": Coverage(
@@ -61,11 +61,11 @@ FAULTS = {
         ),
         "in short for some seconds, past a lease of 3 s; in full for a minute, past one of 30 s",
     ),
-    "a worker is told to stop": Coverage((
+    "a worker gets SIGTERM": Coverage((
         (WORKERS, "test_a_stopping_worker_finishes_its_running_jobs"),
     )),
     "an API is killed": Coverage(((API, "test_a_stream_resumes_at_another_api_after_a_kill"),)),
-    "an API is told to stop under load": Coverage((
+    "an API gets SIGTERM under load": Coverage((
         (API, "test_a_stopping_api_finishes_requests_and_hands_over_streams"),
     )),
     "a caller goes away": Coverage(((API, "test_a_disconnect_cancels_the_callers_job"),)),
@@ -155,12 +155,12 @@ FAULTS = {
             ),
             ("app/broker/test_redis_clock.py", ""),
         ),
-        "what processes are told that the time is, by a library before the system's, which the tests have for Linux "
+        "the time that processes read, by a library before the system's, which the tests have for Linux "
         "(x86-64) alone",
     ),
     "the disk is full": Coverage(
         ((SERVICE_LINES, "test_a_full_disk_refuses_new_jobs_and_loses_none"),),
-        "where the system lets nobody mount a disk of his own, the server may only make no file longer",
+        "where the system allows no mount, the server may only make no file longer",
     ),
     "two of `abs up` want one folder": Coverage((
         (UP, "test_a_second_instance_on_one_folder_is_refused"),
@@ -175,7 +175,7 @@ FAULTS = {
         ("app/api/test_ready.py", "test_readiness_reports_missing_weights"),
         ("app/models/test_digest.py", ""),
     )),
-    "a worker is told to stop while its model loads": Coverage((
+    "a worker gets SIGTERM while its model loads": Coverage((
         (MODEL, "test_a_loading_worker_stops_at_once_on_a_signal"),
         (MODEL, "test_a_loading_service_stops_at_once_on_a_signal"),
     )),

@@ -66,30 +66,30 @@ def read_on(http: httpx2.Client, job: str, after: str) -> list[Event]:
         return list(events(response))
 
 
-def steps(told: list[Event]) -> list[int]:
-    return [event.data["step"] for event in told if event.name == "step"]
+def steps(stream_events: list[Event]) -> list[int]:
+    return [event.data["step"] for event in stream_events if event.name == "step"]
 
 
 def test_a_stream_continues_on_another_worker_after_a_kill(whole: Cluster) -> None:
-    told: list[Event] = []
+    stream_events: list[Event] = []
     killed_at = restarted_at = 0.0
     with whole.client() as http:
         with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 30 0.1", "stream": True}) as response:
             for event in events(response):
-                told.append(event)
-                if len(told) == 3:
+                stream_events.append(event)
+                if len(stream_events) == 3:
                     whole.busy(*WORKERS).kill()
                     killed_at = time.monotonic()
                 elif event.name == "restarted":
                     restarted_at = time.monotonic()
                     assert event.data == {"attempt": 2}
         shown = http.get(response.headers["location"]).json()
-    again = next(place for place, event in enumerate(told) if event.name == "restarted")
+    again = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
     assert restarted_at - killed_at < LEASE_S + 5 + SLACK_S
-    assert [event.name for event in told].count("restarted") == 1
-    assert steps(told[again:]) == list(range(1, 31)) and told[-1].name == "done"
+    assert [event.name for event in stream_events].count("restarted") == 1
+    assert steps(stream_events[again:]) == list(range(1, 31)) and stream_events[-1].name == "done"
     assert (shown["state"], shown["attempt"]) == ("done", 2)
-    assert shown["result"]["choices"][0]["text"] == "dog" == told[-1].data["choices"][0]["text"]
+    assert shown["result"]["choices"][0]["text"] == "dog" == stream_events[-1].data["choices"][0]["text"]
 
 
 def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
@@ -213,10 +213,16 @@ def test_a_resumed_worker_cannot_change_a_reassigned_job(whole: Cluster) -> None
         shown = ended(http, job)
         assert shown["state"] == "done" and shown["attempt"] == 2
         with http.stream("GET", f"/jobs/{job}/events") as response:
-            told = list(events(response))
-    again = next(place for place, event in enumerate(told) if event.name == "restarted")
-    assert steps(told[again:]) == sorted(set(steps(told[again:]))), "a step was told twice, or out of order"
-    assert [event.name for event in told].count("done") == 1 == [event.name for event in told].count("restarted")
+            stream_events = list(events(response))
+    again = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
+    assert steps(stream_events[again:]) == sorted(set(steps(stream_events[again:]))), (
+        "a step was repeated, or out of order"
+    )
+    assert (
+        [event.name for event in stream_events].count("done")
+        == 1
+        == [event.name for event in stream_events].count("restarted")
+    )
     until(lambda: stopped.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
 
 

@@ -118,15 +118,15 @@ def test_log_lines_follow_a_request_by_id_without_contents(
     assert client.post("/compile", json={"constraint": {"regex": "(MARKERWORD"}}).status_code == 422
     text = said_till_now(root, capsys)
     assert not [secret for secret in SECRETS if secret in text]
-    told = [line for line in map(json.loads, text.splitlines()) if "event" in line]
-    of_it = [line for line in told if line.get("request_id") == "r-7"]
+    event_lines = [line for line in map(json.loads, text.splitlines()) if "event" in line]
+    of_it = [line for line in event_lines if line.get("request_id") == "r-7"]
     requests, jobs = ([line for line in of_it if line["event"] == event] for event in ("request", "job_done"))
     assert [line["route"] for line in requests] == ["/generate"]
     assert requests[0]["status"] == 200 and requests[0]["method"] == "POST"
     assert requests[0]["bytes"] > 100 and requests[0]["ms"] > 0
     assert {line["kind"] for line in jobs} == {"compile", "generate"}
     assert all(line["outcome"] == "ok" and line["job_id"] and line["worker"] for line in jobs)
-    refused = [line for line in told if line.get("code") == "constraint_syntax"]
+    refused = [line for line in event_lines if line.get("code") == "constraint_syntax"]
     assert [(line["status"], line["route"]) for line in refused] == [(422, "/compile")]
 
 

@@ -296,7 +296,7 @@ def test_a_worker_process_answers_probes_on_its_port(
         monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.0)
         time.sleep(0.01)
         assert "no sign of life" in ask(free_port, "/ready")[1]
-        assert ask(free_port, "/live")[0] == 200, "that others are not told is no reason to start anew"
+        assert ask(free_port, "/live")[0] == 200, "an unreported status is no reason to restart"
         assert ask(free_port, "/health")[0] == 200
         assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(free_port, "/metrics")[1]
         assert ask(free_port, "/else")[0] == 404

@@ -141,14 +141,14 @@ def test_n_answers_and_the_best_of_more(ai: OpenAI) -> None:
 def test_log_probs_cover_the_tokens_of_the_text(ai: OpenAI) -> None:
     for options in ({"regex": "(café|naïve)( dog)?"}, {"seed": 1}, {"seed": 2, "stop": " a"}):
         choice = complete(ai, logprobs=0, **options).choices[0]
-        told = choice.logprobs
-        assert told is not None and told.tokens and told.token_logprobs and told.text_offset is not None
-        assert len(told.tokens) == len(told.token_logprobs) == len(told.text_offset)
+        part = choice.logprobs
+        assert part is not None and part.tokens and part.token_logprobs and part.text_offset is not None
+        assert len(part.tokens) == len(part.token_logprobs) == len(part.text_offset)
         if "regex" not in options:
-            assert "".join(told.tokens) == choice.text
-            for at, token in zip(told.text_offset, told.tokens, strict=True):
+            assert "".join(part.tokens) == choice.text
+            for at, token in zip(part.text_offset, part.tokens, strict=True):
                 assert choice.text[at:].startswith(token)
-        assert all(value is not None and value <= 0 for value in told.token_logprobs)
+        assert all(value is not None and value <= 0 for value in part.token_logprobs)
     answer = chat(ai, regex="(café|naïve)( dog)?", logprobs=True, top_logprobs=0).choices[0]
     assert answer.logprobs and answer.logprobs.content
     assert b"".join(bytes(one.bytes or []) for one in answer.logprobs.content).decode() == answer.message.content
@@ -207,7 +207,7 @@ def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]
     whole = complete(ai, logprobs=0, **options)
     ours = {name: value for name, value in options.items() if name in OURS}
     plain = {name: value for name, value in options.items() if name not in OURS}
-    texts, ends, told, tokens = dict[int, str](), dict[int, str](), None, dict[int, list[str]]()
+    texts, ends, part, tokens = dict[int, str](), dict[int, str](), None, dict[int, list[str]]()
     for chunk in ai.completions.create(
         model="captions", prompt="sentence:", max_tokens=24, stream=True, logprobs=0, extra_body=ours,
         stream_options={"include_usage": True}, **plain,
@@ -219,11 +219,11 @@ def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]
                 ends[choice.index] = choice.finish_reason
             if choice.logprobs:
                 tokens[choice.index] = tokens.get(choice.index, []) + list(choice.logprobs.tokens or [])
-        told = chunk.usage or told
+        part = chunk.usage or part
     assert texts == {choice.index: choice.text for choice in whole.choices}
     assert ends == {choice.index: choice.finish_reason for choice in whole.choices}
     assert tokens == {choice.index: choice.logprobs.tokens for choice in whole.choices if choice.logprobs}
-    assert told == whole.usage
+    assert part == whole.usage
 
 
 def test_a_chat_stream_starts_with_the_role(ai: OpenAI) -> None:
@@ -251,9 +251,9 @@ def test_the_default_budget_is_the_remaining_context(ai: OpenAI, captions_dir: P
     context = json.loads((captions_dir / "config.json").read_text())["max_position_embeddings"]
     words = "a dog and " * context
     prompt = words[: words.index(" ", 10 * (context // 3 - 2))]
-    told = complete(ai, prompt, max_tokens=2, regex="[a-z]").usage
-    assert told
-    room = context - told.prompt_tokens + 1  # the last token is written, never read
+    part = complete(ai, prompt, max_tokens=2, regex="[a-z]").usage
+    assert part
+    room = context - part.prompt_tokens + 1  # the last token is written, never read
     assert 2 < room < 10, "or else this shows little"
     short = ai.completions.create(model="captions", prompt=prompt, seed=1, n=8)
     assert "length" in {choice.finish_reason for choice in short.choices}
@@ -287,13 +287,13 @@ def test_the_async_client_sends_many_requests_and_streams(url: str, ai: OpenAI) 
                 client.chat.completions.create(model="captions", messages=USER, seed=seed, max_tokens=12)
                 for seed in range(4)
             ]
-            told = [answer.choices[0].message.content or "" for answer in await asyncio.gather(*asked)]
+            part = [answer.choices[0].message.content or "" for answer in await asyncio.gather(*asked)]
             parts = []
             async for chunk in await client.chat.completions.create(
                 model="captions", messages=USER, seed=0, max_tokens=12, stream=True
             ):
                 parts += [choice.delta.content or "" for choice in chunk.choices]
-            return told, "".join(parts)
+            return part, "".join(parts)
 
     texts, streamed = asyncio.run(ask())
     assert texts == [chat(ai, seed=seed, max_tokens=12).choices[0].message.content for seed in range(4)]

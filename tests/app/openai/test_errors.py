@@ -81,9 +81,9 @@ def test_keys_limits_and_a_service_that_is_not_ready(locked: tuple[TestClient, s
     def ask(key: str) -> Any:
         return client.post(COMPLETIONS, json={"prompt": "a"}, headers={"authorization": f"Bearer {key}"})
 
-    nobody = ask("sk-proj-of-openai")
-    assert nobody.status_code == 401 and nobody.headers["www-authenticate"]
-    assert error_of(nobody)["code"] == "unauthorized"
+    response = ask("sk-proj-of-openai")
+    assert response.status_code == 401 and response.headers["www-authenticate"]
+    assert error_of(response)["code"] == "unauthorized"
     assert (ask(bert).status_code, error_of(ask(bert))["scope"]) == (403, "generate")
     waiting = ask(anna)
     assert (waiting.status_code, error_of(waiting)["code"]) == (503, "not_ready") and waiting.headers["retry-after"]

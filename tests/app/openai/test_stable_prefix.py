@@ -36,7 +36,7 @@ def raw_text(tokens: Sequence[int]) -> bytes:
     return bytes(token for token in tokens if token != EOS)
 
 
-def told(event: BeamStep) -> StepMessage:
+def message_of(event: BeamStep) -> StepMessage:
     rows = tuple(
         StepRow(
             raw_text(row.tokens).decode(errors="replace"), row.parent, 0, row.distance, row.alpha, row.score,
@@ -54,7 +54,7 @@ def run(
     steps: list[StepMessage] = []
 
     def heard(event: BeamStep) -> None:
-        steps.append(told(event))
+        steps.append(message_of(event))
 
     def text_of(tokens: tuple[int, ...]) -> bytes:
         return answer_text(compiled.text, raw_text(tokens).decode()).encode()
@@ -144,10 +144,10 @@ def test_incomplete_characters_and_possible_stop_strings_are_held_back() -> None
 
 
 def test_an_ambiguous_leading_space_is_held_back() -> None:
-    for pattern, told in [("[a-z]+", "a"), (" [a-z]+|[a-z]", ""), ("[ab ]+", "")]:
+    for pattern, message_of in [("[a-z]+", "a"), (" [a-z]+|[a-z]", ""), ("[ab ]+", "")]:
         said = AnswerNormalizer()
         assert said(" a") == ""  # the constraint is not known yet
         said.compiled = compiled_of({"regex": pattern})
-        assert said(" a") == told
+        assert said(" a") == message_of
     said.compiled = compiled_of({"regex": " ?[a-z]+", "leading_space": "forbid"})
     assert said(" a") == " a" and AnswerNormalizer(raw=True)(" a") == " a"

@@ -197,5 +197,5 @@ def test_every_documented_error_has_its_sentence_and_no_other_has() -> None:
     codes = set(re.findall(r"^\| [0-9, ]+ \| \[`([a-z_]+)`\]", ERRORS_PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     module = (FOLDER / "problems.js").read_text(encoding="utf-8")
     sentences = module.partition("SENTENCES = {")[2].partition("\n};")[0]
-    told = set(re.findall(r"^  ([a-z_]+): \(", sentences, re.MULTILINE))
-    assert told == codes == {row.code for row in ERRORS.values()} - {"client_gone"}
+    sentence_codes = set(re.findall(r"^  ([a-z_]+): \(", sentences, re.MULTILINE))
+    assert sentence_codes == codes == {row.code for row in ERRORS.values()} - {"client_gone"}

@@ -231,7 +231,7 @@ def test_every_refusal_is_shown_as_a_helpful_sentence(
 
 
 def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
-    told = visit(page).evaluate(
+    sentence_pairs = visit(page).evaluate(
         """async () => {
           const { SENTENCES, sentence } = await import('/static/problems.js');
           const full = { min_tokens: 12, limit: 'x_max', cap: 34, retry_after_s: 5, conflict: ['a', 'b'], timeout_s: 60,
@@ -241,11 +241,11 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
           return Object.keys(SENTENCES).map((code) => [code, sentence({ code, ...full }), sentence({ code })]);
         }"""
     )
-    for code, full, bare in told:
+    for code, full, bare in sentence_pairs:
         for text in (full, bare):
             assert re.fullmatch(r"[A-Z“].*[.]", text), (code, text)
         assert "undefined" not in full and "NaN" not in full, (code, full)
-    sentences = {code: full for code, full, _ in told}
+    sentences = {code: full for code, full, _ in sentence_pairs}
     figures = {
         "budget_too_small": "12", "prompt_too_long": "256", "out_of_memory": "4.7 GiB", "forbidden": "compile",
         "storage_down": "5 seconds", "rate_limited": "34", "prompt_violates": "9", "worker_lost": "3",

@@ -93,10 +93,10 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     assert (await worker.take("q", SLOTS)).job_id == waits
     await worker.finish(waits, b"")
     assert (await worker.take("q", SLOTS)).job_id == then
-    told = asyncio.create_task(worker.cancelled(then))
+    refusals = asyncio.create_task(worker.cancelled(then))
     await asyncio.sleep(2.5)  # leases are renewed, queues are swept
     await api.cancel(then)
-    await told
+    await refusals
     await worker.finish(then, b"")
     own = await worker.submit("other", "own", b"")
     await worker.leave(own)
@@ -110,8 +110,10 @@ def test_a_worker_may_run_every_command_of_the_scripts(guarded_server: RedisServ
     for command, second in calls:
         words = ("ACL", "DRYRUN", user, command, *filter(None, [second]))
         said = {guarded_server.ask(*words, *["abs:job:x"] * count) for count in range(8)}
-        told = [one for one in said if "wrong number" not in one]  # with as many arguments as it takes
-        assert told and not any("no permissions to run" in one for one in told), f"{user} {command} {second}: {said}"
+        refusals = [one for one in said if "wrong number" not in one]  # with as many arguments as it takes
+        assert refusals and not any("no permissions to run" in one for one in refusals), (
+            f"{user} {command} {second}: {said}"
+        )
 
 
 @pytest.mark.parametrize("user", USERS)

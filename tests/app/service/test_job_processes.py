@@ -125,8 +125,8 @@ def read(url: str, job: str, after: str = "") -> list[Event]:
         return list(events(response.iter_lines()))
 
 
-def numbers(told: list[Event]) -> list[int]:
-    return [event.data["step"] for event in told if event.name == "step"]
+def numbers(stream_events: list[Event]) -> list[int]:
+    return [event.data["step"] for event in stream_events if event.name == "step"]
 
 
 def shown(url: str, job: str) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
     """A stream after its first events: the job, these events and the others."""
     with httpx2.stream("POST", f"{url}/generate", json=STREAM, timeout=S_MAX) as response:
         assert response.is_success, response.read()
-        told = events(response.iter_lines())
-        yield response.headers["x-job-id"], [next(told) for _ in range(5)], told
+        stream_events = events(response.iter_lines())
+        yield response.headers["x-job-id"], [next(stream_events) for _ in range(5)], stream_events
 
 
 def test_a_stream_resumes_at_another_api_after_a_kill(cluster: Cluster, url: str) -> None:
@@ -151,10 +151,10 @@ def test_a_stream_resumes_at_another_api_after_a_kill(cluster: Cluster, url: str
         dying.send_signal(signal.SIGKILL)
         with contextlib.suppress(httpx2.TransportError):
             first += list(rest)
-    told = read(url, job, first[-1].id)
-    assert numbers(first + told) == list(range(1, 61))
-    assert told[-1].name == "done" and told[-1].data["id"] == job
-    assert shown(url, job)["result"] == told[-1].data
+    stream_events = read(url, job, first[-1].id)
+    assert numbers(first + stream_events) == list(range(1, 61))
+    assert stream_events[-1].name == "done" and stream_events[-1].data["id"] == job
+    assert shown(url, job)["result"] == stream_events[-1].data
 
 
 def test_a_stopping_api_hands_over_streams_and_finishes_requests(
@@ -174,8 +174,8 @@ def test_a_stopping_api_hands_over_streams_and_finishes_requests(
         ending.terminate()
         first += list(rest)
     assert (first[-1].name, first[-1].id) == ("reconnect", "")
-    told = read(url, job, first[-2].id)
-    assert numbers(first + told) == list(range(1, 61))
+    stream_events = read(url, job, first[-2].id)
+    assert numbers(first + stream_events) == list(range(1, 61))
     plain.join(S_MAX)
     assert answers[0].status_code == 200, answers[0].text
     assert answers[0].json()["choices"]

@@ -263,14 +263,14 @@ def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> No
     with open_generator(settings) as generator, ThreadPoolExecutor(2) as threads:
         alone = generator.run(job, patient).choices
         gone = threads.submit(generator.run, going, leaving)
-        while not leaving.told:
+        while not leaving.published:
             time.sleep(0.001)
         staying = threads.submit(generator.run, job, patient)
         leaving.called_off = True
         with pytest.raises(Cancelled):
             gone.result(30)
         assert staying.result(30).choices == alone
-    assert len(leaving.told) < 400
+    assert len(leaving.published) < 400
 
 
 def test_step_events_are_published_if_the_job_requests_them(settings: Settings) -> None:
@@ -278,13 +278,13 @@ def test_step_events_are_published_if_the_job_requests_them(settings: Settings) 
     job = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24)
     with open_generator(settings) as generator:
         generator.run(job, context)
-        assert context.told == context.sizes_told == []
+        assert context.published == context.published_sizes == []
         result = generator.run(dataclasses.replace(job, progress="steps"), context)
-    assert [sizes.automaton for sizes in context.sizes_told] == [result.automaton]
-    assert [step.step for step in context.told] == list(range(1, len(context.told) + 1))
-    assert all(step.step + step.budget_after == 24 for step in context.told)
-    assert result.choices[0].text in [row.text for step in context.told for row in step.rows if row.finished]
-    inside = [row for step in context.told for row in step.rows if row.text.endswith("\ufffd")]
+    assert [sizes.automaton for sizes in context.published_sizes] == [result.automaton]
+    assert [step.step for step in context.published] == list(range(1, len(context.published) + 1))
+    assert all(step.step + step.budget_after == 24 for step in context.published)
+    assert result.choices[0].text in [row.text for step in context.published for row in step.rows if row.finished]
+    inside = [row for step in context.published for row in step.rows if row.text.endswith("\ufffd")]
     assert inside  # a character that is not complete yet is shown as one that cannot be
 
 
@@ -308,8 +308,8 @@ def test_step_texts_are_correct_after_skipped_steps(
         with open_generator(settings) as generator:
             generator.run(job, context)
         monkeypatch.setattr(Engine, "generate", sparing)
-    assert sparse.told
-    assert sparse.told == [step for step in full.told if step.step % 3 == 0]
+    assert sparse.published
+    assert sparse.published == [step for step in full.published if step.step % 3 == 0]
 
 
 def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
@@ -321,12 +321,12 @@ def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
         assert choice.trace is not None
         ended = next(
             (number, place)
-            for number, step in enumerate(context.told)
+            for number, step in enumerate(context.published)
             for place, row in enumerate(step.rows)
             if row.finished and row.log_prob == choice.log_prob
         )
         states, (number, place) = [], ended
-        for step in reversed(context.told[: number + 1]):
+        for step in reversed(context.published[: number + 1]):
             states.append(step.rows[place].state)
             place = step.rows[place].parent
         assert states[::-1] == [step.state for step in choice.trace]

@@ -99,5 +99,5 @@ def test_a_search_never_keeps_more_rows_than_admission_counts(captions_dir: Path
     job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=beams), progress="steps")
     with open_generator(settings) as generator:
         assert generator.run(job, context).choices
-    live = [sum(not row.finished for row in step.rows) for step in context.told]
+    live = [sum(not row.finished for row in step.rows) for step in context.published]
     assert max(live) == rows_of(SearchOptions(8, beams=beams))

@@ -48,8 +48,8 @@ class Context:
     waited_s: float = 0.0
     values: dict[str, bytes] = field(default_factory=dict)
 
-    told: list[StepMessage] = field(default_factory=list)
-    sizes_told: list[CompileJobResult] = field(default_factory=list)
+    published: list[StepMessage] = field(default_factory=list)
+    published_sizes: list[CompileJobResult] = field(default_factory=list)
     compiling: CompileJobResult | None = None
 
     def progress(self, event: Progress) -> None:
@@ -57,9 +57,9 @@ class Context:
 
     def tell(self, news: StepMessage | CompileJobResult) -> None:
         if isinstance(news, StepMessage):
-            self.told.append(news)
+            self.published.append(news)
         else:
-            self.sizes_told.append(news)
+            self.published_sizes.append(news)
 
     def cancelled(self) -> bool:
         return self.called_off

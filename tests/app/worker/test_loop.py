@@ -201,7 +201,7 @@ def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
         fake_handlers.reset()
         async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
             first = await broker.submit("q", "a", dump(job()))
-            await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.told))
+            await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.progress_kinds))
             second = await broker.submit("q", "b", dump(job()))
             stopping.set()
             await until(broker, NotReadyCode.DRAINING)

@@ -17,7 +17,7 @@ from tests.app import fake_handlers
 S_MAX = 90.0
 
 
-@pytest.mark.parametrize("how", ["told to stop", "cancelled"])
+@pytest.mark.parametrize("how", ["stopped", "cancelled"])
 def test_a_handler_that_opens_after_the_stop_is_closed(how: str) -> None:
     may_open, opening, closed = threading.Event(), threading.Event(), threading.Event()
 
@@ -31,7 +31,7 @@ def test_a_handler_that_opens_after_the_stop_is_closed(how: str) -> None:
         storage = MemoryBroker(16), MemoryStore(1000)
         serving = asyncio.create_task(serve("q", open_late, *storage, Settings(), stopping))
         assert await asyncio.to_thread(opening.wait, S_MAX)
-        if how == "told to stop":
+        if how == "stopped":
             stopping.set()
             await serving
         else:

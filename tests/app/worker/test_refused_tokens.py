@@ -32,7 +32,7 @@ def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: obj
         generator.run(dataclasses.replace(
             job, progress="steps", options=job.options.model_copy(update={"rejected_top_k": rejected_top_k})
         ), context)
-    return [news for news in context.told if isinstance(news, StepMessage)]
+    return [news for news in context.published if isinstance(news, StepMessage)]
 
 
 @pytest.mark.parametrize("algorithm", ["banked", "abs", "sample"])

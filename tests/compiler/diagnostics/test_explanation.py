@@ -108,9 +108,9 @@ def test_no_accepted_text_is_shorter_than_the_shortest(name: str) -> None:
 @pytest.mark.parametrize("name", FORMS)
 def test_the_first_sentence_describes_the_accepted_texts(name: str) -> None:
     constraint, words = FORMS[name]
-    told = explain(compiled(constraint)).sentences
-    assert words in told[0]
-    assert all(one.endswith(".") and one[0].isupper() for one in told)
+    explained = explain(compiled(constraint)).sentences
+    assert words in explained[0]
+    assert all(one.endswith(".") and one[0].isupper() for one in explained)
 
 
 def test_the_shortest_text_agrees_with_exhaustive_search() -> None:
@@ -219,10 +219,10 @@ def test_an_explanation_lists_the_first_states_and_counts_the_others() -> None:
 
 def test_the_numbers_in_the_sentences_are_those_of_the_automata() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
-    told = " ".join(explain(constraint).sentences)
-    assert f"{constraint.text.display_dfa.states} states, 1 accepting" in told
-    assert f"takes {constraint.tokens.min_tokens} tokens" in told
-    assert f"{constraint.tokens.states:,} states" in told
+    explained = " ".join(explain(constraint).sentences)
+    assert f"{constraint.text.display_dfa.states} states, 1 accepting" in explained
+    assert f"takes {constraint.tokens.min_tokens} tokens" in explained
+    assert f"{constraint.tokens.states:,} states" in explained
 
 
 def test_a_sequence_of_labels_is_shown_as_its_labels() -> None:
@@ -252,17 +252,17 @@ def test_json_texts_that_are_shown_parse() -> None:
 def test_an_explanation_uses_the_callers_names() -> None:
     theirs = spec_from_json({"ltlf": "F(pet)", "propositions": {"pet": ["dog", "cat"]}})
     ours = spec_from_json({"ltlf": "F(animal)", "propositions": {"animal": ["cat", "dog"]}})
-    told = told_as(explain(compile_spec(theirs, BYTES)), ours, caller_names(ours))
-    assert "F(animal)" in told.sentences[0]
-    assert [letter.name for letter in told.letters] == ["other", "animal"]
-    assert "pet" not in json.dumps([told.sentences, [letter.means for letter in told.letters]])
+    explained = told_as(explain(compile_spec(theirs, BYTES)), ours, caller_names(ours))
+    assert "F(animal)" in explained.sentences[0]
+    assert [letter.name for letter in explained.letters] == ["other", "animal"]
+    assert "pet" not in json.dumps([explained.sentences, [letter.means for letter in explained.letters]])
 
 
 def test_caller_names_do_not_change_labels() -> None:
     theirs = spec_from_json({"labels": ["dog", "cat"], "ltlf": "F(pet)", "propositions": {"pet": ["dog"]}})
-    told = told_as(explain(compile_spec(theirs, BYTES)), theirs, caller_names(theirs.part))  # type: ignore[union-attr]
-    assert [letter.name for letter in told.letters] == ["dog", "cat"]
-    assert [letter.means for letter in told.letters] == ["the label dog, at which pet holds", "the label cat"]
+    explained = told_as(explain(compile_spec(theirs, BYTES)), theirs, caller_names(theirs.part))  # type: ignore[union-attr]
+    assert [letter.name for letter in explained.letters] == ["dog", "cat"]
+    assert [letter.means for letter in explained.letters] == ["the label dog, at which pet holds", "the label cat"]
 
 
 def test_sampling_stops_at_the_time_limit() -> None:
@@ -274,10 +274,10 @@ def test_sampling_stops_at_the_time_limit() -> None:
 def test_samples_over_a_limit_do_not_prevent_the_explanation() -> None:
     constraint = compiled({"keywords": ["dog", "cat"]})
     text = dataclasses.replace(constraint.text, limits=Limits(table_bytes_max=1))
-    told = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(DEFAULT_LIMITS))
-    assert told.shortest is None and told.samples == ()
-    assert told.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
-    assert len(told.states) == constraint.text.display_dfa.states
+    explained = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(DEFAULT_LIMITS))
+    assert explained.shortest is None and explained.samples == ()
+    assert explained.sentences[-1] == "No examples are shown: to find them takes more than the limit table_bytes_max."
+    assert len(explained.states) == constraint.text.display_dfa.states
 
 
 def test_long_texts_of_callers_are_cut_in_sentences() -> None:
@@ -288,8 +288,8 @@ def test_long_texts_of_callers_are_cut_in_sentences() -> None:
 
 
 def test_control_characters_are_written_out() -> None:
-    told = sentence(RegexSpec("a\x1b\n"))
-    assert told == r"An answer is accepted when the whole of it matches the pattern “a\x1b\n”."
+    explained = sentence(RegexSpec("a\x1b\n"))
+    assert explained == r"An answer is accepted when the whole of it matches the pattern “a\x1b\n”."
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def pieces(files: ModelFiles) -> TokenBytes:
 
 
 def driven(run: Generation, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[BeamStep]]:
-    told: list[BeamStep] = []
-    return drive(model, PROMPT, run, told.append), told
+    step_events: list[BeamStep] = []
+    return drive(model, PROMPT, run, step_events.append), step_events
 
 
 TEMPLATE = InfillSpec("A man on the beach saw <|infill_word|> in the park and went home.")
@@ -75,7 +75,7 @@ def test_recording_top_tokens_changes_no_other_result(
             assert list(dict.fromkeys(parents)) == list(dict.fromkeys(fed[:ROWS_RECORDED]))
             for tokens in rows:
                 best = model.log_probs(PROMPT + tokens).topk(COUNT)
-                told = [(one.token, one.log_prob) for one in event.top_tokens if one.tokens == tokens][:COUNT]
-                assert told == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+                step_events = [(one.token, one.log_prob) for one in event.top_tokens if one.tokens == tokens][:COUNT]
+                assert step_events == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
             fed = [row.tokens for row in event.rows if not row.finished]
     assert free == len(noted[1]) if spec is not TEMPLATE or kind != "banked" else 0 < free < len(noted[1])

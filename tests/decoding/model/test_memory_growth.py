@@ -62,10 +62,10 @@ def _grown_mib() -> float:
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not say what is in use")
 def test_memory_does_not_grow_with_new_batch_sizes() -> None:
-    told = subprocess.run(  # of its own: what other tests have had kept would count here
+    output = subprocess.run(  # of its own: what other tests have had kept would count here
         [sys.executable, "-m", __name__], capture_output=True, text=True, check=True, timeout=_S_MAX
     ).stdout
-    assert float(told) < KEPT_MIB_MAX
+    assert float(output) < KEPT_MIB_MAX
 
 
 if __name__ == "__main__":
