@@ -131,7 +131,7 @@ reference: $(INSTALLED)
 HMM = .cache/systems/hmm
 hmm: reference
 	test -e $(HMM)/captions.npz || $(BIN)/python -m benchmarks.systems.hmm_model app/models/captions "sentence:"
-	stories=$$($(BIN)/python -c 'from benchmarks.compile import DEFAULT_SHARED as d; import os; print(os.environ.get("ABS_SHARED", d))')/models; \
+	stories=$$($(BIN)/python -c 'from benchmarks.runs import SHARED; print(SHARED)')/models; \
 	for model in stories260k tinystories-656k; do \
 		if [ -d $$stories/$$model ] && [ ! -e $(HMM)/$$model.npz ]; then \
 			$(BIN)/python -m benchmarks.systems.hmm_model $$stories/$$model "One day, a girl saw" || exit 1; fi; done
@@ -142,12 +142,14 @@ bench: hmm
 	$(BIN)/python -m benchmarks.report
 
 bench-long: hmm
-	for name in compile scale ltlf step batch decode search_quality beam_widths ablation page truncation commongen infilling runtimes fashion; do \
+	for name in compiler.compile compiler.scale compiler.ltlf decoding.step decoding.batch decoding.decode \
+			quality.search_quality quality.beam_widths quality.ablation service.page \
+			tasks.truncation tasks.commongen tasks.infilling tasks.runtimes tasks.fashion; do \
 		$(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The service's processes and Redis under 200 clients for five minutes.
 load: $(INSTALLED)
-	$(BIN)/python -m benchmarks.load
+	$(BIN)/python -m benchmarks.service.load
 
 # The page of settings and the pictures of constraints are generated first.
 docs: $(INSTALLED)

@@ -23,7 +23,7 @@ class SearchOptions:
     n               how many distinct answers, at most `beams`
     rank_by         the last choice of "abs": by the model's own "log_prob", or by the pushed "score" as in the paper
     length_penalty  p: the last choice of "banked" divides the log-prob by len(tokens) ** p, so that above 0 longer
-                    answers gain; 0.5 comes closest to texts that people write (benchmarks/search_quality)
+                    answers gain; 0.5 comes closest to texts that people write (benchmarks/quality)
 
     >>> SearchOptions(max_tokens=24, beams=8).algorithm
     'banked'

@@ -31,18 +31,6 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
 }
 TWICE = frozenset(
     [
-        "Case",
-        "Connection",
-        "Engine",
-        "Ours",
-        "OutlinesCore",
-        "Point",
-        "Reply",
-        "Request",
-        "Row",
-        "Service",
-        "XGrammar",
-        "_Masked",
     ]
 )
 """Class names that are defined more than once; a name may go, none may come."""

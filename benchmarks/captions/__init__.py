@@ -1,1 +1,1 @@
-"""The making of the built-in model."""
+"""The training of the built-in model."""

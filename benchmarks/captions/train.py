@@ -83,9 +83,17 @@ def build_model() -> LlamaForCausalLM:
     """The untrained model, 5.9 million parameters, float32."""
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=VOCABULARY_SIZE, hidden_size=256, intermediate_size=704, num_hidden_layers=6,
-            num_attention_heads=8, num_key_value_heads=8, max_position_embeddings=CONTEXT_TOKENS,
-            tie_word_embeddings=True, bos_token_id=EOS_ID, eos_token_id=EOS_ID, pad_token_id=EOS_ID,
+            vocab_size=VOCABULARY_SIZE,
+            hidden_size=256,
+            intermediate_size=704,
+            num_hidden_layers=6,
+            num_attention_heads=8,
+            num_key_value_heads=8,
+            max_position_embeddings=CONTEXT_TOKENS,
+            tie_word_embeddings=True,
+            bos_token_id=EOS_ID,
+            eos_token_id=EOS_ID,
+            pad_token_id=EOS_ID,
         )
     )
 
@@ -161,7 +169,10 @@ def save(model: LlamaForCausalLM, tokenizer: Tokenizer, directory: Path) -> None
     """Write a Hugging Face model directory, weights as float16."""
     model.half().save_pretrained(directory)
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=EOS_TOKEN, bos_token=EOS_TOKEN, pad_token=EOS_TOKEN,
+        tokenizer_object=tokenizer,
+        eos_token=EOS_TOKEN,
+        bos_token=EOS_TOKEN,
+        pad_token=EOS_TOKEN,
         model_max_length=CONTEXT_TOKENS,
     ).save_pretrained(directory)
 

@@ -1,8 +1,9 @@
-"""What a system is that answers under a constraint. Imports nothing of ours: it is loaded in every environment.
+"""The protocol of a system that answers under a constraint.
 
-To add a system: a class with the three methods of `System` in a module of this package that imports nothing of ours but
-this one (and `transformers_based`, which opens a model for those that take transformers' own), a line in
-`catalogue.py`, and, unless it runs in our environment, a file `requirements/ITS_ENVIRONMENT.txt`.
+This module is loaded in every environment and imports nothing else of this project. To add a system: a class with the
+three methods of `System` in a module of this package that imports only this module (and `transformers_systems`, for a
+system that takes a model of transformers), a line in `catalogue.py`, and, for another environment than ours, a file
+`requirements/ENVIRONMENT.txt`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class CannotSay(Exception):
-    """A system has no way to say this constraint."""
+class ConstraintNotSupported(Exception):
+    """The system has no form of constraint that expresses this one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A constraint in all the ways that it can be said: a system takes the one that serves it best.
+class TextConstraint:
+    """One constraint in several equivalent forms. A system takes the form that suits it best.
 
-    pattern   a regex in the syntax that all engines read alike, which the answer matches in full; empty for none
-    parts     regexes of which the answer matches every one, for systems that can intersect; empty where there are none
-    concepts  each concept's forms, where the constraint is that a form of each occurs as a word; empty where it is not
-    ordered   whether in this order
+    pattern   a regex, in a syntax that all engines read alike, that the answer matches in full; empty: none
+    parts     regexes that the answer matches all, for systems that can intersect; empty: none
+    concepts  the forms of each concept, of which one must occur as a word; empty: the constraint is not of this kind
+    ordered   whether the concepts must occur in this order
     """
 
     pattern: str = ""
@@ -30,15 +31,21 @@ class Wanted:
     concepts: tuple[tuple[str, ...], ...] = ()
     ordered: bool = False
 
+    def regex(self) -> str:
+        """The pattern. Raises ConstraintNotSupported if there is none."""
+        if not self.pattern:
+            raise ConstraintNotSupported("the system takes only regexes")
+        return self.pattern
+
 
 class System(Protocol):
-    """One of them. It is opened once, and then asked for one answer after another."""
+    """A system. It is opened once and then answers one question after another."""
 
     def open(self, folder: str) -> None:
-        """Load the model, in the Hugging Face layout."""
+        """Load the model from a folder in the Hugging Face layout."""
 
-    def constrain(self, wanted: Wanted) -> None:
-        """Prepare for answers under this constraint. Raises CannotSay."""
+    def constrain(self, constraint: TextConstraint) -> None:
+        """Prepare the constraint of the next answers. Raises ConstraintNotSupported."""
 
     def answer(self, prompt: str, max_tokens: int) -> str:
-        """The text that follows the prompt, of so many tokens at most, that which ends it among them."""
+        """The text after the prompt, of at most `max_tokens` tokens including the end-of-text token."""

@@ -1,4 +1,4 @@
-"""All systems by name: where each is, and in which environment it runs."""
+"""All systems by name: the class and the environment of each."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ENVIRONMENTS = HERE.parents[1] / ".cache" / "systems"  # a folder each, made by `environments.py`
-REQUIREMENTS = HERE / "requirements"  # a file each, named like its environment
+ENVIRONMENTS = HERE.parents[1] / ".cache" / "systems"  # one folder each, made by `environments.py`
+REQUIREMENTS = HERE / "requirements"  # one file each, named after its environment
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A system. `where` is MODULE:CLASS; `environment` is empty for ours."""
+    """A system.
 
-    where: str
+    class_path   MODULE:CLASS
+    environment  the name of its environment; empty: the one that this process runs in
+    options      keyword arguments of the class
+    """
+
+    class_path: str
     environment: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
 
 
 _HERE = "benchmarks.systems"
 SYSTEMS: dict[str, Entry] = {
-    "ours, 16 beams": Entry(f"{_HERE}.ours:Ours", options={"beams": 16}),
-    "ours, 1 beam": Entry(f"{_HERE}.ours:Ours", options={"beams": 1}),
-    "ours, abs, 16 beams": Entry(f"{_HERE}.ours:Ours", options={"beams": 16, "algorithm": "abs"}),
-    "ours, 64 beams": Entry(f"{_HERE}.ours:Ours", options={"beams": 64}),
-    "no constraint, 1 beam": Entry(f"{_HERE}.plain:Plain", options={"beams": 1}),
-    "no constraint, 16 beams": Entry(f"{_HERE}.plain:Plain", options={"beams": 16}),
-    "HMM, 16 beams": Entry(f"{_HERE}.hmm:Hmm", options={"beams": 16}),
-    "constrained beams, 16": Entry(f"{_HERE}.phrases:Phrases", "phrases", {"beams": 16}),
+    "ours, 16 beams": Entry(f"{_HERE}.ours:OurSearch", options={"beams": 16}),
+    "ours, 1 beam": Entry(f"{_HERE}.ours:OurSearch", options={"beams": 1}),
+    "ours, abs, 16 beams": Entry(f"{_HERE}.ours:OurSearch", options={"beams": 16, "algorithm": "abs"}),
+    "ours, 64 beams": Entry(f"{_HERE}.ours:OurSearch", options={"beams": 64}),
+    "no constraint, 1 beam": Entry(f"{_HERE}.transformers_systems:Unconstrained", options={"beams": 1}),
+    "no constraint, 16 beams": Entry(f"{_HERE}.transformers_systems:Unconstrained", options={"beams": 16}),
+    "HMM, 16 beams": Entry(f"{_HERE}.hmm:HmmSearch", options={"beams": 16}),
+    "constrained beams, 16": Entry(f"{_HERE}.transformers_systems:ForcedPhrases", "phrases", {"beams": 16}),
     "XGrammar": Entry(f"{_HERE}.xgrammar:XGrammar", "xgrammar"),
-    "outlines-core": Entry(f"{_HERE}.outlines_core:OutlinesCore", "outlines"),
+    "outlines-core": Entry(f"{_HERE}.outlines:OutlinesCore", "outlines"),
     "llguidance": Entry(f"{_HERE}.llguidance:LLGuidance", "llguidance"),
     "Outlines": Entry(f"{_HERE}.outlines:Outlines", "outlines"),
     "guidance": Entry(f"{_HERE}.guidance:Guidance", "guidance"),

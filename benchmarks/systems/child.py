@@ -1,10 +1,10 @@
-"""One system, asked line by line. Started by `running.py`, with the Python of the system's environment.
+"""The program of a system's process, which answers one question a line.
 
     python -m benchmarks.systems.child MODULE:CLASS OPTIONS FOLDER
 
-Reads {"wanted", "prompt", "max_tokens"} as JSON, a line each, and answers with {"text", "prepare_ms", "answer_ms",
-"error"}. A constraint that is the same as the one before is not prepared anew. What a library prints goes to standard
-error.
+`process.py` starts it with the Python of the system's environment. Each line of standard input is a JSON object with
+"constraint", "prompt" and "max_tokens", each answer one with "text", "prepare_ms", "answer_ms" and "error". A
+constraint is prepared again only if it differs from the one before. What a library prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -16,47 +16,51 @@ import sys
 import time
 from typing import Any, TextIO
 
-from benchmarks.systems.base import System, Wanted
+from benchmarks.systems.base import System, TextConstraint
+
+_ERROR_CHARS = 200
 
 
-def opened(where: str, options: dict[str, Any], folder: str) -> System:
-    module, _, name = where.partition(":")
+def load_system(class_path: str, options: dict[str, Any], folder: str) -> System:
+    """An instance of the class, with the model of the folder."""
+    module, _, name = class_path.partition(":")
     system: System = getattr(importlib.import_module(module), name)(**options)
     system.open(folder)
     return system
 
 
-def wanted_of(told: dict[str, Any]) -> Wanted:
-    concepts = tuple(map(tuple, told["concepts"]))
-    return Wanted(told["pattern"], tuple(told["parts"]), concepts, told["ordered"])
+def read_constraint(fields: dict[str, Any]) -> TextConstraint:
+    """A constraint from JSON."""
+    concepts = tuple(map(tuple, fields["concepts"]))
+    return TextConstraint(fields["pattern"], tuple(fields["parts"]), concepts, fields["ordered"])
 
 
 def serve(system: System, questions: TextIO, answers: TextIO) -> None:
-    """Answer until there is no more to read. An answer that does not come is told as an error."""
-    prepared: Wanted | None = None
+    """Answer until the input ends. A failure is answered with its error."""
+    prepared: TextConstraint | None = None
     for line in questions:
-        asked = json.loads(line)
-        wanted, text, error = wanted_of(asked["wanted"]), "", ""
-        began = ready = time.perf_counter()
+        question = json.loads(line)
+        constraint, text, error = read_constraint(question["constraint"]), "", ""
+        start = ready = time.perf_counter()
         try:
-            if wanted != prepared:
+            if constraint != prepared:
                 prepared = None
-                system.constrain(wanted)
-                prepared = wanted
+                system.constrain(constraint)
+                prepared = constraint
             ready = time.perf_counter()
-            text = system.answer(asked["prompt"], asked["max_tokens"])
-        except Exception as failed:
-            error = f"{type(failed).__name__}: {failed}"[:200]
-        ended = time.perf_counter()
-        told = {"text": text, "prepare_ms": (ready - began) * 1000, "answer_ms": (ended - ready) * 1000, "error": error}
-        print(json.dumps(told), file=answers, flush=True)
+            text = system.answer(question["prompt"], question["max_tokens"])
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"[:_ERROR_CHARS]
+        end = time.perf_counter()
+        answer = {"text": text, "prepare_ms": (ready - start) * 1000, "answer_ms": (end - ready) * 1000, "error": error}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    where, options, folder = sys.argv[1:]
-    system = opened(where, json.loads(options), folder)
+    class_path, options, folder = sys.argv[1:]
+    system = load_system(class_path, json.loads(options), folder)
     print(json.dumps({"ready": True}), file=answers, flush=True)
     serve(system, sys.stdin, answers)
 

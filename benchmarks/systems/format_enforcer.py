@@ -1,4 +1,4 @@
-"""LM Format Enforcer, by the function that it makes for transformers."""
+"""LM Format Enforcer, through its own function for transformers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import transformers
 
-from benchmarks.systems.base import CannotSay, Wanted
-from benchmarks.systems.transformers_based import Generating
+from benchmarks.systems.base import TextConstraint
+from benchmarks.systems.transformers_systems import TransformersSystem
 
-_SHIM = types.ModuleType("transformers.tokenization_utils")  # it imports from there, and transformers 5 has it no more
+_SHIM = types.ModuleType("transformers.tokenization_utils")  # the library imports it; transformers 5 has dropped it
 _SHIM.PreTrainedTokenizerBase = transformers.PreTrainedTokenizerBase  # type: ignore[attr-defined]
 sys.modules.setdefault("transformers.tokenization_utils", _SHIM)
 
@@ -22,18 +22,16 @@ from lmformatenforcer.integrations.transformers import (  # noqa: E402
 )
 
 
-class FormatEnforcer(Generating):
-    """Greedy or by beams: it looks at what is written, and needs to follow nothing."""
+class FormatEnforcer(TransformersSystem):
+    """Greedy or beam search: its function depends on the text alone and keeps no state of its own."""
 
     def open(self, folder: str) -> None:
         super().open(folder)
-        self._reading = build_token_enforcer_tokenizer_data(self.tokenizer)
+        self._tokenizer_data = build_token_enforcer_tokenizer_data(self.tokenizer)
 
-    def constrain(self, wanted: Wanted) -> None:
-        if not wanted.pattern:
-            raise CannotSay("it takes a regex")
-        self._parser = RegexParser(wanted.pattern)
+    def constrain(self, constraint: TextConstraint) -> None:
+        self._parser = RegexParser(constraint.regex())
 
-    def steering(self) -> dict[str, Any]:
-        allowed = build_transformers_prefix_allowed_tokens_fn(self._reading, self._parser)
+    def generate_options(self) -> dict[str, Any]:
+        allowed = build_transformers_prefix_allowed_tokens_fn(self._tokenizer_data, self._parser)
         return {"prefix_allowed_tokens_fn": allowed}

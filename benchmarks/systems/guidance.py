@@ -1,4 +1,4 @@
-"""Guidance itself, which needs another release of transformers than ours."""
+"""guidance, which needs another release of transformers than ours."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from typing import Any
 
 from guidance import gen, models
 
-from benchmarks.systems.base import CannotSay, Wanted
-from benchmarks.systems.transformers_based import opened
+from benchmarks.systems.base import TextConstraint
+from benchmarks.systems.transformers_systems import load_model
 
 
 class Guidance:
-    """Greedy."""
+    """Greedy search."""
 
     def open(self, folder: str) -> None:
-        self._model: Any = models.Transformers(*opened(folder), echo=False)
+        self._model: Any = models.Transformers(*load_model(folder), echo=False)
 
-    def constrain(self, wanted: Wanted) -> None:
-        if not wanted.pattern:
-            raise CannotSay("it takes a regex")
-        self._pattern = wanted.pattern
+    def constrain(self, constraint: TextConstraint) -> None:
+        self._pattern = constraint.regex()
 
     def answer(self, prompt: str, max_tokens: int) -> str:
-        told = gen("text", regex=self._pattern, max_tokens=max_tokens - 1, temperature=0)  # the end is not counted
-        return str((self._model + prompt + told)["text"])
+        step = gen("text", regex=self._pattern, max_tokens=max_tokens - 1, temperature=0)  # it does not count the end
+        return str((self._model + prompt + step)["text"])

@@ -1,8 +1,9 @@
-"""The method of GeLaTo (Zhang et al., 2023) and Ctrl-G (Zhang et al., 2024), written anew from their equations.
+"""The method of GeLaTo (Zhang et al., 2023) and Ctrl-G (Zhang et al., 2024), implemented from their equations.
 
-p(x[t] | x[<t], a) is taken for proportional to p_LM(x[t] | x[<t]) p_HMM(a | x[<=t]), a the event that the text ends in
-time and is accepted. An automaton over token ids knows the spellings of each concept's forms after a space, so that
-another spelling is no occurrence and a longer word may be one: that is the published method.
+p(x[t] | x[<t], a) is approximated as proportional to p_LM(x[t] | x[<t]) p_HMM(a | x[<=t]), where a is the event that
+the text ends within the budget and is accepted. An automaton over token ids accepts the spellings of each concept's
+forms after a space. As in the published method it knows tokens, not words: another spelling does not count as an
+occurrence, and a longer word may count as one.
 """
 
 from __future__ import annotations
@@ -14,162 +15,175 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from benchmarks.systems.base import CannotSay, Wanted
-from benchmarks.systems.hmm_model import HiddenMarkov, path_of
-from benchmarks.systems.transformers_based import opened
+from benchmarks.systems.base import ConstraintNotSupported, TextConstraint
+from benchmarks.systems.hmm_model import HiddenMarkovModel, model_path
+from benchmarks.systems.transformers_systems import load_model, spelling_after_space
 
 ROOT = 0
-LENGTH_PENALTY = 0.5  # of the last choice, as ours
+LENGTH_PENALTY = 0.5  # of the choice among the complete texts, as in our search
 
 
-class Spellings:
-    """Aho and Corasick's automaton over the spellings of all concepts: `next[node]` by token where it is not ROOT's."""
+class SpellingAutomaton:
+    """The Aho-Corasick automaton of the spellings of all concepts (Aho and Corasick 1975).
+
+    output       by node: the concepts of which a spelling ends there
+    transitions  by node: the next node by token; a missing token leads to ROOT
+    """
 
     def __init__(self, spellings: list[list[tuple[int, ...]]]) -> None:
         children: list[dict[int, int]] = [{}]
-        self.out: list[frozenset[int]] = [frozenset()]
+        self.output: list[frozenset[int]] = [frozenset()]
         for concept, forms in enumerate(spellings):
             for ids in forms:
                 node = ROOT
                 for token in ids:
                     if token not in children[node]:
                         children.append({})
-                        self.out.append(frozenset())
+                        self.output.append(frozenset())
                         children[node][token] = len(children) - 1
                     node = children[node][token]
-                self.out[node] |= {concept}
-        self.next = [dict(children[ROOT])] + [{} for _ in children[1:]]
-        fail, waiting = [ROOT] * len(children), deque(children[ROOT].values())
-        while waiting:
-            node = waiting.popleft()
-            self.out[node] |= self.out[fail[node]]
-            self.next[node] = dict(self.next[fail[node]])
+                self.output[node] |= {concept}
+        self.transitions = [dict(children[ROOT])] + [{} for _ in children[1:]]
+        fail, queue = [ROOT] * len(children), deque(children[ROOT].values())
+        while queue:  # breadth first: the fail link of a node leads to a shorter one
+            node = queue.popleft()
+            self.output[node] |= self.output[fail[node]]
+            self.transitions[node] = dict(self.transitions[fail[node]])
             for token, child in children[node].items():
-                fail[child] = self.next[fail[node]].get(token, ROOT)
-                self.next[node][token] = child
-                waiting.append(child)
+                fail[child] = self.transitions[fail[node]].get(token, ROOT)
+                self.transitions[node][token] = child
+                queue.append(child)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A beam: its tokens, their log-prob under the language model, and where automaton and HMM are."""
+class HmmBeam:
+    """One beam.
+
+    progress  of the concepts: a bit for each that has occurred; if the order counts, how many have
+    node      of the automaton
+    hidden    [H] distribution of the HMM's state at the next token
+    """
 
     tokens: tuple[int, ...]
     log_prob: float
-    done: int
+    progress: int
     node: int
     ended: bool
-    hidden: Tensor  # (H,) of the next token's state
+    hidden: Tensor
 
 
-class Hmm:
-    """Beam search with it. The model of a folder is distilled beforehand (`hmm_model.py`)."""
+class HmmSearch:
+    """Beam search guided by the HMM of the folder's model, which `hmm_model.py` estimates beforehand."""
 
     def __init__(self, beams: int) -> None:
         self._beams = beams
 
     def open(self, folder: str) -> None:
-        self._model, self._tokenizer = opened(folder)
+        self._model, self._tokenizer = load_model(folder)
         self._eos = int(self._tokenizer.eos_token_id)
-        self._hmm = HiddenMarkov.load(path_of(folder))
+        self._hmm = HiddenMarkovModel.load(model_path(folder))
 
-    def constrain(self, wanted: Wanted) -> None:
-        if not wanted.concepts:
-            raise CannotSay("its automata are of concepts")
-        space = len(self._tokenizer("a", add_special_tokens=False).input_ids)
-        self._spellings = Spellings([
-            [tuple(self._tokenizer(f"a {form}", add_special_tokens=False).input_ids[space:]) for form in forms]
-            for forms in wanted.concepts
-        ])  # fmt: skip
-        self._concepts, self._ordered = len(wanted.concepts), wanted.ordered
-        self._chances: list[Tensor] = []
+    def constrain(self, constraint: TextConstraint) -> None:
+        if not constraint.concepts:
+            raise ConstraintNotSupported("the system takes only concepts")
+        self._spellings = SpellingAutomaton(
+            [[tuple(spelling_after_space(self._tokenizer, form)) for form in forms] for forms in constraint.concepts]
+        )
+        self._concepts, self._ordered = len(constraint.concepts), constraint.ordered
+        self._acceptance: list[Tensor] = []
 
-    def _after(self, done: int, out: frozenset[int]) -> int:
-        """What has occurred: a bit for each concept; where the order counts, how many of them."""
+    def _advance(self, progress: int, output: frozenset[int]) -> int:
+        """The progress after a node with this output."""
         if not self._ordered:
-            return done | sum(1 << concept for concept in out)
-        return done + 1 if done in out else done
+            return progress | sum(1 << concept for concept in output)
+        return progress + 1 if progress in output else progress
 
     @property
-    def _all(self) -> int:
+    def _complete(self) -> int:
+        """The progress of an accepted text."""
         return self._concepts if self._ordered else (1 << self._concepts) - 1
 
-    def _chance(self, left: int) -> Tensor:
-        """p(a | state, hidden state of the token before) with so many tokens left, (done, node, H)."""
-        hmm, size = self._hmm, len(self._spellings.next)
-        while len(self._chances) <= left:
-            if not self._chances:
-                self._chances.append(torch.zeros(self._all + 1, size, len(hmm.first)))
+    def _acceptance_prob(self, left: int) -> Tensor:
+        """p(a | progress, node, hidden state of the last token) with `left` tokens left: [progress, nodes, H]."""
+        hmm, nodes = self._hmm, len(self._spellings.transitions)
+        while len(self._acceptance) <= left:
+            if not self._acceptance:
+                self._acceptance.append(torch.zeros(self._complete + 1, nodes, len(hmm.initial)))
                 continue
-            self._chances.append(self._written(self._chances[-1]) @ hmm.moves.T)
-        return self._chances[left]
+            self._acceptance.append(self._by_next_state(self._acceptance[-1]) @ hmm.transition.T)
+        return self._acceptance[left]
 
-    def _written(self, then: Tensor) -> Tensor:
-        """The same, by the hidden state that writes the next token, where `then` is of the tokens after it."""
-        writes, spellings = self._hmm.writes, self._spellings
-        base = then[:, ROOT]  # (done, H): after a token that is in no spelling
+    def _by_next_state(self, then: Tensor) -> Tensor:
+        """The same by the hidden state that emits the next token: [progress, nodes, H].
 
-        def gained(token: int, node: int) -> Tensor:
-            after = [self._after(done, spellings.out[node]) for done in range(self._all + 1)]
-            return writes[:, token] * (then[after, node] - base)
+        Almost all tokens lead to ROOT without progress, so their sum is computed once and the others are corrections.
 
-        at_root = {token: gained(token, node) for token, node in spellings.next[ROOT].items()}
-        found = torch.empty_like(then)
-        found[:] = (base * (1 - writes[:, self._eos]) + sum(at_root.values(), torch.zeros_like(base)))[:, None]
-        found[self._all] += writes[:, self._eos]
-        for place, edges in enumerate(spellings.next):
+        then  [progress, nodes, H]  the probability after the next token
+        """
+        emission, spellings = self._hmm.emission, self._spellings
+        base = then[:, ROOT]  # [progress, H]
+
+        def correction(token: int, node: int) -> Tensor:
+            after = [self._advance(progress, spellings.output[node]) for progress in range(self._complete + 1)]
+            return emission[:, token] * (then[after, node] - base)
+
+        at_root = {token: correction(token, node) for token, node in spellings.transitions[ROOT].items()}
+        prob = torch.empty_like(then)
+        prob[:] = (base * (1 - emission[:, self._eos]) + sum(at_root.values(), torch.zeros_like(base)))[:, None]
+        prob[self._complete] += emission[:, self._eos]
+        for source, edges in enumerate(spellings.transitions):
             for token, node in edges.items():
-                if node != spellings.next[ROOT].get(token, ROOT):
-                    found[:, place] += gained(token, node) - at_root.get(token, torch.zeros_like(base))
-        return found
+                if node != spellings.transitions[ROOT].get(token, ROOT):
+                    prob[:, source] += correction(token, node) - at_root.get(token, torch.zeros_like(base))
+        return prob
 
-    def _kept(self, row: Row, left: int) -> Tensor:
-        """log p_HMM(a | tokens, next token) by that token, (V,), with so many tokens left after it."""
-        hmm, spellings, then = self._hmm, self._spellings, self._chance(left)
-        writes = row.hidden @ hmm.writes
-        kept = (row.hidden * then[row.done, ROOT]) @ hmm.writes
-        for token, node in (spellings.next[ROOT] | spellings.next[row.node]).items():
-            chance = then[self._after(row.done, spellings.out[node]), node]
-            kept[token] = (row.hidden * hmm.writes[:, token]) @ chance
-        kept[self._eos] = writes[self._eos] if row.done == self._all else 0.0
-        return (kept / writes).log()
+    def _log_acceptance(self, beam: HmmBeam, left: int) -> Tensor:
+        """log p_HMM(a | tokens, next token) for each next token, with `left` tokens left after it: [V]."""
+        hmm, spellings, then = self._hmm, self._spellings, self._acceptance_prob(left)
+        emitted = beam.hidden @ hmm.emission
+        joint = (beam.hidden * then[beam.progress, ROOT]) @ hmm.emission
+        for token, node in (spellings.transitions[ROOT] | spellings.transitions[beam.node]).items():
+            acceptance = then[self._advance(beam.progress, spellings.output[node]), node]
+            joint[token] = (beam.hidden * hmm.emission[:, token]) @ acceptance
+        joint[self._eos] = emitted[self._eos] if beam.progress == self._complete else 0.0
+        return (joint / emitted).log()
 
-    def _step(self, row: Row, token: int, log_prob: float) -> Row:
+    def _extend(self, beam: HmmBeam, token: int, log_prob: float) -> HmmBeam:
         hmm = self._hmm
         if token == self._eos:
-            return Row(row.tokens, log_prob, row.done, ROOT, True, row.hidden)
-        node = self._spellings.next[row.node].get(token, ROOT)
-        seen = row.hidden * hmm.writes[:, token]
-        hidden = (seen / seen.sum()) @ hmm.moves
-        done = self._after(row.done, self._spellings.out[node])
-        return Row((*row.tokens, token), log_prob, done, node, False, hidden)
+            return HmmBeam(beam.tokens, log_prob, beam.progress, ROOT, True, beam.hidden)
+        node = self._spellings.transitions[beam.node].get(token, ROOT)
+        posterior = beam.hidden * hmm.emission[:, token]
+        hidden = (posterior / posterior.sum()) @ hmm.transition
+        progress = self._advance(beam.progress, self._spellings.output[node])
+        return HmmBeam((*beam.tokens, token), log_prob, progress, node, False, hidden)
 
     @torch.inference_mode()
     def answer(self, prompt: str, max_tokens: int) -> str:
         ids = torch.tensor([self._tokenizer(prompt).input_ids])
         cache = DynamicCache()
         logits = self._model(ids, past_key_values=cache, use_cache=True).logits[:, -1]
-        rows = [Row((), 0.0, 0, ROOT, False, self._hmm.first)]
-        ended: list[Row] = []
+        beams = [HmmBeam((), 0.0, 0, ROOT, False, self._hmm.initial)]
+        ended: list[HmmBeam] = []
         for left in reversed(range(max_tokens)):
-            log_probs = torch.log_softmax(logits, -1) + torch.tensor([[row.log_prob] for row in rows])
-            guided = log_probs + torch.stack([self._kept(row, left) for row in rows])
-            best, places = guided.nan_to_num(-torch.inf).flatten().topk(min(2 * self._beams, guided.numel()))
-            parents, tokens = places // guided.shape[1], places % guided.shape[1]
-            chosen = [
-                (int(parent), self._step(rows[parent], int(token), float(log_probs[parent, token])))
-                for score, parent, token in zip(best, parents, tokens, strict=True) if score > -torch.inf
+            log_probs = torch.log_softmax(logits, -1) + torch.tensor([[beam.log_prob] for beam in beams])
+            guided = log_probs + torch.stack([self._log_acceptance(beam, left) for beam in beams])
+            scores, flat = guided.nan_to_num(-torch.inf).flatten().topk(min(2 * self._beams, guided.numel()))
+            parents, tokens = flat // guided.shape[1], flat % guided.shape[1]
+            extended = [
+                (int(parent), self._extend(beams[parent], int(token), float(log_probs[parent, token])))
+                for score, parent, token in zip(scores, parents, tokens, strict=True) if score > -torch.inf
             ]  # fmt: skip
-            ended += [row for _, row in chosen if row.ended]
-            going = [(parent, row) for parent, row in chosen if not row.ended][: self._beams]
-            if not going or not left:
+            ended += [beam for _, beam in extended if beam.ended]
+            live = [(parent, beam) for parent, beam in extended if not beam.ended][: self._beams]
+            if not live or not left:
                 break
-            rows = [row for _, row in going]
-            cache.reorder_cache(torch.LongTensor([parent for parent, _ in going]))
+            beams = [beam for _, beam in live]
+            cache.reorder_cache(torch.LongTensor([parent for parent, _ in live]))
             logits = self._model(
-                torch.tensor([[row.tokens[-1]] for row in rows]), past_key_values=cache, use_cache=True
+                torch.tensor([[beam.tokens[-1]] for beam in beams]), past_key_values=cache, use_cache=True
             ).logits[:, -1]
         if not ended:
             return ""
-        best_row = max(ended, key=lambda row: row.log_prob / (len(row.tokens) + 1) ** LENGTH_PENALTY)
-        return str(self._tokenizer.decode(list(best_row.tokens), skip_special_tokens=True))
+        best = max(ended, key=lambda beam: beam.log_prob / (len(beam.tokens) + 1) ** LENGTH_PENALTY)
+        return str(self._tokenizer.decode(list(best.tokens), skip_special_tokens=True))

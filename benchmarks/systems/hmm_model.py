@@ -1,9 +1,9 @@
-"""A hidden Markov model of a language model's texts: what Ctrl-G and GeLaTo look ahead with.
+"""A hidden Markov model of a language model's texts: the look-ahead of Ctrl-G and GeLaTo.
 
     python -m benchmarks.systems.hmm_model FOLDER PROMPT [--states 256] [--texts 16384]
 
-It is estimated by expectation and maximisation (Baum and Welch) on texts that the language model itself writes after
-the prompt. Kept under .cache/systems/hmm, by the model's folder.
+It is estimated by expectation maximisation (Baum-Welch) on texts that are sampled from the language model after the
+prompt, and stored under .cache/systems/hmm by the name of the model's folder.
 """
 
 from __future__ import annotations
@@ -18,69 +18,76 @@ import torch
 from torch import Tensor
 
 from benchmarks.systems.catalogue import ENVIRONMENTS
-from benchmarks.systems.transformers_based import opened
+from benchmarks.systems.transformers_systems import load_model
 
 LENGTH = 32
 _BATCH = 1024
-_SMOOTHING = 1e-6  # of what was never seen
+_SMOOTHING = 1e-6  # of events that do not occur in the sample
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenMarkov:
-    """first: (H,); moves: (H, H), from row to column; writes: (H, V). Probabilities, float32; each row sums to 1."""
+class HiddenMarkovModel:
+    """Probabilities in float32; each row sums to 1.
 
-    first: Tensor
-    moves: Tensor
-    writes: Tensor
+    initial     [H]
+    transition  [H, H]  from row to column
+    emission    [H, V]
+    """
+
+    initial: Tensor
+    transition: Tensor
+    emission: Tensor
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, first=self.first.numpy(), moves=self.moves.numpy(), writes=self.writes.numpy())
+        arrays = {"initial": self.initial, "transition": self.transition, "emission": self.emission}
+        np.savez(path, **{name: array.numpy() for name, array in arrays.items()})  # type: ignore[arg-type]
 
     @classmethod
-    def load(cls, path: Path) -> HiddenMarkov:
+    def load(cls, path: Path) -> HiddenMarkovModel:
         """Raises FileNotFoundError, with the command that makes the file."""
         if not path.exists():
             raise FileNotFoundError(f"no {path.name}: python -m benchmarks.systems.hmm_model FOLDER PROMPT")
         with np.load(path) as stored:
-            return cls(*(torch.from_numpy(stored[name]) for name in ("first", "moves", "writes")))
+            return cls(*(torch.from_numpy(stored[name]) for name in ("initial", "transition", "emission")))
 
 
-def path_of(folder: str) -> Path:
+def model_path(folder: str) -> Path:
+    """Where the HMM of a language model is stored."""
     return ENVIRONMENTS / "hmm" / f"{Path(folder).resolve().name}.npz"
 
 
 @torch.inference_mode()
-def sampled(model: Any, ids: Tensor, texts: int) -> Tensor:
-    """Texts of the model after a prompt, (texts, LENGTH) int64; one that ends goes on with its end."""
+def sample_texts(model: Any, ids: Tensor, texts: int) -> Tensor:
+    """Samples after a prompt: int64 [texts, LENGTH]. A text that ends is padded with the end-of-text token."""
     eos = int(model.config.eos_token_id)
-    found = []
-    for begin in range(0, texts, _BATCH):
-        many = ids.repeat(min(_BATCH, texts - begin), 1)
-        written = model.generate(
-            many, attention_mask=torch.ones_like(many), do_sample=True, top_k=0, top_p=1.0, max_new_tokens=LENGTH,
+    batches = []
+    for start in range(0, texts, _BATCH):
+        prompts = ids.repeat(min(_BATCH, texts - start), 1)
+        sample = model.generate(
+            prompts, attention_mask=torch.ones_like(prompts), do_sample=True, top_k=0, top_p=1.0, max_new_tokens=LENGTH,
             pad_token_id=eos,
         )[:, ids.shape[1] :]  # fmt: skip
-        found.append(torch.nn.functional.pad(written, (0, LENGTH - written.shape[1]), value=eos))
-    return torch.cat(found)
+        batches.append(torch.nn.functional.pad(sample, (0, LENGTH - sample.shape[1]), value=eos))
+    return torch.cat(batches)
 
 
 @torch.inference_mode()
-def clustered(model: Any, ids: Tensor, texts: Tensor, states: int) -> Tensor:
-    """A state for each place, (texts, LENGTH) int64: which of k means is nearest to what the model holds before it."""
-    centres, found = None, []
-    for many in texts.split(_BATCH):
-        whole = torch.cat([ids.repeat(len(many), 1), many], 1)
-        held = model(whole, output_hidden_states=True).hidden_states[-1][:, ids.shape[1] - 1 : -1]
-        points = held.reshape(-1, held.shape[-1])
-        if centres is None:  # of the first texts: they are as good as any
+def cluster_states(model: Any, ids: Tensor, texts: Tensor, states: int) -> Tensor:
+    """A hidden state for each token, int64 [texts, LENGTH]: the nearest mean to the model's last layer before it."""
+    centres, nearest = None, []
+    for batch in texts.split(_BATCH):
+        sequences = torch.cat([ids.repeat(len(batch), 1), batch], 1)
+        layer = model(sequences, output_hidden_states=True).hidden_states[-1][:, ids.shape[1] - 1 : -1]
+        points = layer.reshape(-1, layer.shape[-1])
+        if centres is None:  # the first batch is a sample as good as any other
             centres = k_means(points, states)
-        found.append(torch.cdist(points, centres).argmin(1).view_as(many))
-    return torch.cat(found)
+        nearest.append(torch.cdist(points, centres).argmin(1).view_as(batch))
+    return torch.cat(nearest)
 
 
 def k_means(points: Tensor, count: int, rounds: int = 12) -> Tensor:
-    """So many centres of points, (count, width), by Lloyd's rounds from points drawn at random."""
+    """The centres of `count` clusters by Lloyd's algorithm, started from points drawn at random: [count, width]."""
     centres = points[torch.randperm(len(points))[:count]].clone()
     for _ in range(rounds):
         nearest = torch.cdist(points, centres).argmin(1)
@@ -90,60 +97,61 @@ def k_means(points: Tensor, count: int, rounds: int = 12) -> Tensor:
     return centres
 
 
-def begun(texts: Tensor, state: Tensor, vocab_size: int, states: int) -> HiddenMarkov:
-    """The model in which the places of the texts have these states (Ctrl-G's latent variable distillation)."""
-    one = torch.tensor(1.0)
-    writes, moves = torch.zeros(states, vocab_size), torch.full((states, states), 1.0 / states)
-    writes.index_put_((state.flatten(), texts.flatten()), one, accumulate=True)
-    moves.index_put_((state[:, :-1].flatten(), state[:, 1:].flatten()), one, accumulate=True)
-    writes += torch.bincount(texts.flatten(), minlength=vocab_size) / texts.numel()
-    return _normalised(torch.bincount(state[:, 0], minlength=states) + 1.0 / states, moves, writes)
+def initial_model(texts: Tensor, state: Tensor, vocab_size: int, states: int) -> HiddenMarkovModel:
+    """The model of texts whose tokens have these hidden states (Ctrl-G's latent variable distillation)."""
+    count = torch.tensor(1.0)
+    emission, transition = torch.zeros(states, vocab_size), torch.full((states, states), 1.0 / states)
+    emission.index_put_((state.flatten(), texts.flatten()), count, accumulate=True)
+    transition.index_put_((state[:, :-1].flatten(), state[:, 1:].flatten()), count, accumulate=True)
+    emission += torch.bincount(texts.flatten(), minlength=vocab_size) / texts.numel()
+    return _normalise(torch.bincount(state[:, 0], minlength=states) + 1.0 / states, transition, emission)
 
 
-def _normalised(first: Tensor, moves: Tensor, writes: Tensor) -> HiddenMarkov:
-    smooth = (moves + _SMOOTHING, writes + _SMOOTHING)
-    return HiddenMarkov(
-        (first + _SMOOTHING) / (first + _SMOOTHING).sum(), *(one / one.sum(1, keepdim=True) for one in smooth)
-    )
+def _normalise(initial: Tensor, transition: Tensor, emission: Tensor) -> HiddenMarkovModel:
+    smoothed = (counts + _SMOOTHING for counts in (initial, transition, emission))
+    return HiddenMarkovModel(*(counts / counts.sum(-1, keepdim=True) for counts in smoothed))
 
 
-def improved(model: HiddenMarkov, texts: Tensor) -> tuple[HiddenMarkov, float]:
-    """One round over all texts; and their mean log-likelihood in nats under the model before it."""
-    first, moves, writes = (torch.zeros_like(one) for one in (model.first, model.moves, model.writes.T.contiguous()))
-    likelihood = 0.0
-    for many in texts.split(_BATCH):
-        seen = model.writes.T[many]  # (texts, time, H)
-        ahead: list[Tensor] = []
+def baum_welch_round(model: HiddenMarkovModel, texts: Tensor) -> tuple[HiddenMarkovModel, float]:
+    """One round over all texts, and their mean log-likelihood in nats under the model before it."""
+    initial, transition = torch.zeros_like(model.initial), torch.zeros_like(model.transition)
+    emission = torch.zeros_like(model.emission.T.contiguous())
+    log_likelihood = 0.0
+    for batch in texts.split(_BATCH):
+        emitted = model.emission.T[batch]  # [texts, time, H]
+        forward: list[Tensor] = []
         scales: list[Tensor] = []
-        for time in range(many.shape[1]):
-            before = ahead[-1] @ model.moves if ahead else model.first
-            joint = before * seen[:, time]
+        for time in range(batch.shape[1]):
+            prior = forward[-1] @ model.transition if forward else model.initial
+            joint = prior * emitted[:, time]
             scales.append(joint.sum(1, keepdim=True))
-            ahead.append(joint / scales[-1])
-        behind = torch.ones_like(ahead[-1])
-        for time in reversed(range(many.shape[1])):
-            shares = ahead[time] * behind
-            writes.index_add_(0, many[:, time], shares)
+            forward.append(joint / scales[-1])
+        backward = torch.ones_like(forward[-1])
+        for time in reversed(range(batch.shape[1])):
+            posterior = forward[time] * backward
+            emission.index_add_(0, batch[:, time], posterior)
             if time:
-                coming = seen[:, time] * behind / scales[time]
-                moves += ahead[time - 1].T @ coming
-                behind = coming @ model.moves.T
+                scaled = emitted[:, time] * backward / scales[time]
+                transition += forward[time - 1].T @ scaled
+                backward = scaled @ model.transition.T
             else:
-                first += shares.sum(0)
-        likelihood += float(torch.cat(scales, 1).log().sum())
-    return _normalised(first, moves * model.moves, writes.T.contiguous()), likelihood / len(texts)
+                initial += posterior.sum(0)
+        log_likelihood += float(torch.cat(scales, 1).log().sum())
+    counts = _normalise(initial, transition * model.transition, emission.T.contiguous())
+    return counts, log_likelihood / len(texts)
 
 
-def distilled(folder: str, prompt: str, states: int, texts: int, rounds: int) -> HiddenMarkov:
-    """The model of a language model's texts; tells how likely it finds them, round by round."""
+def distill(folder: str, prompt: str, states: int, texts: int, rounds: int) -> HiddenMarkovModel:
+    """The HMM of a language model's texts; prints the log-likelihood of each round."""
     torch.manual_seed(0)
-    language_model, tokenizer = opened(folder)
+    language_model, tokenizer = load_model(folder)
     ids = torch.tensor([tokenizer(prompt).input_ids])
-    found = sampled(language_model, ids, texts)
-    model = begun(found, clustered(language_model, ids, found, states), language_model.config.vocab_size, states)
+    sample = sample_texts(language_model, ids, texts)
+    state = cluster_states(language_model, ids, sample, states)
+    model = initial_model(sample, state, language_model.config.vocab_size, states)
     for number in range(rounds):
-        model, likelihood = improved(model, found)
-        print(f"round {number + 1} of {rounds}: {likelihood:.3f} nats a text", flush=True)
+        model, log_likelihood = baum_welch_round(model, sample)
+        print(f"round {number + 1} of {rounds}: {log_likelihood:.3f} nats a text", flush=True)
     return model
 
 
@@ -155,7 +163,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=16_384)
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
-    distilled(args.folder, args.prompt, args.states, args.texts, args.rounds).save(path_of(args.folder))
+    distill(args.folder, args.prompt, args.states, args.texts, args.rounds).save(model_path(args.folder))
 
 
 if __name__ == "__main__":

@@ -1,38 +1,59 @@
-"""Ours, as the service runs it, in one process."""
+"""Our search, set up as the service sets it up, in one process."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from app.models import open_model_files
-from benchmarks.our_decoder import OurDecoder
-from benchmarks.systems.base import CannotSay, Wanted
+from app.models.tokenizer import Speller
+from benchmarks.systems.base import TextConstraint
+from compiler.lifting import TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec, Spec, spec_from_json
 from compiler.text import answer_text
-from decoding.model import HuggingFaceModel
-from decoding.options import SearchOptions
+from compiler.vocab import Vocabulary
+from decoding.forced_tokens import TokenBytes
+from decoding.heuristic import find_endings, unigram_prior
+from decoding.model import HuggingFaceModel, LanguageModel
+from decoding.options import Algorithm, SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import generate
 
 LIMITS = Limits(compile_s_max=600.0)
 
 
-def spec_of(wanted: Wanted) -> Spec:
-    if wanted.concepts:
-        return spec_from_json({"keywords": [list(forms) for forms in wanted.concepts], "ordered": wanted.ordered,
-                               "inflect": False})  # fmt: skip
-    if not wanted.pattern:
-        raise CannotSay("there is nothing to keep")
-    return RegexSpec(wanted.pattern)
+class ConstraintPreparer:
+    """The estimates and tables that all constraints of a model share."""
+
+    def __init__(self, model: LanguageModel[Any], vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
+        self._device = model.device
+        self._token_bytes = TokenBytes(vocabulary.tokens, model.eos_ids, Speller(tokenizer, vocabulary.tokens))
+        self._prior = unigram_prior(model)
+        self._endings = find_endings(model, self._prior)
+
+    def prepare(self, automaton: TokenAutomaton, *, forced_tokens: bool = True) -> PreparedConstraint:
+        """An automaton with its tables, with or without jump-forward decoding of forced tokens."""
+        token_bytes = self._token_bytes if forced_tokens else None
+        return PreparedConstraint.prepare(
+            automaton, self._device, prior=self._prior, pieces=token_bytes, endings=self._endings
+        )
 
 
-class Ours:
-    """The best answer of one search."""
+def spec_of(constraint: TextConstraint) -> Spec:
+    """Our form of a constraint. Raises ConstraintNotSupported."""
+    if constraint.concepts:
+        return spec_from_json({"keywords": [list(forms) for forms in constraint.concepts],
+                               "ordered": constraint.ordered, "inflect": False})  # fmt: skip
+    return RegexSpec(constraint.regex())
 
-    def __init__(self, beams: int, algorithm: Literal["abs", "banked"] = "banked") -> None:
+
+class OurSearch:
+    """Returns the best answer of one search."""
+
+    def __init__(self, beams: int, algorithm: Algorithm = "banked") -> None:
         self._beams, self._algorithm = beams, algorithm
 
     def open(self, folder: str) -> None:
@@ -40,14 +61,14 @@ class Ours:
         self._vocabulary = files.vocabulary
         self._tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
         self._model = HuggingFaceModel.load(folder, device="cpu")
-        self._decoder = OurDecoder(self._model, self._vocabulary, self._tokenizer)
+        self._preparer = ConstraintPreparer(self._model, self._vocabulary, self._tokenizer)
 
-    def constrain(self, wanted: Wanted) -> None:
-        compiled = compile_spec(spec_of(wanted), self._vocabulary, LIMITS)
-        self._text, self._constraint = compiled.text, self._decoder.constraint(compiled.tokens)
+    def constrain(self, constraint: TextConstraint) -> None:
+        compiled = compile_spec(spec_of(constraint), self._vocabulary, LIMITS)
+        self._text, self._constraint = compiled.text, self._preparer.prepare(compiled.tokens)
 
     def answer(self, prompt: str, max_tokens: int) -> str:
         options = SearchOptions(max_tokens, self._beams, self._algorithm)
         best = generate(self._model, self._tokenizer.encode(prompt).ids, self._constraint, options)[0]
-        spelled = b"".join(self._vocabulary.tokens[token] or b"" for token in best.tokens)
-        return answer_text(self._text, spelled.decode(errors="replace"))
+        content = b"".join(self._vocabulary.tokens[token] or b"" for token in best.tokens)
+        return answer_text(self._text, content.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""XGrammar, by its own processor for transformers."""
+"""XGrammar, through its own logits processor for transformers."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from typing import Any
 
 import xgrammar as xgr
 
-from benchmarks.systems.base import CannotSay, Wanted
-from benchmarks.systems.transformers_based import Generating
+from benchmarks.systems.base import TextConstraint
+from benchmarks.systems.transformers_systems import TransformersSystem
 
 
-class XGrammar(Generating):
-    """Greedy, as its processor knows no beams."""
+class XGrammar(TransformersSystem):
+    """Greedy search: its processor does not support beams."""
 
-    def constrain(self, wanted: Wanted) -> None:
-        if not wanted.pattern:
-            raise CannotSay("it takes a regex")
-        info = xgr.TokenizerInfo.from_huggingface(
-            self.tokenizer, vocab_size=self.vocab_size, stop_token_ids=[self.eos]
-        )
-        self._grammar = xgr.GrammarCompiler(info).compile_regex(wanted.pattern)
+    def constrain(self, constraint: TextConstraint) -> None:
+        pattern = constraint.regex()
+        info = xgr.TokenizerInfo.from_huggingface(self.tokenizer, vocab_size=self.vocab_size, stop_token_ids=[self.eos])
+        self._grammar = xgr.GrammarCompiler(info).compile_regex(pattern)
 
-    def steering(self) -> dict[str, Any]:
+    def generate_options(self) -> dict[str, Any]:
         return {"logits_processor": [xgr.contrib.hf.LogitsProcessor(self._grammar)]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from benchmarks.systems.base import CannotSay, Wanted
+from benchmarks.systems.base import ConstraintNotSupported, TextConstraint
 
 
 class Fake:
@@ -19,11 +19,11 @@ class Fake:
             raise FileNotFoundError("there is no model here")
         print("a library's own words")
 
-    def constrain(self, wanted: Wanted) -> None:
+    def constrain(self, constraint: TextConstraint) -> None:
         self._prepared += 1
-        self._pattern = wanted.pattern
-        if wanted.pattern == "unsayable":
-            raise CannotSay("not this")
+        self._pattern = constraint.pattern
+        if constraint.pattern == "unsayable":
+            raise ConstraintNotSupported("not this")
 
     def answer(self, prompt: str, max_tokens: int) -> str:
         if self._pattern == "slow":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.bigram import BigramModel, most_probable
+from benchmarks.quality.bigram import BigramModel, most_probable
 from compiler.lifting import TokenAutomaton
 from decoding.model import StepInput
 from tests.decoding.random_automata import random_factored, random_table
@@ -55,7 +55,7 @@ def test_no_satisfying_text_is_more_probable(
         assert log_prob == pytest.approx(wanted, abs=1e-5)
         assert sum(model.score((0,), tokens).log_probs) == pytest.approx(wanted, abs=1e-5)
         assert len(tokens) <= budget and tokens[-1] in automaton.eos_ids
-        assert most_probable(model, (0,), automaton, budget, known=log_prob) == (tokens, log_prob)
+        assert most_probable(model, (0,), automaton, budget, lower_bound=log_prob) == (tokens, log_prob)
 
 
 def test_counts_become_probabilities_that_sum_to_one() -> None:

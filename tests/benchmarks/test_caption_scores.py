@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.caption_scores import bleu_4, cider, words
+from benchmarks.quality.caption_scores import bleu_4, cider, words
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

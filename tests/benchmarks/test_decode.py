@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from app.settings import BUILT_IN_MODEL
-from benchmarks.decode import POINTS, child
-from benchmarks.decode_peers import LONG, PATTERNS, SHORT_SLACK, least_tokens
-from benchmarks.decode_point import KEYWORDS, constraint_json
-from benchmarks.report_decode import TIME_MAX, decode_section
-from benchmarks.systems.base import Wanted
-from benchmarks.systems.ours import Ours
+from benchmarks.decoding.constrained_decoders import LONG, PATTERNS, SHORT_SLACK, tokens_min
+from benchmarks.decoding.decode import POINTS, run_module
+from benchmarks.decoding.gpt2 import KEYWORDS, constraint_json
+from benchmarks.report.decoding import TIME_MAX, decode_section
+from benchmarks.systems.base import TextConstraint
+from benchmarks.systems.ours import OurSearch
 
 ABOUT = {"date": "2026-01-01", "machine": "a machine", "threads": 2, "tokens": 32, "command": "python", "peers": []}
 
@@ -38,8 +38,8 @@ def _cells(run: dict[str, Any]) -> list[str]:
 
 def test_goals_use_the_median_of_paired_ratios() -> None:
     kept = _cells(_run(8.0, 10.0))
-    assert kept[2:6] == ["9.0 (8.0-10)", "11 (10-12)", "0.82 (0.80-0.83)", "0.90: kept"]
-    assert kept[6:] == ["1.0", "4.0", "0.25", "1.0: kept"]
+    assert kept[2:6] == ["9.0 (8.0-10)", "11 (10-12)", "0.82 (0.80-0.83)", "0.90: met"]
+    assert kept[6:] == ["1.0", "4.0", "0.25", "1.0: met"]
     assert _cells(_run(10.0, 10.0, 2.0**23))[5::4] == ["0.90: missed", "1.0: missed"]
 
 
@@ -51,7 +51,7 @@ def test_a_point_that_failed_is_shown_as_failed() -> None:
 
 
 def test_other_decoders_are_listed_with_successes_and_failures() -> None:
-    figures = {"seconds": 2.0, "asked": 8, "satisfied": 5, "texts": []}
+    figures = {"seconds": 2.0, "requests": 8, "satisfied": 5, "texts": []}
     run = _run(1.0, 2.0) | {
         "peers": [{"name": "one", "texts": 8, "short": figures, "long": figures}, {"name": "two", "error": "not here"}]
     }
@@ -65,7 +65,7 @@ def test_every_point_has_a_goal() -> None:
 
 
 def test_a_failed_child_process_reports_its_error() -> None:
-    assert "invalid choice" in child("benchmarks.decode_point", "unknown", 16, 4, 32, threads=1)["error"]
+    assert "invalid choice" in run_module("benchmarks.decoding.gpt2", "unknown", 16, 4, 32, threads=1)["error"]
 
 
 def test_the_constraint_has_the_declared_number_of_keywords(shared: Path) -> None:
@@ -73,10 +73,10 @@ def test_the_constraint_has_the_declared_number_of_keywords(shared: Path) -> Non
 
 
 def test_both_budgets_suffice_for_every_pattern() -> None:
-    ours = Ours(beams=2)
+    ours = OurSearch(beams=2)
     ours.open(BUILT_IN_MODEL)
-    for pattern, least in least_tokens(PATTERNS).items():
+    for pattern, least in tokens_min(PATTERNS).items():
         assert least + SHORT_SLACK < LONG
-        ours.constrain(Wanted(pattern))
+        ours.constrain(TextConstraint(pattern))
         text = ours.answer("sentence:", least + SHORT_SLACK)
         assert re.fullmatch(pattern, text.removeprefix(" ")), text

@@ -11,33 +11,33 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load
-from benchmarks.load import growth, measure, percentiles
-from benchmarks.load_requests import cold, common, keywords, pattern
-from benchmarks.load_service import running
-from benchmarks.report_load import load_section
+from benchmarks.report.service import load_section
+from benchmarks.service import load
+from benchmarks.service.load import growth, measure, percentiles
+from benchmarks.service.load_requests import cold_request, common_requests, keywords, pattern
+from benchmarks.service.running_service import run_service
 
-SHORT = {"quiet": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
+SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
 
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[dict[str, Any]]:
-    with pytest.MonkeyPatch.context() as patch, running() as service:
-        patch.setattr(load, "COMMON", 8)  # each of them is compiled and generated once before the siege
+    with pytest.MonkeyPatch.context() as patch, run_service() as service:
+        patch.setattr(load, "COMMON", 8)  # each of them is compiled and generated once before the sustained load
         yield asyncio.run(measure(service, argparse.Namespace(**SHORT)))
 
 
 def test_under_load_every_answer_satisfies_and_nothing_fails(measured: dict[str, Any]) -> None:
-    siege = measured["siege"]
-    assert set(siege["statuses"]) <= {200, 429} and siege["statuses"][200] >= SHORT["clients"]
-    assert siege["violations"] == 0
-    assert siege["distinct"] == siege["answers"]
-    assert set(siege["memory"]) >= {"api", "compile-1", "generate-1"}
+    sustained = measured["sustained"]
+    assert set(sustained["statuses"]) <= {200, 429} and sustained["statuses"][200] >= SHORT["clients"]
+    assert sustained["violations"] == 0
+    assert sustained["distinct"] == sustained["answers"]
+    assert set(sustained["memory"]) >= {"api", "compile-1", "generate-1"}
 
 
 def test_many_callers_of_one_cold_constraint_cost_one_compilation(measured: dict[str, Any]) -> None:
-    assert measured["crowd"]["statuses"] == {200: SHORT["callers"]}
-    assert measured["crowd"]["compilations"] == 1
+    assert measured["same_constraint"]["statuses"] == {200: SHORT["callers"]}
+    assert measured["same_constraint"]["compilations"] == 1
 
 
 def test_cached_constraints_are_answered_at_the_requested_rate(measured: dict[str, Any]) -> None:
@@ -48,14 +48,14 @@ def test_the_report_lists_the_goals_met(measured: dict[str, Any]) -> None:
     about = {"date": "d", "machine": "m", "command": "c"}
     good = copy.deepcopy(measured) | about
     for name in ("warm_mib", "end_mib", "ratio"):
-        for held in good["siege"]["memory"].values():
+        for held in good["sustained"]["memory"].values():
             held[name] = 1.0
-    assert "- no process grows by more than 5%: kept" in load_section(good)
+    assert "- no process grows by more than 5%: met" in load_section(good)
     bad = copy.deepcopy(good)
-    bad["siege"]["statuses"][500] = 1
-    bad["siege"]["violations"] = 2
-    bad["siege"]["memory"]["api"]["ratio"] = 1.06
-    bad["crowd"]["compilations"] = 2
+    bad["sustained"]["statuses"][500] = 1
+    bad["sustained"]["violations"] = 2
+    bad["sustained"]["memory"]["api"]["ratio"] = 1.06
+    bad["same_constraint"]["compilations"] = 2
     text = load_section(bad)
     for goal in ("no error but 429", "no process grows by more than 5%", "one compilation", "every answer satisfies"):
         assert f"{goal}" in text and f"{text.partition(goal)[2].splitlines()[0]}".endswith("missed")
@@ -73,5 +73,5 @@ def test_the_answer_checks_reject_wrong_answers() -> None:
     _, whole = pattern(r"[a-z]+\.")
     assert whole("dog.") and not whole("dog. ")
     dice = random.Random(1)
-    assert not any(asked.holds("") for asked in (cold(dice), *common(4, dice)))
+    assert not any(asked.satisfies("") for asked in (cold_request(dice), *common_requests(4, dice)))
     assert percentiles([3.0, 1.0, 2.0])["p50"] == 2.0

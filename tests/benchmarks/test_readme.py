@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from benchmarks import report_readme
-from benchmarks.report import stored_runs
-from benchmarks.report_readme import BEGIN, END, README, summary, write_readme
-from benchmarks.report_runtimes import runtimes_section
+from benchmarks.report import readme as report_readme
+from benchmarks.report.decoding import runtimes_section
+from benchmarks.report.readme import BEGIN, END, README, summary, write_readme
+from benchmarks.report.results_page import stored_runs
 
 
 def row(system: str, whole: float, **metrics: float) -> dict[str, Any]:
     plain = {"sets": 4, "errors": 0, "error": ""}
-    return plain | {"model": "m", "family": "f", "system": system, "whole": whole} | metrics
+    return plain | {"model": "m", "family": "f", "system": system, "complete": whole} | metrics
 
 
 COMMONGEN = {
     "rows": [
         row("ours, 16 beams", 1.0, rouge_l=50.0, bleu_4=20.0, cider=10.0),
         row("Outlines", 0.25, rouge_l=55.0, bleu_4=19.0, cider=10.0),
-        row("XGrammar", 0.0, rouge_l=0.0, bleu_4=0.0, cider=0.0) | {"errors": 4, "error": "CannotSay: it"},
+        row("XGrammar", 0.0, rouge_l=0.0, bleu_4=0.0, cider=0.0) | {"errors": 4, "error": "ConstraintNotSupported: it"},
         row("ours, 1 beam", 1.0, rouge_l=60.0, bleu_4=60.0, cider=60.0),
     ]
 }
@@ -57,7 +57,7 @@ def test_only_text_between_the_marks_is_replaced(tmp_path: Path, monkeypatch: py
 def test_shares_and_losses_are_named() -> None:
     text = summary({"commongen": COMMONGEN})
     assert "| **ours, 16 beams** | 100 % |" in text and "| Outlines | 25 % |" in text
-    assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % keep the constraint)" in text
+    assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % satisfy the constraint)" in text
     assert "ms for an answer" not in text and "HMM" not in text  # Outlines does not keep it all
     assert "XGrammar" not in text  # constraints that it cannot express are left out
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
@@ -71,7 +71,7 @@ def test_a_faster_system_with_full_coverage_is_named() -> None:
         for name, ms in times.items()
     ]  # fmt: skip
     text = summary({"infilling": {"rows": rows}})
-    assert "- 10% masked, m: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance writes" in text
+    assert "- 10% masked, m: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance decodes" in text
     assert text.count("ms for an answer") == 1 and "The HMM" not in text
     more = [row | {"share": 0.2, "coverage": 0.25} for row in rows if row["system"] == "guidance"]
     assert "| stories with gaps, m |" in text
@@ -79,7 +79,7 @@ def test_a_faster_system_with_full_coverage_is_named() -> None:
 
 
 def test_seconds_per_request_are_compared_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.report_runtimes.PLOT", tmp_path / "runtimes.svg")
+    monkeypatch.setattr("benchmarks.report.decoding.RUNTIMES_PLOT", tmp_path / "runtimes.svg")
     text = runtimes_section(RUNTIMES)
     assert "| ours | 2.00 (1.00-3.00) |" in text
     assert "| ours / HMM | 0.25 |" in text  # of 0.25, 0.75 and 0.25

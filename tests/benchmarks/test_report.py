@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import report
-from benchmarks.engine import Figures, Masks, Refused
-from benchmarks.measurement import STEPS, Outcome, Request, answer, measure
-from benchmarks.places import REPORT
-from benchmarks.report_compile import compile_section, ratios
-from benchmarks.report_scale import fitted, law_in_words, scale_section
-from benchmarks.report_tables import geometric_mean, shown, spread, table
-from benchmarks.suite import Expression
+from benchmarks.compiler.cases import Expression
+from benchmarks.compiler.engine import ExpressionRefused, Figures, Masks
+from benchmarks.compiler.engine_process import STEPS, MeasureRequest, Outcome, compile_outcome, forked_outcome
+from benchmarks.report import results_page
+from benchmarks.report.compile import compile_section, ratios
+from benchmarks.report.growth import fitted_law, law_phrase, scale_section
+from benchmarks.report.layout import geometric_mean, median_and_range, short_number, table
+from benchmarks.runs import REPORT
 from compiler.errors import LimitExceeded
 
 GIGABYTE = 10**9
@@ -67,11 +67,11 @@ class Pretender:
 
 
 def outcome_of(work: Callable[[], object], seconds: float = 20.0) -> Outcome:
-    return answer(Pretender(work), Request(Expression("regex", "a"), seconds, GIGABYTE))
+    return forked_outcome(Pretender(work), MeasureRequest(Expression("regex", "a"), seconds, GIGABYTE))
 
 
 def refuse() -> None:
-    raise Refused("no such thing")
+    raise ExpressionRefused("no such thing")
 
 
 def outgrow() -> None:
@@ -101,7 +101,7 @@ def test_the_walk_makes_the_stated_number_of_lookups() -> None:
         def compile(self, expression: Expression) -> Masks:
             return masks
 
-    measure(Kept(lambda: None), Expression("regex", "a"))
+    compile_outcome(Kept(lambda: None), Expression("regex", "a"))
     assert masks.looked_up == STEPS
 
 
@@ -140,7 +140,7 @@ def run(rows: list[dict[str, Any]], notes: dict[str, str] | None = None) -> dict
     return {
         "date": "2026-01-02",
         "machine": "a machine",
-        "command": "python -m benchmarks.compile",
+        "command": "python -m benchmarks.compiler.compile",
         "vocabulary": "v",
         "limits": {"seconds": 60, "gigabytes": 6},
         "versions": {"outlines_core": "1", "xgrammar": "2", "llguidance": "3"},
@@ -187,20 +187,20 @@ def test_simpler_forms_are_marked_and_not_compared_by_tokens() -> None:
 
 @pytest.mark.parametrize(("values", "law", "number"), [([2, 8, 18, 32], "power", 2.0), ([2, 4, 8, 16], "factor", 2.0)])
 def test_the_growth_law_is_fitted(values: list[float], law: str, number: float) -> None:
-    found, by = fitted([1, 2, 3, 4], values)
+    found, by = fitted_law([1, 2, 3, 4], values)
     assert found == law and by == pytest.approx(number)
 
 
 def test_the_growth_law_uses_the_upper_half_of_sizes() -> None:
     sizes = [1, 2, 4, 8, 16, 32]
-    assert law_in_words(sizes, [100, 100, 100, 8, 16, 32]) == "size to the power 1.00"
+    assert law_phrase(sizes, [100, 100, 100, 8, 16, 32]) == "size to the power 1.00"
 
 
 def test_the_growth_section_plots_and_lists_failed_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("benchmarks.report_scale.PLOT", tmp_path / "scale.svg")
+    monkeypatch.setattr("benchmarks.report.growth.PLOT", tmp_path / "scale.svg")
     rows: list[dict[str, Any]] = [
         {"series": "keywords", "size": size, "vocabulary": "v", "repeat": 0, "outcome": "ok", "message": ""}
         | {"figures": figures(2.0**size)}
@@ -215,15 +215,15 @@ def test_the_growth_section_plots_and_lists_failed_compiles(
 
 def test_the_report_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(report, "REPORT", tmp_path / "RESULTS.md")
-    monkeypatch.setattr(report, "write_readme", lambda runs: None)
+    monkeypatch.setattr(results_page, "REPORT", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(results_page, "write_readme", lambda runs: None)
     committed = REPORT.read_text(encoding="utf-8")
-    report.write_report()
+    results_page.write_report()
     assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == committed
 
 
 def test_numbers_are_shown_with_the_digits_they_deserve() -> None:
-    assert [shown(value) for value in (0, 0.432, 4.32, 43.2, 4321)] == ["0.0", "0.43", "4.3", "43", "4,321"]
-    assert spread([3, 1, 2]) == "2.0 (1.0-3.0)" and spread([2, 2]) == "2.0"
+    assert [short_number(value) for value in (0, 0.432, 4.32, 43.2, 4321)] == ["0.0", "0.43", "4.3", "43", "4,321"]
+    assert median_and_range([3, 1, 2]) == "2.0 (1.0-3.0)" and median_and_range([2, 2]) == "2.0"
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
     assert geometric_mean([1, 4]) == pytest.approx(2)

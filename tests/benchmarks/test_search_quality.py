@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from app.models import open_model_files
-from benchmarks import search_quality
-from benchmarks.report_quality import REFERENCE, gap, quality_section
-from benchmarks.rows import Rows
-from benchmarks.search_quality import Found, Setting
-from benchmarks.search_quality_cases import PATTERNS, Case, families
+from benchmarks.quality import search_quality
+from benchmarks.quality.cases import PATTERNS, QualityCase, families
+from benchmarks.quality.search_quality import QualityAnswer, Setting
+from benchmarks.report.quality import REFERENCE, gap, quality_section
+from benchmarks.runs import RowStore
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 
@@ -67,8 +67,8 @@ def test_goals_use_the_widest_search_without_an_exact_optimum() -> None:
         row("banked", 8, -1.0), row("banked", 16, -10.3), row("banked", 64, -10.05), row("banked", REFERENCE, -10.0),
         row("abs", 128, -9.0),
     )
-    assert "at k = 16: kept by 0 of 1 families, missed by m, f (3.0 %)" in text
-    assert "at k = 64: kept by 1 of 1 families;" in text and "ahead on every case: kept." in text
+    assert "within 2 % at k = 16" in text and "met by 0 of 1 families, missed by m, f (3.0 %)" in text
+    assert "beams: met by 1 of 1 families (of" in text and "ahead on every case: met" in text
 
 
 def test_length_penalties_are_shown_where_texts_were_judged() -> None:
@@ -89,40 +89,40 @@ class Answers:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def answer(self, case: Case, setting: Setting, known: float) -> Found:
+    def answer(self, case: QualityCase, setting: Setting, lower_bound: float) -> QualityAnswer:
         self.asked.append(case.name)
-        return Found("a text", float(case.name), 3, 0.5)
+        return QualityAnswer("a text", float(case.name), 3, 0.5)
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Rows:
-    return Rows(tmp_path / "rows.json", "c", search_quality.place)
+def rows(tmp_path: Path) -> RowStore:
+    return RowStore(tmp_path / "rows.json", search_quality.sort_key)
 
 
-def cases(*log_probs: float) -> list[Case]:
-    return [Case(f"{log_prob}", "", {}, ("a text that people wrote",)) for log_prob in log_probs]
+def cases(*log_probs: float) -> list[QualityCase]:
+    return [QualityCase(f"{log_prob}", "", {}, ("a text that people wrote",)) for log_prob in log_probs]
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_stored_row_is_extended_by_its_missing_cases(again: bool, rows: Rows) -> None:
+def test_a_stored_row_is_extended_by_its_missing_cases(again: bool, rows: RowStore) -> None:
     bench, setting = Answers(), Setting("stories260k", "ordered", "banked", 16)
-    half = search_quality.measured(bench, setting, cases(-1.0, -2.0), {})
+    half = search_quality.quality_row(bench, setting, cases(-1.0, -2.0), {})
     rows.store(half, asdict(setting))
     bench.asked.clear()
-    whole = search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0, -2.0), again)
+    whole = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), again)
     assert bench.asked == (["-1.0", "-6.0", "-2.0"] if again else ["-6.0"])
     assert whole is not None and (whole["cases"], whole["log_prob"], whole["tokens"]) == (3, -3.0, 3.0)
     assert sorted(whole["log_probs"].values()) == [-6.0, -2.0, -1.0]
     assert (whole["bleu_4"] is None) == (not again)  # of the half of the texts nothing is known any more
     rows.store(whole, asdict(setting))
-    assert search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0, -2.0), again=False) is None
+    assert search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), again=False) is None
 
 
-def test_a_row_with_judged_texts_is_measured_again(rows: Rows) -> None:
+def test_a_row_with_judged_texts_is_measured_again(rows: RowStore) -> None:
     bench, setting = Answers(), Setting("captions", "ordered, concepts in the prompt", "banked", 16, 0.5)
-    half = search_quality.measured(bench, setting, cases(-1.0), {})
+    half = search_quality.quality_row(bench, setting, cases(-1.0), {})
     rows.store(half, asdict(setting))
-    whole = search_quality.carried_on(bench, rows, setting, cases(-1.0, -6.0), again=False)
+    whole = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0), again=False)
     assert whole is not None and whole["bleu_4"] is not None and whole["log_prob"] == -3.5
 
 

@@ -10,59 +10,59 @@ import pytest
 import torch
 
 from app.settings import BUILT_IN_MODEL
-from benchmarks.systems import catalogue, environments, running
-from benchmarks.systems.base import CannotSay, Wanted
+from benchmarks.systems import catalogue, environments, process
+from benchmarks.systems.base import ConstraintNotSupported, TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS, Entry
-from benchmarks.systems.hmm import ROOT, Hmm, Spellings
-from benchmarks.systems.hmm_model import HiddenMarkov, begun, improved, k_means
-from benchmarks.systems.ours import Ours
-from benchmarks.systems.running import NotHere, Running
+from benchmarks.systems.hmm import ROOT, HmmSearch, SpellingAutomaton
+from benchmarks.systems.hmm_model import HiddenMarkovModel, baum_welch_round, initial_model, k_means
+from benchmarks.systems.ours import OurSearch
+from benchmarks.systems.process import SystemProcess, SystemUnavailable, run_system
 
 SECONDS_MAX = 5.0
 
 
 @pytest.fixture
-def fake() -> Iterator[Running]:
-    system = Running(Entry("tests.benchmarks.fake_system:Fake", options={"mark": ">"}), "somewhere", 1, SECONDS_MAX)
+def fake() -> Iterator[SystemProcess]:
+    system = SystemProcess(Entry("tests.benchmarks.fake_system:Fake", options={"mark": ">"}), "somewhere", 1, SECONDS_MAX)
     yield system
     system.close()
 
 
-def said(system: Running, pattern: str) -> tuple[str, str]:
-    answer = system.ask(Wanted(pattern), "p", 7)
-    assert answer.ms == answer.prepare_ms + answer.answer_ms >= 0
-    return answer.text, answer.error
+def said(system: SystemProcess, pattern: str) -> tuple[str, str]:
+    told = system.ask(TextConstraint(pattern), "p", 7)
+    assert told.ms == told.prepare_ms + told.answer_ms >= 0
+    return told.text, told.error
 
 
-def test_a_system_prepares_once_for_answers_under_one_constraint(fake: Running) -> None:
+def test_a_system_prepares_once_for_answers_under_one_constraint(fake: SystemProcess) -> None:
     assert said(fake, "a") == (">p a 7 1", "")
     assert said(fake, "a") == (">p a 7 1", "")
     assert said(fake, "b") == (">p b 7 2", "")
 
 
-def test_an_inexpressible_constraint_is_reported_and_work_continues(fake: Running) -> None:
-    assert said(fake, "unsayable") == ("", "CannotSay: not this")
+def test_an_inexpressible_constraint_is_reported_and_work_continues(fake: SystemProcess) -> None:
+    assert said(fake, "unsayable") == ("", "ConstraintNotSupported: not this")
     assert said(fake, "a") == (">p a 7 2", "")
 
 
-def test_a_dead_or_late_process_is_restarted(fake: Running) -> None:
+def test_a_dead_or_late_process_is_restarted(fake: SystemProcess) -> None:
     assert said(fake, "die") == ("", "its process died")
     assert said(fake, "slow") == ("", f"no answer within {SECONDS_MAX:g} s")
     assert said(fake, "a") == (">p a 7 1", "")
 
 
-def test_a_repeatedly_late_system_is_skipped(fake: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "IN_A_ROW_MAX", 1)
+def test_a_repeatedly_late_system_is_skipped(fake: SystemProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "TIMEOUTS_MAX", 1)
     said(fake, "slow")
-    assert "not asked" in said(fake, "a")[1]
+    assert "skipped" in said(fake, "a")[1]
 
 
 def test_a_system_that_fails_to_start_reports_why() -> None:
-    nowhere = running.running(Entry("tests.benchmarks.fake_system:Fake"), "nowhere", 1)
-    with nowhere as system, pytest.raises(NotHere, match="there is no model here"):
-        system.ask(Wanted("a"), "p", 1)
-    with pytest.raises(NotHere, match="make reference"):
-        Running(Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-unknown"), "somewhere", 1, SECONDS_MAX)
+    nowhere = run_system(Entry("tests.benchmarks.fake_system:Fake"), "nowhere", 1)
+    with nowhere as system, pytest.raises(SystemUnavailable, match="there is no model here"):
+        system.ask(TextConstraint("a"), "p", 1)
+    with pytest.raises(SystemUnavailable, match="make reference"):
+        SystemProcess(Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-unknown"), "somewhere", 1, SECONDS_MAX)
 
 
 def test_every_environment_has_its_file_and_every_file_its_system() -> None:
@@ -74,43 +74,43 @@ def test_every_environment_has_its_file_and_every_file_its_system() -> None:
 
 
 def test_our_system_satisfies_patterns_and_concepts() -> None:
-    ours = Ours(beams=2)
+    ours = OurSearch(beams=2)
     ours.open(BUILT_IN_MODEL)
-    ours.constrain(Wanted(r"A [a-z ]*dog[a-z ]*\."))
+    ours.constrain(TextConstraint(r"A [a-z ]*dog[a-z ]*\."))
     assert re.fullmatch(r"A [a-z ]*dog[a-z ]*\.", ours.answer("sentence:", 10).removeprefix(" "))
-    ours.constrain(Wanted("unread", (), (("dogs", "dog"), ("ball",)), ordered=True))
+    ours.constrain(TextConstraint("unread", (), (("dogs", "dog"), ("ball",)), ordered=True))
     assert re.search(r"\bdogs?\b.*\bball\b", ours.answer("sentence:", 10), re.IGNORECASE)
-    with pytest.raises(CannotSay):
-        ours.constrain(Wanted())
+    with pytest.raises(ConstraintNotSupported):
+        ours.constrain(TextConstraint())
 
 
 SPELLINGS = [[(1, 2), (3,)], [(2, 3)]]
 
 
 def test_spellings_are_found_wherever_they_end() -> None:
-    automaton = Spellings(SPELLINGS)
+    automaton = SpellingAutomaton(SPELLINGS)
     for text in itertools.product(range(5), repeat=5):
         node = ROOT
         for at, token in enumerate(text):
-            node = automaton.next[node].get(token, ROOT)
+            node = automaton.transitions[node].get(token, ROOT)
             ends = {
                 concept
                 for concept, forms in enumerate(SPELLINGS)
                 for ids in forms if text[: at + 1][-len(ids):] == ids
             }  # fmt: skip
-            assert automaton.out[node] == ends, text
+            assert automaton.output[node] == ends, text
 
 
-def small_hmm() -> HiddenMarkov:
+def small_hmm() -> HiddenMarkovModel:
     torch.manual_seed(3)
-    return HiddenMarkov(*(torch.rand(shape).softmax(-1) for shape in ((3,), (3, 3), (3, 5))))
+    return HiddenMarkovModel(*(torch.rand(shape).softmax(-1) for shape in ((3,), (3, 3), (3, 5))))
 
 
-def looking_ahead(ordered: bool) -> Hmm:
+def looking_ahead(ordered: bool) -> HmmSearch:
     """A decoder over the tokens 0 to 4, of which 4 is the end."""
-    decoder = Hmm(beams=2)
-    decoder._hmm, decoder._eos, decoder._spellings = small_hmm(), 4, Spellings(SPELLINGS)
-    decoder._concepts, decoder._ordered, decoder._chances = len(SPELLINGS), ordered, []
+    decoder = HmmSearch(beams=2)
+    decoder._hmm, decoder._eos, decoder._spellings = small_hmm(), 4, SpellingAutomaton(SPELLINGS)
+    decoder._concepts, decoder._ordered, decoder._acceptance = len(SPELLINGS), ordered, []
     return decoder
 
 
@@ -132,13 +132,13 @@ def accepted(text: tuple[int, ...], ordered: bool) -> bool:
 @pytest.mark.parametrize("left", range(1, 6))
 def test_the_acceptance_probability_sums_over_all_texts(ordered: bool, left: int) -> None:
     decoder, hmm = looking_ahead(ordered), small_hmm()
-    found = decoder._chance(left)[0, ROOT]
+    found = decoder._acceptance_prob(left)[0, ROOT]
     summed = torch.zeros(3)
     for text in itertools.product(range(5), repeat=left):
         if accepted(text, ordered):
             backward = torch.ones(3)
             for token in reversed(text):
-                backward = hmm.moves @ (hmm.writes[:, token] * backward)
+                backward = hmm.transition @ (hmm.emission[:, token] * backward)
             summed += backward
     assert torch.allclose(found, summed, atol=1e-5)
 
@@ -154,12 +154,12 @@ def test_means_are_found_where_points_lie_close_together() -> None:
 def test_a_round_of_estimation_makes_texts_likelier() -> None:
     torch.manual_seed(0)
     texts = torch.randint(0, 4, (64, 32)).cumsum(1) % 7
-    model = begun(texts, torch.randint(0, 14, texts.shape), vocab_size=7, states=14)
+    model = initial_model(texts, torch.randint(0, 14, texts.shape), vocab_size=7, states=14)
     likelihoods = []
     for _ in range(12):
-        model, likelihood = improved(model, texts)
+        model, likelihood = baum_welch_round(model, texts)
         likelihoods.append(likelihood)
     assert all(after >= before - 1e-2 for before, after in itertools.pairwise(likelihoods))
     assert likelihoods[-1] > likelihoods[0] + 0.2
-    for rows in (model.first[None], model.moves, model.writes):
+    for rows in (model.initial[None], model.transition, model.emission):
         assert torch.allclose(rows.sum(1), torch.ones(len(rows)), atol=1e-4)

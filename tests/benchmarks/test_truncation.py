@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from rich.progress import Progress
 
-from benchmarks import report_truncation, rows
-from benchmarks.decode_peers import satisfies
-from benchmarks.report_truncation import truncation_section
-from benchmarks.rows import PeerQuestions
-from benchmarks.systems.base import Wanted
+from benchmarks.decoding.constrained_decoders import satisfies
+from benchmarks.report import truncation as report_truncation
+from benchmarks.report.truncation import truncation_section
+from benchmarks.systems import questions
+from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS, Entry
-from benchmarks.systems.running import Answer
-from benchmarks.truncation import TIMES, measured
-from benchmarks.truncation_patterns import patterns
+from benchmarks.systems.process import SystemAnswer
+from benchmarks.systems.questions import Questioner
+from benchmarks.tasks.truncation import TIMES, patterns, truncation_row
 
 
 def test_the_hundred_patterns_use_only_portable_syntax() -> None:
@@ -41,16 +41,16 @@ class ScriptedDecoder:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def ask(self, wanted: Wanted, prompt: str, max_tokens: int) -> Answer:
+    def ask(self, constraint: TextConstraint, prompt: str, max_tokens: int) -> SystemAnswer:
         self.asked.append(max_tokens)
-        return Answer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
+        return SystemAnswer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
 
 
 def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = ScriptedDecoder()
-    monkeypatch.setattr(rows, "running", lambda *_: contextlib.nullcontext(decoder))
+    monkeypatch.setattr(questions, "run_system", lambda *_: contextlib.nullcontext(decoder))
     progress = Progress(disable=True)
-    row = measured("XGrammar", {"a?b": 2, "ab": 4}, PeerQuestions(1, 1.0, progress))
+    row = truncation_row("XGrammar", {"a?b": 2, "ab": 4}, Questioner(1, 1.0, progress))
     assert row is not None and progress.finished
     assert progress.tasks[0].total == 2 * len(TIMES)
     assert decoder.asked == [40, 2, 4, 2, 5, 3, 6, 4, 8, 6, 12, 8, 16]  # the first of all counts for nothing
@@ -61,7 +61,7 @@ def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest
 
 def test_a_missing_decoder_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYSTEMS, "unknown", Entry("nowhere:Unknown", "an-environment-of-unknown"))
-    assert measured("unknown", {"a": 2}, PeerQuestions(1, 1.0, Progress(disable=True))) is None
+    assert truncation_row("unknown", {"a": 2}, Questioner(1, 1.0, Progress(disable=True))) is None
 
 
 def test_only_a_leading_space_is_ignored_in_answers() -> None:
@@ -70,8 +70,8 @@ def test_only_a_leading_space_is_ignored_in_answers() -> None:
 
 def test_the_report_shows_shares_and_wrong_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_truncation, "PLOT", tmp_path / "truncation.svg")
-    by_times = [{"times": 1.0, "asked": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
+    by_times = [{"times": 1.0, "requests": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
     row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}
-    run = {"date": "d", "machine": "m", "threads": 1, "command": "c", "least": [2, 4], "rows": [row]}
+    run = {"date": "d", "machine": "m", "threads": 1, "command": "c", "tokens_min": [2, 4], "rows": [row]}
     text = truncation_section(run)
     assert "| s | 25 % | 3 |" in text and "- s, `a` within 2 tokens: `b`" in text

@@ -36,9 +36,7 @@ import httpx2
 from coredis import Redis
 
 from app.settings import QUEUES
-from benchmarks.compile import about
-from benchmarks.places import RESULTS_DIRECTORY
-from benchmarks.report import write_report
+from benchmarks.report import write_run
 from compiler.spec import spec_from_json
 from tests.references.text import satisfies
 from tests.servers.cluster import metric
@@ -284,9 +282,7 @@ def main() -> int:
         result = chaos(running, arguments.requests, arguments.kills, seed=arguments.seed)
     print(result.report())
     if arguments.record:
-        run = about("tests.long.chaos") | result.figures()
-        (RESULTS_DIRECTORY / "chaos.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
-        write_report()
+        write_run("chaos", result.figures())
     return 0 if result.good() else 1
 
 

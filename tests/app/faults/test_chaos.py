@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report_chaos import chaos_section
+from benchmarks.report.service import chaos_section
 from tests.long.chaos import ChaosResult, StableAnswer, chaos
 from tests.servers.cluster import FULL
 from tests.servers.restarting_service import forked_service
@@ -41,7 +41,7 @@ def test_a_clean_chaos_run_is_reported_as_passed() -> None:
     assert good_result().good() and not good_result().changed()
     about = {"date": "d", "machine": "m", "command": "c"}
     section = chaos_section(about | json.loads(json.dumps(good_result().figures())))
-    assert "2 answered" in section and "0 lost" in section and section.endswith(": kept\n")
+    assert "2 answered" in section and "0 lost" in section and section.endswith(": met\n")
     section = chaos_section(about | replace(good_result(), failed=["chaos-1: 500"]).figures())
     assert "1 failed" in section and section.endswith(": missed\n")
 

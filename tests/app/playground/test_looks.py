@@ -12,7 +12,7 @@ from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_vio
 from tests.servers.service_process import ServiceProcess
 
 PAGE_BYTES_MAX = 2_000_000
-FIRST_PICTURE_MS_MAX = 5000.0  # on a machine that is busy with other tests; benchmarks/page measures
+FIRST_PICTURE_MS_MAX = 5000.0  # on a machine that is busy with other tests; benchmarks/service/page.py measures
 BROKEN = "F(dog & X(F(ball))"
 PRESET = "Combination: shape, order, absence and length"
 IS_DONE = re.compile("is-done")

@@ -1,0 +1,191 @@
+"""An engine in a process of its own, which forks for each compile and measures it.
+
+    python -m benchmarks.compiler.engine_process ENGINE TOKENIZER
+
+`EngineProcess` starts it. Each line of standard input is a `MeasureRequest` as JSON, each line of output an `Outcome`.
+The vocabulary is loaded once, before the first request. Each request is compiled in a fork, which is killed after the
+time limit, so that no compile leaves caches or memory to the next.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compiler.cases import Expression
+from benchmarks.compiler.engine import ExpressionRefused, MaskEngine, Masks
+from benchmarks.compiler.engines import OurMasks, load_engine
+from benchmarks.memory import PeakMemory, limit_more_memory, pin_to_one_core
+from compiler.errors import LimitExceeded, SpecError
+
+STEPS, WALK_STEPS = 400, 40  # look-ups that are timed, and the longest random walk
+SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+_SEED = 20_240
+_POLL_S = 0.002
+_MESSAGE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRequest:
+    """memory_bytes_max  of address space beyond the loaded vocabulary"""
+
+    expression: Expression
+    seconds_max: float
+    memory_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a request.
+
+    outcome   "ok", "time" or "memory" (over the request's limit), "limit" (over a limit of our compiler), "refused" or
+              "failed"
+    figures   ms, peak_bytes, first_ids (how many ids may start a text), look_up_p50 and look_up_p99 in microseconds
+              (for our engine also expand_p50 and expand_p99, of the look-up over all ids), and the engine's own counts
+    """
+
+    outcome: str
+    message: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+class EngineProcess:
+    """The client of an engine's process."""
+
+    def __init__(self, engine: str, tokenizer: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.compiler.engine_process", engine, str(tokenizer)],
+            env=os.environ | SINGLE_THREAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        if self._read_line() != "ready":
+            raise RuntimeError(f"{engine} did not load: install the packages that benchmarks/README.md names")
+
+    def _read_line(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+    def measure(self, request: MeasureRequest) -> Outcome:
+        """The outcome of one compile."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(asdict(request)) + "\n")
+        self._process.stdin.flush()
+        return Outcome(**json.loads(self._read_line()))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def _walk(engine: MaskEngine, masks: Masks) -> dict[str, float]:
+    """Times look-ups along random walks, in which all allowed tokens are equally likely."""
+    random = np.random.default_rng(_SEED)
+    look_up_ns: list[int] = []
+    expand_ns: list[int] = []
+    depth = 0
+    masks.restart()
+    while len(look_up_ns) < STEPS:
+        start = time.perf_counter_ns()
+        masks.look_up()
+        look_up_ns.append(time.perf_counter_ns() - start)
+        if isinstance(masks, OurMasks):
+            start = time.perf_counter_ns()
+            masks.expand()
+            expand_ns.append(look_up_ns[-1] + time.perf_counter_ns() - start)
+        allowed = masks.allowed()
+        allowed = allowed[allowed != engine.eos]
+        depth += 1
+        if depth == WALK_STEPS or not allowed.size:
+            masks.restart()
+            depth = 0
+        else:
+            masks.advance(int(random.choice(allowed)))
+    figures = _percentiles("look_up", look_up_ns)
+    return figures | _percentiles("expand", expand_ns) if expand_ns else figures
+
+
+def _percentiles(name: str, nanoseconds: list[int]) -> dict[str, float]:
+    median, high = np.percentile(nanoseconds, [50, 99]) / 1e3
+    return {f"{name}_p50": float(median), f"{name}_p99": float(high)}
+
+
+def compile_outcome(engine: MaskEngine, expression: Expression) -> Outcome:
+    """The outcome of one compile in this process."""
+    engine.warm_up()  # in the fork: it shares its parent's pages until they are written to
+    memory = PeakMemory()
+    start = time.perf_counter()
+    try:
+        masks = engine.compile(expression)
+        elapsed = time.perf_counter() - start
+        figures: dict[str, float] = {"ms": elapsed * 1e3, "peak_bytes": memory.growth(), **engine.figures(masks)}
+        figures["first_ids"] = len(masks.allowed())
+        return Outcome("ok", "", figures | _walk(engine, masks))
+    except LimitExceeded as error:
+        return Outcome("limit", str(error)[:_MESSAGE_CHARS])
+    except (SpecError, ExpressionRefused, ValueError) as error:
+        return Outcome("refused", str(error)[:_MESSAGE_CHARS])
+    except MemoryError:
+        return Outcome("memory")
+
+
+def _run_child(engine: MaskEngine, request: MeasureRequest, report: Path) -> None:
+    limit_more_memory(request.memory_bytes_max)
+    try:
+        outcome = compile_outcome(engine, request.expression)
+    except BaseException as error:  # a Rust panic is no Exception, and the report must be written
+        message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS]
+        outcome = Outcome("memory" if "alloc" in str(error) else "failed", message)
+    report.write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+
+
+def forked_outcome(engine: MaskEngine, request: MeasureRequest) -> Outcome:
+    """The outcome of one compile in a fork, which is killed after the time limit."""
+    with tempfile.TemporaryDirectory() as folder:
+        report, errors = Path(folder) / "report", Path(folder) / "errors"
+        child = os.fork()
+        if not child:
+            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+            _run_child(engine, request, report)
+            os._exit(0)
+        deadline = time.monotonic() + request.seconds_max
+        while True:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return Outcome("time")
+            time.sleep(_POLL_S)
+        if report.exists():
+            return Outcome(**json.loads(report.read_text(encoding="utf-8")))
+        stderr = errors.read_text(encoding="utf-8", errors="replace")[-_MESSAGE_CHARS:]
+        return Outcome("memory" if "alloc" in stderr else "failed", f"ended with status {status}: {stderr}")
+
+
+def _request(fields: dict[str, Any]) -> MeasureRequest:
+    return MeasureRequest(Expression(**fields.pop("expression")), **fields)
+
+
+def main() -> None:
+    pin_to_one_core()
+    engine = load_engine(sys.argv[1], Path(sys.argv[2]))
+    gc.collect()
+    gc.freeze()  # the garbage collector of a child leaves the loaded objects alone
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(asdict(forked_outcome(engine, _request(json.loads(line))))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

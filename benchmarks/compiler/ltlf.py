@@ -1,0 +1,172 @@
+"""Our translation of LTLf formulas beside MONA's, on the formulas of the tests and larger ones of the same families.
+
+    python -m benchmarks.compiler.ltlf [--repeats 3]
+
+On one core, in one process, medians. Three times are measured for each formula: our translation, from the text to the
+minimal automaton; MONA's process alone, from start to end, on the program of LTLf2DFA; and the engine around it:
+LTLf2DFA's parser and translation, MONA, and the expansion of its guards over the letters. The automata must be equal.
+MONA is looked for as in the tests: on PATH, else unpacked from Debian's package. Writes results/ltlf.json and
+RESULTS.md, and prints its table.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.memory import pin_to_one_core
+from benchmarks.report import write_run
+from benchmarks.runs import parser_of
+from compiler.automata import Dfa
+from compiler.limits import Limits, ResourceGuard
+from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
+from compiler.ltlf.mona_program import ltlf2dfa_program
+from tests.references.formula_suite import Case, larger, suite
+from tests.references.mona_oracle import mona_itself
+
+LIMITS = Limits(formula_chars_max=100_000, propositions_max=100, compile_s_max=60)
+WORST_COUNT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaTiming:
+    """One formula: milliseconds of our translation, of MONA's process, and of the engine around it; and the states."""
+
+    case: Case
+    native_ms: float
+    process_ms: float
+    engine_ms: float
+    states: int
+
+    @property
+    def ratio(self) -> float:
+        """MONA's process over our translation."""
+        return self.process_ms / self.native_ms
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaFamily:
+    """The sums of a family, or of all. `ahead`: formulas on which our translation beats MONA's process alone."""
+
+    family: str
+    formulas: int
+    states_max: int
+    native_ms: float
+    process_ms: float
+    engine_ms: float
+    process_over_native: float
+    engine_over_native: float
+    geometric_mean: float
+    ahead: int
+
+
+def median_ms(work: Callable[[], object], repeats: int) -> float:
+    """The median time of some work."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+def time_formula(case: Case, binary: str, directory: Path, repeats: int) -> FormulaTiming:
+    """Raises ValueError if the two automata differ."""
+
+    def native() -> Dfa:
+        return formula_to_dfa(parse_formula(case.source, ResourceGuard(LIMITS)), case.letters, ResourceGuard(LIMITS))
+
+    def engine() -> Dfa:
+        formula = parse_formula(case.source, ResourceGuard(LIMITS))
+        return formula_to_dfa_mona(formula, case.letters, ResourceGuard(LIMITS), binary=binary)
+
+    def process() -> None:
+        with (directory / "output").open("wb") as output:
+            subprocess.run([binary, "-q", "-u", "-w", str(program)], stdout=output, cwd=directory, check=True)
+
+    program = directory / "formula.mona"
+    program.write_text(ltlf2dfa_program(parse_formula(case.source, ResourceGuard(LIMITS))), encoding="ascii")
+    ours, theirs = native(), engine()
+    if not np.array_equal(ours.next_state, theirs.next_state) or not np.array_equal(ours.accepting, theirs.accepting):
+        raise ValueError(f"the engines differ on {case.source}")
+    native_ms, process_ms, engine_ms = (median_ms(work, repeats) for work in (native, process, engine))
+    return FormulaTiming(case, native_ms, process_ms, engine_ms, ours.states)
+
+
+def sum_up(family: str, timings: Sequence[FormulaTiming]) -> FormulaFamily:
+    """The sums of these formulas."""
+    native, process, engine = (
+        sum(getattr(timing, name) for timing in timings) for name in ("native_ms", "process_ms", "engine_ms")
+    )
+    return FormulaFamily(
+        family, len(timings), max(timing.states for timing in timings), native, process, engine, process / native,
+        engine / native, math.exp(statistics.fmean(math.log(timing.ratio) for timing in timings)),
+        sum(timing.ratio > 1 for timing in timings),
+    )  # fmt: skip
+
+
+def table(rows: Sequence[FormulaFamily]) -> str:
+    """The table as it is printed."""
+    lines = [
+        f"{'family':24}{'formulas':>9}{'states':>8}{'ours ms':>10}{'MONA ms':>10}{'engine ms':>11}"
+        f"{'MONA/ours':>11}{'engine/ours':>13}{'geo. mean':>11}{'ahead':>7}"
+    ]
+    for row in rows:
+        lines.append(
+            f"{row.family:24}{row.formulas:9}{row.states_max:8}{row.native_ms:10.1f}{row.process_ms:10.1f}"
+            f"{row.engine_ms:11.1f}{row.process_over_native:11.2f}{row.engine_over_native:13.2f}"
+            f"{row.geometric_mean:11.2f}{row.ahead:7}"
+        )
+    return "\n".join(lines)
+
+
+def family_rows(timings: Sequence[FormulaTiming]) -> list[FormulaFamily]:
+    """A row for each family, one for all formulas, and one without the chains of U, on which MONA explodes."""
+    families = list(dict.fromkeys(timing.case.family for timing in timings))
+    rows = [sum_up(family, [timing for timing in timings if timing.case.family == family]) for family in families]
+    without_chains = [timing for timing in timings if timing.case.family != "chains of U"]
+    return [*rows, sum_up("all", timings), sum_up("all but chains of U", without_chains)]
+
+
+def main() -> None:
+    parser = parser_of(__doc__, shared=False)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    load = os.getloadavg()[0]
+    pin_to_one_core()
+    binary, environment = mona_itself()
+    os.environ.update(environment)
+    with tempfile.TemporaryDirectory() as directory:
+        cases = [*suite(), *larger()]
+        time_formula(cases[0], binary, Path(directory), 1)  # loads everything that is loaded once
+        timings = [time_formula(case, binary, Path(directory), args.repeats) for case in cases]
+    rows = family_rows(timings)
+    worst = sorted(timings, key=lambda timing: timing.ratio)[:WORST_COUNT]
+    least_ahead = [
+        {"family": timing.case.family, "formula": timing.case.source, "letters": len(timing.case.letters),
+         "states": timing.states, "native_ms": timing.native_ms, "process_ms": timing.process_ms,
+         "engine_ms": timing.engine_ms} for timing in worst
+    ]  # fmt: skip
+    print(table(rows))
+    for timing in worst:
+        formula = timing.case.source[:80]
+        print(f"least ahead: {timing.native_ms:.1f} against {timing.process_ms:.1f} ms on {formula}")
+    write_run("ltlf", {
+        "repeats": args.repeats,
+        "load_before": load,  # other processes slow the start of a process more than they slow our translation
+        "rows": [asdict(row) for row in rows],
+        "least_ahead": least_ahead,
+    })  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

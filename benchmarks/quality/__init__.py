@@ -1,0 +1,6 @@
+"""How probable the answers of each search are, and which of its heuristics matter.
+
+`search_quality` compares both searches with the best known answers, which for the model of `bigram` is the exact
+optimum. `beam_widths` measures cost and quality over the beam width. `ablation` switches off each heuristic in turn and
+compares the costs to go of the literature (`lookahead_search`). `cases` has the constraints of all three.
+"""

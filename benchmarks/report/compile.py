@@ -1,0 +1,237 @@
+"""The section of RESULTS.md about cold compiles, from results/compile.json."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.report.layout import MIB, geometric_mean, median_and_range, section, short_number, table, verdict
+
+Run = dict[str, Any]
+Rows = dict[tuple[str, str], list[dict[str, Any]]]  # by case and engine, in the order measured
+MS_MAX, PEAK_MIB_MAX, LOOK_UP_US_MAX = 1000.0, 200.0, 50.0  # the goals
+_NAMES = {"ours": "ours", "outlines_core": "outlines-core", "xgrammar": "XGrammar", "llguidance": "llguidance"}
+ENGINES = tuple(_NAMES)
+PEERS = ENGINES[1:]
+PRECOMPUTING = PEERS[:2]  # llguidance computes a mask when it is looked up
+_COUNTS = ("states", "classes", "min_tokens")
+_CANNOT, _NO_FIGURE = "cannot express it", "-"
+NOTES = """
+Milliseconds until the first mask is ready, and peak MiB beyond the loaded vocabulary: the median, with the range if its
+ends differ as printed. The engines took turns on each constraint. "Cannot express it": the engine has no form for the
+constraint; other words name the limit or the error that stopped an engine. A star marks a constraint that the engine
+takes in a simpler form than ours (listed below the tables). Look-ups are microseconds, p50 / p99, along random walks:
+our search looks up the classes of tokens that may follow a state; "all ids" is the same spread over the vocabulary. The
+others compute a bit mask over all ids.
+"""
+FIRST_TOKENS_NOTES = """
+A check that the constraints are the same: cases without a star in which another number of tokens may start a text.
+"""
+
+
+def _by_case(run: Run) -> Rows:
+    rows: Rows = defaultdict(list)
+    for row in run["rows"]:
+        rows[row["case"], row["engine"]].append(row)
+    return rows
+
+
+def _figures(rows: Rows, case: str, engine: str, name: str) -> list[float]:
+    """The figure of every repeat; empty if one of them did not finish."""
+    repeats = rows.get((case, engine), [])
+    return [row["figures"][name] for row in repeats] if all(row["outcome"] == "ok" for row in repeats) else []
+
+
+def _failure(rows: Rows, case: str, engine: str, limits: dict[str, float]) -> str:
+    """Why an engine has no figures for a case."""
+    repeats = rows.get((case, engine))
+    if not repeats:
+        return _CANNOT
+    outcome = str(repeats[-1]["outcome"])
+    phrases = {"time": f"over {limits['seconds']:g} s", "memory": f"over {limits['gigabytes']:g} GB"}
+    return phrases.get(outcome, outcome)
+
+
+def _cell(run: Run, rows: Rows, case: dict[str, Any], engine: str, name: str, scale: float) -> str:
+    values = [value / scale for value in _figures(rows, case["name"], engine, name)]
+    star = "\\*" if case["notes"].get(engine) else ""
+    return median_and_range(values) + star if values else _failure(rows, case["name"], engine, run["limits"])
+
+
+def ratios(rows: Rows, cases: Iterable[str], engine: str, name: str) -> dict[str, float]:
+    """Theirs over ours for each case that both finish: the median over the pairs of one turn each."""
+    medians = {}
+    for case in cases:
+        pairs = zip(_figures(rows, case, engine, name), _figures(rows, case, "ours", name), strict=False)
+        quotients = [theirs / ours for theirs, ours in pairs if ours]
+        if quotients:
+            medians[case] = statistics.median(quotients)
+    return medians
+
+
+def _cost_table(run: Run, rows: Rows, name: str, scale: float) -> str:
+    head = ["constraint", *(_NAMES[engine] for engine in ENGINES), *(f"{_NAMES[peer]} / ours" for peer in PEERS)]
+    body = []
+    names = [case["name"] for case in run["cases"]]
+    against = {peer: ratios(rows, names, peer, name) for peer in PEERS}
+    for case in run["cases"]:
+        cells = [_cell(run, rows, case, engine, name, scale) for engine in ENGINES]
+        quotients = [against[peer].get(case["name"]) for peer in PEERS]
+        cells += [_NO_FIGURE if ratio is None else short_number(ratio) for ratio in quotients]
+        body.append([case["name"], *cells])
+    return table(head, body)
+
+
+def _our_table(run: Run, rows: Rows) -> str:
+    body = []
+    for case in run["cases"]:
+        figures = {name: _figures(rows, case["name"], "ours", name) for name in (*_COUNTS, "table_bytes")}
+        if figures["states"]:
+            medians = {name: statistics.median(values) for name, values in figures.items()}
+            counts = [f"{medians[name]:,.0f}" for name in _COUNTS]
+            body.append([case["name"], *counts, short_number(medians["table_bytes"] / MIB)])
+    return table(["constraint", "states", "classes", "least tokens", "table MiB"], body)
+
+
+def _look_up_table(run: Run, rows: Rows) -> str:
+    def cell(case: str, engine: str, kind: str) -> str:
+        tails = [_figures(rows, case, engine, f"{kind}_{tail}") for tail in ("p50", "p99")]
+        return " / ".join(short_number(statistics.median(values)) for values in tails) if tails[0] else _NO_FIGURE
+
+    body = []
+    for case in run["cases"]:
+        name = case["name"]
+        ours = [cell(name, "ours", "look_up"), cell(name, "ours", "expand")]
+        body.append([name, *ours, *(cell(name, peer, "look_up") for peer in PEERS)])
+    return table(["constraint", "ours", "ours, all ids", *(_NAMES[peer] for peer in PEERS)], body)
+
+
+def _summary(run: Run, rows: Rows) -> str:
+    names = [case["name"] for case in run["cases"]]
+    compiled = [name for name in names if _figures(rows, name, "ours", "ms")]
+    lines = [f"- ours: {len(compiled)} of {len(names)} constraints compiled"]
+    for engine in PEERS:
+        kind = "precomputes" if engine in PRECOMPUTING else "computes masks when looked up"
+        times, memory = (ratios(rows, names, engine, name) for name in ("ms", "peak_bytes"))
+        stopped = [name for name in names if rows.get((name, engine)) and not _figures(rows, name, engine, "ms")]
+        missing = sum(1 for name in names if not rows.get((name, engine)))
+        line = f"- {_NAMES[engine]} ({kind}): cannot express {missing}, does not finish {len(stopped)}"
+        if times:
+            won = sum(1 for ratio in times.values() if ratio > 1)
+            line += f"; over the {len(times)} that both finish, theirs over ours: time {_mean(times)}, ours faster on "
+            line += f"{won}; memory {_mean(memory)}"
+        lines.append(line)
+    lines.append(_common(run, rows, names))
+    return "\n".join(lines)
+
+
+def _common(run: Run, rows: Rows, names: list[str]) -> str:
+    """The geometric means over the cases that every precomputing engine finishes."""
+    engines = ("ours", *PRECOMPUTING)
+    common = [name for name in names if all(_figures(rows, name, engine, "ms") for engine in engines)]
+    if not common:
+        return "- no constraint was finished by all precomputing engines"
+    means = {
+        engine: geometric_mean([statistics.median(_figures(rows, name, engine, "ms")) for name in common])
+        for engine in engines
+    }
+    listed = ", ".join(f"{_NAMES[engine]} {short_number(mean)} ms" for engine, mean in means.items())
+    return f"- geometric mean over the {len(common)} that all precomputing engines finish: {listed}"
+
+
+def _mean(by_case: dict[str, float]) -> str:
+    values = [value for value in by_case.values() if value > 0]
+    if not values:
+        return _NO_FIGURE
+    return f"{short_number(geometric_mean(values))} ({short_number(min(values))}-{short_number(max(values))})"
+
+
+def _worst(rows: Rows, names: list[str], figure: str, scale: float) -> tuple[float, str]:
+    """The largest median of our repeats, and its case."""
+    by_case = [(_figures(rows, name, "ours", figure), name) for name in names]
+    return max((statistics.median(values) / scale, name) for values, name in by_case if values)
+
+
+def _goals(run: Run, rows: Rows) -> str:
+    names = [case["name"] for case in run["cases"] if _figures(rows, case["name"], "ours", "ms")]
+    lines = []
+    for figure, scale, goal, words in (
+        ("ms", 1, MS_MAX, "ms, the slowest compile"),
+        ("peak_bytes", MIB, PEAK_MIB_MAX, "MiB, the highest peak"),
+        ("look_up_p99", 1, LOOK_UP_US_MAX, "us, the slowest p99 of a look-up by class"),
+        ("expand_p99", 1, LOOK_UP_US_MAX, "us, the slowest p99 of a look-up spread over all ids"),
+    ):
+        value, case = _worst(rows, names, figure, scale)
+        over = sum(1 for name in names if statistics.median(_figures(rows, name, "ours", figure)) / scale > goal)
+        result = verdict(not over) + (f" by {over} of {len(names)}" if over else "")
+        lines.append(f"- {short_number(value)} {words} ({case}); goal {goal:g}: {result}")
+    return "\n".join(lines)
+
+
+def _losses(run: Run, rows: Rows) -> str:
+    names = [case["name"] for case in run["cases"]]
+    lines = []
+    for engine in PEERS:
+        by_case = sorted(ratios(rows, names, engine, "ms").items(), key=lambda pair: pair[1])
+        losses = [f"{name} ({short_number(1 / ratio)})" for name, ratio in by_case if ratio < 1]
+        lines.append(f"- to {_NAMES[engine]}, {len(losses)}: {', '.join(losses) or 'none'}")
+    for name in names:
+        repeats = rows.get((name, "ours"), [])
+        if repeats and repeats[-1]["outcome"] != "ok":
+            lines.append(f"- ours does not compile {name}: {repeats[-1]['outcome']}; {repeats[-1]['message']}")
+    return "\n".join(lines)
+
+
+def _stars(run: Run) -> str:
+    notes: dict[str, list[str]] = defaultdict(list)
+    for case in run["cases"]:
+        for engine, note in case["notes"].items():
+            if note:
+                notes[f"{_NAMES[engine]}: {note}"].append(case["name"])
+    return "\n".join(f"- {note}: {', '.join(names)}" for note, names in sorted(notes.items()))
+
+
+def _first_tokens(run: Run, rows: Rows) -> str:
+    """The cases in which an engine with the same language allows another number of first tokens."""
+    lines = []
+    for case in run["cases"]:
+        ours = _figures(rows, case["name"], "ours", "first_ids")
+        for engine in PEERS:
+            theirs = _figures(rows, case["name"], engine, "first_ids")
+            if ours and theirs and not case["notes"].get(engine) and ours[0] != theirs[0]:
+                lines.append(f"- {case['name']}, {_NAMES[engine]}: {theirs[0]:,.0f} tokens, ours {ours[0]:,.0f}")
+    return "\n".join(lines) or "None."
+
+
+def _errors(run: Run, rows: Rows) -> str:
+    lines = []
+    for case in run["cases"]:
+        for engine in PEERS:
+            repeats = rows.get((case["name"], engine), [])
+            if repeats and repeats[-1]["outcome"] in ("refused", "failed"):
+                message = " ".join(repeats[-1]["message"].split())[:160].replace("|", "\\|")
+                lines.append(f"- {case['name']}, {_NAMES[engine]}: {message}")
+    return "\n".join(lines) or "None."
+
+
+def compile_section(run: Run) -> str:
+    """Time, memory and look-ups of all engines."""
+    rows = _by_case(run)
+    versions = [f"{_NAMES[engine]} {version}" for engine, version in run["versions"].items()]
+    parts = {
+        "In short": _summary(run, rows),
+        "Goals": _goals(run, rows),
+        "Every loss": "In brackets: how many times faster the other engine was.\n\n" + _losses(run, rows),
+        "Time, ms": _cost_table(run, rows, "ms", 1),
+        "Peak memory, MiB": _cost_table(run, rows, "peak_bytes", MIB),
+        "Look-up, microseconds": _look_up_table(run, rows),
+        "Our automata": _our_table(run, rows),
+        "Simpler forms": _stars(run),
+        "Refusals and failures": _errors(run, rows),
+        "Other first tokens": f"{FIRST_TOKENS_NOTES.strip()}\n\n{_first_tokens(run, rows)}",
+    }
+    blocks = [block for title, part in parts.items() for block in (f"### {title}", part)]
+    details = (", ".join(versions), f"vocabulary {run['vocabulary']}")
+    return section("Cold compile", run, NOTES, *blocks, details=details)

@@ -1,0 +1,167 @@
+"""The sections of RESULTS.md about the time and memory of decoding."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.report.layout import (
+    MIB,
+    figure_panels,
+    median_and_range,
+    picture,
+    section,
+    short_number,
+    table,
+    verdict,
+)  # fmt: skip
+from benchmarks.runs import RESULTS_DIRECTORY
+
+TIME_MAX = {(16, 4): 0.9, (16, 16): 0.9, (16, 64): 0.9, (512, 4): 0.7, (512, 16): 0.25, (512, 64): 0.1}
+MEMORY_MAX = {(512, 64): 0.2}  # of the other points: 1
+SHARE_MAX, SHARE_BEAMS = 0.05, 64
+RATIO_MAX = 0.5
+RUNTIMES_PLOT = RESULTS_DIRECTORY / "runtimes.svg"
+AXES = {"beams": "beams", "tokens": "tokens, at most", "keywords": "keywords", "vocabulary": "tokens in the vocabulary"}
+DECODE_NOTES = """
+GPT-2's shape (124 million random weights), seconds for one request: ours under five keywords with inflections over
+GPT-2's vocabulary, transformers' `generate(num_beams=k)` without a constraint. Neither may end before its budget does.
+Peak memory is beyond the loaded model. Each run is a process of its own; medians of pairs, with the range. The ratio is
+ours over transformers'. Ours has the model's linear layers packed for oneDNN when it loads them, which is part of its
+speed, and holds a tied output layer twice: some 230 MiB more of loaded model here. transformers runs with its defaults.
+"""
+PEER_NOTES = """
+The built-in model, greedy if the decoder supports no beams: {texts} patterns, each with a short and a long budget of
+tokens. "Satisfy": answers that match the pattern in full. The time is for all of them together and includes compiling
+the constraints.
+"""
+STEP_NOTES = """
+A model of GPT-2's shape (124 million parameters, random weights) on the CPU, with five keywords over its 50,257 tokens
+and the service's search: for each step with k rows alive or more (banked starts with several times k) the forward pass,
+and right after it all work of the search until the next. Medians over the steps; of the share also the middle half.
+"""
+BATCH_NOTES = """
+Seconds for all requests, through one engine: one after another, and all at once. They differ in prompt, constraint
+(keywords, formula, regex, JSON schema, template, combination), beams (1 to 16) and budget. Medians of pairs, with the
+range. Every concurrent answer equals the answer to the same request alone, token for token; a difference ends the run.
+"""
+RUNTIMES_NOTES = """
+Seconds per request on the built-in model, {sets} sets of CommonGen's concepts in any order, {max_tokens} tokens, with a
+cached automaton: the median of {repeats} runs, each the mean of all sets, with their range; the methods take turns.
+The HMM has 256 hidden states (Ctrl-G's had 32,768, on a GPU), and is our Python of the method: its time, which includes
+computing its look-ahead table for each set, is no measure of others' code. The paper's table 2 gives, for GPT-2 on a
+GPU, 0.74 s for its own search and 3.49 s for Ctrl-G with 4 beams, and 9.45 s and 12.01 s with 128: ratios of 0.21 and
+0.79.
+"""
+
+
+def decode_section(run: dict[str, Any]) -> str:
+    """Time and memory beside transformers, and the other constrained decoders."""
+    points = sorted({(row["prompt"], row["beams"]) for row in run["rows"]})
+    rows = {point: [row for row in run["rows"] if (row["prompt"], row["beams"]) == point] for point in points}
+    head = ["prompt", "beams", "ours, s", "transformers, s", "ratio", "goal", "ours, MiB", "transformers, MiB", "ratio"]
+    parts = [table([*head, "goal"], [_decode_row(*point, rows[point]) for point in points])]
+    if run["peers"]:
+        texts = max((peer.get("texts", 0) for peer in run["peers"]), default=0)
+        parts += ["### Beside other constrained decoders", PEER_NOTES.format(texts=texts), _peers(run["peers"])]
+    return section("Decoding", run, DECODE_NOTES, *parts, details=(f"{run['tokens']} tokens",))
+
+
+def _decode_row(prompt: int, beams: int, rows: Sequence[dict[str, Any]]) -> list[str]:
+    cells = [str(prompt), str(beams)]
+    pairs = complete_pairs(rows)
+    if not pairs:
+        return [*cells, *["failed"] * 8]
+    for field, unit, ratio_max in (
+        ("seconds", 1, TIME_MAX[prompt, beams]),
+        ("peak_bytes", MIB, MEMORY_MAX.get((prompt, beams), 1.0)),
+    ):
+        ours, theirs = ([pair[library][field] / unit for pair in pairs] for library in ("ours", "transformers"))
+        ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+        goal = f"{short_number(ratio_max)}: {verdict(statistics.median(ratios) <= ratio_max)}"
+        cells += [*(median_and_range(values) for values in (ours, theirs, ratios)), goal]
+    return cells
+
+
+def complete_pairs(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The turns in which neither library failed."""
+    return [row for row in rows if "error" not in row["ours"] and "error" not in row["transformers"]]
+
+
+def _peers(peers: Sequence[dict[str, Any]]) -> str:
+    body = []
+    for peer in peers:
+        cells = [peer["error"], "", "", ""] if "error" in peer else []
+        for budget in () if cells else ("short", "long"):
+            figures = peer[budget]
+            cells += [f"{figures['satisfied']} of {figures['requests']}", short_number(figures["seconds"])]
+        body.append([peer["name"], *cells])
+    return table(["decoder", "satisfy, short budget", "s", "satisfy, long budget", "s"], body)
+
+
+def step_section(run: dict[str, Any]) -> str:
+    """The search's time beside the forward pass."""
+    body = []
+    for row in run["rows"]:
+        low, high = (f"{100 * share:.1f}" for share in row["share_quarters"])
+        times = (short_number(row["forward_ms"]), short_number(row["search_ms"]))
+        body.append([row["algorithm"], str(row["beams"]), *times, f"{100 * row['share']:.1f} % ({low}-{high})"])
+    largest = max(row["share"] for row in run["rows"] if row["beams"] == SHARE_BEAMS)
+    goal = f"with {SHARE_BEAMS} beams at most {100 * SHARE_MAX:.0f} % of the forward pass"
+    return section(
+        "The search beside the model", run, STEP_NOTES,
+        table(["algorithm", "k", "forward pass, ms", "search, ms", "search / forward pass"], body),
+        f"Goal: {goal}: {verdict(largest <= SHARE_MAX)}.",
+    )  # fmt: skip
+
+
+def batch_section(run: dict[str, Any]) -> str:
+    """Concurrent requests beside sequential ones."""
+    pairs = run["pairs"]
+    columns = [median_and_range(pair[name] for pair in pairs) for name in ("sequential_s", "concurrent_s", "ratio")]
+    head = ["requests", "tokens written", "one after another, s", "at once, s", "at once / one after another"]
+    ratios = sorted(pair["ratio"] for pair in pairs)
+    return section(
+        "Many requests at once", run, BATCH_NOTES,
+        table(head, [[f"{run['requests']}", f"{run['tokens']:,}", *columns]]),
+        f"Goal: at most {RATIO_MAX} of the time: {verdict(ratios[len(ratios) // 2] <= RATIO_MAX)}.",
+        details=("the built-in model",),
+    )  # fmt: skip
+
+
+def runtimes_section(run: dict[str, Any]) -> str:
+    """Seconds per request by method and number of beams."""
+    rows = run["rows"]
+    beams = sorted({row["beams"] for row in rows})
+    seconds = {(row["method"], row["beams"]): row["seconds"] for row in rows}
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    body = [[method, *(_seconds(seconds[method, k]) for k in beams)] for method in methods]
+    if "HMM" in methods:
+        body += [[f"{method} / HMM", *(_ratio(seconds[method, k], seconds["HMM", k]) for k in beams)]
+                 for method in methods if method.startswith("ours")]  # fmt: skip
+    notes = RUNTIMES_NOTES.format(sets=run["sets"], max_tokens=run["max_tokens"], repeats=len(rows[0]["seconds"]))
+    plot = picture(RUNTIMES_PLOT, "seconds per request of ours, along four axes", lambda: draw_runtimes(run["growth"]))
+    return section(
+        "Seconds per request", run, notes, table(["method", *(f"{k} beams" for k in beams)], body), plot
+    )  # fmt: skip
+
+
+def _seconds(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> str:
+    return short_number(statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True)))
+
+
+def draw_runtimes(rows: list[dict[str, Any]]) -> None:
+    """Seconds per request of our search along each axis. Needs matplotlib."""
+    with figure_panels(RUNTIMES_PLOT, (11, 2.8), columns=len(AXES)) as panels:
+        for panel, (along, label) in zip(panels, AXES.items(), strict=True):
+            points = sorted((row for row in rows if row["along"] == along), key=lambda row: row["value"])
+            medians = [statistics.median(row["seconds"]) for row in points]
+            panel.plot([row["value"] for row in points], medians, marker="o")
+            panel.set_xlabel(label)
+            panel.set_ylim(bottom=0)
+        panels[0].set_ylabel("seconds per request")

@@ -1,0 +1,87 @@
+"""Sections, tables, numbers and figures of the report. Knows no benchmark.
+
+Figures need matplotlib, which is imported when one is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.runs import link
+
+MIB = 2**20
+
+
+def section(title: str, run: Mapping[str, Any], notes: str, *parts: str, details: Sequence[str] = ()) -> str:
+    """A section as Markdown: the origin of its figures, notes, the notes stored with the run, and non-empty parts.
+
+    details  of the run, besides its date, machine, threads and command
+    """
+    threads = [f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"] if "threads" in run else []
+    origin = "; ".join((run["date"], run["machine"], *threads, *details, f"`{run['command']}`"))
+    blocks = (f"## {title}", origin, notes, *run.get("notes", ()), *parts)
+    return "\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
+
+
+def verdict(is_met: bool) -> str:
+    """Whether a goal is met."""
+    return "met" if is_met else "missed"
+
+
+def goal_list(goals: Iterable[tuple[str, bool]]) -> str:
+    """A list of goals with their verdicts."""
+    return "\n".join(f"- {goal}: {verdict(is_met)}" for goal, is_met in goals)
+
+
+def short_number(value: float) -> str:
+    """A number with two or more significant digits: 0.43, 4.3, 43, 4,300."""
+    if value and abs(value) < 1:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+def median_and_range(values: Iterable[float], number: Callable[[float], str] = short_number) -> str:
+    """The median, and the range if its ends differ as printed."""
+    ordered = sorted(values)
+    median, low, high = number(statistics.median(ordered)), number(ordered[0]), number(ordered[-1])
+    return median if low == high else f"{median} ({low}-{high})"
+
+
+def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Raises ValueError if there are no values or one is not positive."""
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def picture(path: Path, alt_text: str, draw: Callable[[], None]) -> str:
+    """A link to a figure, drawn again if there is matplotlib; empty if there is no file."""
+    with suppress(ImportError):
+        draw()
+    return f"![{alt_text}]({link(path)})" if path.exists() else ""
+
+
+@contextmanager
+def figure_panels(path: Path, inches: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[list[Any]]:
+    """The panels of a figure, row by row, which is written to an SVG file at the end. Raises ImportError."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = path.stem  # the same figures give the same file
+    figure, panels = pyplot.subplots(rows, columns, figsize=inches, layout="constrained", squeeze=False)
+    try:
+        yield list(panels.flatten())
+        figure.savefig(path, metadata={"Date": None})
+    finally:
+        pyplot.close(figure)

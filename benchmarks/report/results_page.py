@@ -1,0 +1,63 @@
+"""Writes benchmarks/RESULTS.md and the README's summary from the figures under benchmarks/results/."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from benchmarks.report.commongen import commongen_section
+from benchmarks.report.compile import compile_section
+from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, step_section
+from benchmarks.report.fashion import fashion_section
+from benchmarks.report.growth import ltlf_section, scale_section
+from benchmarks.report.infilling import infilling_section
+from benchmarks.report.quality import beam_widths_section, quality_section
+from benchmarks.report.readme import write_readme
+from benchmarks.report.service import chaos_section, load_section, page_section
+from benchmarks.report.truncation import truncation_section
+from benchmarks.runs import COMMITTED, REPORT, RESULTS_DIRECTORY, about, write_json
+
+HEADER = """# Results
+
+Written by `python -m benchmarks.report` from the files under `results/`; [README.md](README.md) describes what is
+measured and how.
+"""
+SECTIONS = {  # by the name of the file of figures, in the order of the page
+    "compile": compile_section,
+    "scale": scale_section,
+    "ltlf": ltlf_section,
+    "search_quality": quality_section,
+    "beam_widths": beam_widths_section,
+    "decode": decode_section,
+    "step": step_section,
+    "batch": batch_section,
+    "fashion": fashion_section,
+    "truncation": truncation_section,
+    "commongen": commongen_section,
+    "infilling": infilling_section,
+    "runtimes": runtimes_section,
+    "load": load_section,
+    "chaos": chaos_section,
+    "page": page_section,
+}
+
+
+def write_report() -> None:
+    """Rewrite RESULTS.md, and the README's summary, from the stored figures. Missing files have no section."""
+    runs = stored_runs()
+    sections = [section(runs[name]) for name, section in SECTIONS.items() if name in runs]
+    REPORT.write_text("\n".join([HEADER, *sections]), encoding="utf-8")
+    if RESULTS_DIRECTORY == COMMITTED:
+        write_readme(runs)
+
+
+def stored_runs() -> dict[str, Any]:
+    """The contents of the files of figures, by name."""
+    paths = [RESULTS_DIRECTORY / f"{name}.json" for name in SECTIONS]
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
+
+
+def write_run(name: str, figures: dict[str, Any]) -> None:
+    """Store the figures of this run, with its date, machine and command, and rewrite the report."""
+    write_json(RESULTS_DIRECTORY / f"{name}.json", about() | figures)
+    write_report()

@@ -1,0 +1,123 @@
+"""The sections of RESULTS.md about the service: under load, under kills, and in a new user's browser."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.report.layout import goal_list, section, table
+
+CACHED_MS, OVERHEAD_MS, QUEUE_MS, GROWTH = 5.0, 30.0, 25.0, 1.05
+TAILS = ("p50", "p90", "p99", "most")
+FIRST_PAINT_MS, TOTAL_S, PAGE_BYTES = 1000.0, 300.0, 2_000_000
+LOAD_NOTES = """
+`abs up` with the built-in model: API, compile worker, inference worker, server, and the clients, all on this machine.
+*Overhead* is a request's time less compiling, waiting in the queue for a worker and decoding: by the service's own
+clock, and by the client's, which also counts the client's own work; over requests with a constraint that was compiled
+before, which are all but two in a hundred. `re` checks every answer.
+"""
+CHAOS_NOTES = """
+The service with the built-in model, with several concurrent requests of four kinds of constraint. A random worker is
+killed with -9 every second, whatever it does, even while it loads; the server is killed once. A dead worker is replaced
+by a fork of a process that has imported everything and loaded the model.
+At the end each request is sent once more, under its idempotency key. Every answer is checked against the definitions.
+"""
+PAGE_NOTES = """
+From a clone to an answer in the page, on a machine that has only Python, make and git: the machine's time, and the time
+for typing at the speed of people of average skill, 32.5 words a minute for copied commands and 19 for the composed
+constraint (Karat et al., 1999); without reading. Most of `make demo` is fetching and unpacking PyTorch.
+"""
+
+
+def load_section(run: dict[str, Any]) -> str:
+    """Latencies, outcomes and memory under load."""
+    single, cached, burst, sustained = run["single_client"], run["cached"], run["burst"], run["sustained"]
+    clients = f"{sustained['clients']} clients"
+    rows = [
+        ["one client: what queue and service add to decoding", single["added_ms"]],
+        ["one client: the whole request", single["request_ms"]],
+        [f"cached POST /compile, {cached['rate']:.0f} a second", cached["ms"]],
+        [f"{sustained['clients']} requests in one instant: overhead, the service's clock", burst["service_ms"]],
+        [f"{clients}: overhead, the service's clock", sustained["service_ms"]],
+        [f"{clients}: overhead, the client's clock", sustained["client_ms"]],
+        [f"{clients}: waiting in the queue", sustained["queue_ms"]],
+        [f"{clients}: the whole request", sustained["request_ms"]],
+    ]
+    memory = [
+        [name, f"{sizes['warm_mib']:.0f}", f"{sizes['end_mib']:.0f}", f"{sizes['ratio']:.3f}"]
+        for name, sizes in sustained["memory"].items()
+    ]
+    return section(
+        "The service under load", run, LOAD_NOTES,
+        table(["milliseconds", *TAILS], ([title, *(f"{tails[name]:.1f}" for name in TAILS)] for title, tails in rows)),
+        _load_outcomes(sustained, run["same_constraint"]),
+        table(["MiB held by", "after warm-up", "at the end", "ratio"], memory),
+        _load_goals(single, cached, run["same_constraint"], sustained),
+    )  # fmt: skip
+
+
+def _load_outcomes(sustained: dict[str, Any], same_constraint: dict[str, Any]) -> str:
+    statuses = ", ".join(f"{count:,} of status {status}" for status, count in sorted(sustained["statuses"].items()))
+    return (
+        f"{sustained['seconds']:.0f} seconds of {sustained['clients']} clients, which start within the first "
+        f"{sustained['ramp_s']:.0f}: {statuses}; {sustained['violations']} answers that violate, "
+        f"{sustained['answers'] - sustained['distinct']} given twice. {same_constraint['callers']} callers of one cold "
+        f"constraint: {same_constraint['compilations']:.0f} compilation, the slowest answer after "
+        f"{same_constraint['slowest_s']:.2f} s."
+    )
+
+
+def _load_goals(
+    single: dict[str, Any], cached: dict[str, Any], same_constraint: dict[str, Any], sustained: dict[str, Any]
+) -> str:
+    growth = max(sizes["ratio"] for sizes in sustained["memory"].values())
+    others = sum(count for status, count in sustained["statuses"].items() if str(status) not in ("200", "429"))
+    return goal_list((
+        (f"p99 of the overhead under load below {OVERHEAD_MS:.0f} ms", sustained["service_ms"]["p99"] < OVERHEAD_MS),
+        (f"p99 of a cached /compile below {CACHED_MS:.0f} ms", cached["ms"]["p99"] < CACHED_MS),
+        (f"the queue adds less than {QUEUE_MS:.0f} ms (p50)", single["added_ms"]["p50"] < QUEUE_MS),
+        ("one compilation for all callers", same_constraint["compilations"] == 1),
+        ("no error but 429", others == 0),
+        (f"no process grows by more than {GROWTH - 1:.0%}", growth <= GROWTH),
+        ("every answer satisfies", sustained["violations"] == 0),
+    ))  # fmt: skip
+
+
+def chaos_section(run: dict[str, Any]) -> str:
+    """The outcomes of requests while workers are killed, from the figures of tests.long.chaos."""
+    killed, requests = run["killed"], run["requests"]
+    workers = sum(count for name, count in killed.items() if name != "server")
+    loading = sum(count for name, count in killed.items() if name.endswith("(loading)"))
+    by_attempt = ", ".join(f"{count} by attempt {attempt}" for attempt, count in run["attempts"].items())
+    states = ", ".join(f"{count} {state}" for state, count in run["states"].items())
+    outcomes = (
+        f"{requests} requests in {run['took_s']:.0f} s, {workers} workers killed ({loading} of them while loading), "
+        f"the server {killed.get('server', 0)} time(s): {run['answered']} answered ({by_attempt}), "
+        f"{requests - run['answered']} lost, {run['changed']} with another answer when sent again, "
+        f"{run['wrong']} that do not satisfy, {run['failed']} failed; jobs on the server at the end: {states}."
+    )
+    goals = goal_list((("every request answered once, by an answer that satisfies", run["good"]),))
+    return section("The service under kills", run, CHAOS_NOTES, outcomes, goals)
+
+
+def page_section(run: dict[str, Any]) -> str:
+    """The time of a new user, and of loading the page."""
+    seconds, paints = run["seconds"], run["first_paint_ms"]
+    typing = sum(run["typing_seconds"].values())
+    total, paint = sum(seconds.values()) + typing, statistics.median(paints)
+    steps = ", ".join(f"{name} {each:.1f} s" for name, each in seconds.items())
+    steps += f"; typing {run['typed']} characters {typing:.1f} s"
+    loads = (
+        f"The page, loaded {len(paints)} times with an empty cache: first paint after {paint:.0f} ms in the median "
+        f"({min(paints):.0f} to {max(paints):.0f}), the automaton drawn after "
+        f"{statistics.median(run['drawn_ms']):.0f} ms, {run['bytes'] / 1e6:.2f} MB in all."
+    )
+    goals = goal_list((
+        ("a new user's first answer in under five minutes", total < TOTAL_S),
+        ("of which typing is the longest part", typing > max(seconds.values())),
+        ("the first paint within one second on loopback", paint < FIRST_PAINT_MS),
+        ("the page under 2 MB", run["bytes"] < PAGE_BYTES),
+    ))  # fmt: skip
+    return section(
+        "A new user's first answer, and the page", run, PAGE_NOTES, f"{steps}: {total:.0f} s in all.", loads, goals
+    )

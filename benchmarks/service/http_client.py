@@ -1,0 +1,81 @@
+"""A minimal HTTP/1.1 client for load tests: persistent connections, and little work for each request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """A response, and the seconds from the first byte sent to the last byte read."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    seconds: float
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class HttpConnection:
+    """A connection for one caller at a time, opened when it is first used or the server has closed it."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, path: str, body: bytes) -> HttpReply:
+        return await self._send("POST", path, body)
+
+    async def get(self, path: str) -> HttpReply:
+        return await self._send("GET", path, b"")
+
+    def close(self) -> None:
+        if self._streams:
+            self._streams[1].close()
+        self._streams = None
+
+    async def _send(self, method: str, path: str, body: bytes) -> HttpReply:
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nContent-Length: {len(body)}\r\n"
+        kind = "Content-Type: application/json\r\n" if body else ""
+        if self._streams is not None and self._streams[0].at_eof():  # the server closed it while it was idle
+            self.close()
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port)
+        reader, writer = self._streams
+        try:
+            start = time.perf_counter()
+            writer.write(f"{head}{kind}\r\n".encode() + body)
+            status, headers = await _head(reader)
+            content = await _body(reader, headers)
+            reply = HttpReply(status, headers, content, time.perf_counter() - start)
+        except BaseException:
+            self.close()
+            raise
+        if headers.get("connection") == "close":
+            self.close()
+        return reply
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    pairs = (line.partition(":") for line in lines[1:] if line)
+    return int(lines[0].split(" ", 2)[1]), {name.lower(): value.strip() for name, _, value in pairs}
+
+
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    if "chunked" not in headers.get("transfer-encoding", ""):
+        return await reader.readexactly(int(headers.get("content-length", "0")))
+    content = b""
+    while size := int((await reader.readline()).split(b";")[0], 16):
+        content += await reader.readexactly(size)
+        await reader.readexactly(2)
+    await reader.readline()
+    return content

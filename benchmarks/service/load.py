@@ -1,0 +1,251 @@
+"""The service under load: `abs up` with its real processes and server, and many clients on the same machine.
+
+    python -m benchmarks.service.load [--seconds 300] [--clients 200]
+
+Five parts run against one `abs up` with the built-in model: the overhead of the queue for a single client; cached POST
+/compile at a fixed rate, timed from when each request was due; many simultaneous callers of one cold constraint; all
+clients with one request each in the same instant; and clients that send requests without a pause for minutes, with the
+memory of every process. `re` checks every answer. Writes results/load.json and RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.report import write_run
+from benchmarks.runs import parser_of
+from benchmarks.service.http_client import HttpConnection, HttpReply
+from benchmarks.service.load_requests import LoadRequest, cold_request, common_requests, keywords
+from benchmarks.service.running_service import RunningService, run_service
+
+COMMON, COLD_SHARE = 40, 0.02  # different requests that are repeated, and the share of requests with a new constraint
+WARM_UP_SHARE = 0.2  # of the time, in which memory may grow
+SAMPLE_S = 5.0
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """Median and tails, in the unit of the values."""
+    ranked = sorted(values)
+    return {
+        name: ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1.0))
+    }
+
+
+def overheads(reply: HttpReply) -> tuple[float, float, float]:
+    """The overhead of a generation by the service's clock and by the client's, and its queueing time, in ms.
+
+    The overhead is the time that is neither compiling, queueing nor decoding.
+    """
+    timings = reply.json()["timings"]
+    work_ms = sum(timings[name] for name in ("compile_ms", "queue_ms", "decode_ms"))
+    return timings["total_ms"] - work_ms, reply.seconds * 1000 - work_ms, timings["queue_ms"]
+
+
+@dataclass
+class LoadTally:
+    """The outcomes of many requests."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    service_ms: list[float] = field(default_factory=list)
+    client_ms: list[float] = field(default_factory=list)
+    queue_ms: list[float] = field(default_factory=list)
+    request_ms: list[float] = field(default_factory=list)
+    violations: int = 0
+    cold: int = 0
+    ids: set[str] = field(default_factory=set)
+
+    def add(self, request: LoadRequest, reply: HttpReply) -> None:
+        self.statuses[reply.status] += 1
+        if reply.status != 200:
+            return
+        answer = reply.json()
+        self.ids.add(answer["id"])
+        self.violations += not all(request.satisfies(choice["text"]) for choice in answer["choices"])
+        if not answer["timings"]["cached"]:
+            self.cold += 1
+            return  # no clock shows how long it waited for other compilations
+        service, client, queue = overheads(reply)
+        self.service_ms.append(service)
+        self.client_ms.append(client)
+        self.queue_ms.append(queue)
+        self.request_ms.append(reply.seconds * 1000)
+
+    def summary(self) -> dict[str, Any]:
+        names = ("service_ms", "client_ms", "queue_ms", "request_ms")
+        return {name: percentiles(getattr(self, name)) for name in names} | {
+            "statuses": dict(self.statuses), "violations": self.violations,
+            "answers": self.statuses[200], "distinct": len(self.ids), "cold": self.cold,
+        }  # fmt: skip
+
+
+async def single_client(url: str, count: int, rng: random.Random) -> dict[str, Any]:
+    """One client that sends one request after another."""
+    connection, tally = HttpConnection(url), LoadTally()
+    request = common_requests(1, rng)[0]
+    await connection.post("/generate", request.body)
+    for _ in range(count):
+        tally.add(request, await connection.post("/generate", request.body))
+    connection.close()
+    added = [service + queue for service, queue in zip(tally.service_ms, tally.queue_ms, strict=True)]
+    return tally.summary() | {"added_ms": percentiles(added)}
+
+
+async def cached_compiles(url: str, rate: float, seconds: float) -> dict[str, Any]:
+    """POST /compile of a stored constraint at a fixed rate per second, each timed from when it was due."""
+    body = json.dumps({"constraint": keywords(("dog", "ball"))[0], "explain": False}).encode()
+    pool = [HttpConnection(url) for _ in range(32)]
+    await pool[0].post("/compile", body)
+    free: asyncio.Queue[HttpConnection] = asyncio.Queue()
+    for connection in pool:
+        await connection.get("/health")
+        free.put_nowait(connection)
+    times_ms: list[float] = []
+    statuses: Counter[int] = Counter()
+
+    async def send(due: float) -> None:
+        connection = await free.get()
+        reply = await connection.post("/compile", body)
+        times_ms.append((time.perf_counter() - due) * 1000)
+        statuses[reply.status] += 1
+        free.put_nowait(connection)
+
+    start = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(rate * seconds)):
+            due = start + number / rate
+            await asyncio.sleep(due - time.perf_counter())
+            group.create_task(send(due))
+    for connection in pool:
+        connection.close()
+    return {"rate": rate, "statuses": dict(statuses), "ms": percentiles(times_ms)}
+
+
+async def same_constraint(service: RunningService, callers: int, rng: random.Random) -> dict[str, Any]:
+    """Simultaneous callers of one new constraint, and the number of compilations of it."""
+    words = tuple(rng.sample([f"word{number}" for number in range(1000)], 4))
+    body = json.dumps({"constraint": keywords(words)[0], "explain": False}).encode()
+    before = await service.compilations()
+    connections = [HttpConnection(service.url) for _ in range(callers)]
+    replies = await asyncio.gather(*(connection.post("/compile", body) for connection in connections))
+    for connection in connections:
+        connection.close()
+    statuses = Counter(reply.status for reply in replies)
+    slowest = max(reply.seconds for reply in replies)
+    compilations = await service.compilations() - before
+    return {"callers": callers, "statuses": dict(statuses), "compilations": compilations, "slowest_s": slowest}
+
+
+async def burst(url: str, clients: int) -> dict[str, Any]:
+    """All clients at once, with one request each of a stored constraint."""
+    requests, tally = common_requests(COMMON, random.Random(COMMON)), LoadTally()
+    connection = HttpConnection(url)
+    for request in requests:
+        await connection.post("/generate", request.body)
+    connection.close()
+
+    async def client(number: int) -> None:
+        connection, request = HttpConnection(url), requests[number % len(requests)]
+        tally.add(request, await connection.post("/generate", request.body))
+        connection.close()
+
+    await asyncio.gather(*map(client, range(clients)))
+    return tally.summary()
+
+
+async def sustained(service: RunningService, clients: int, seconds: float, ramp_s: float) -> dict[str, Any]:
+    """Clients that send the next request as soon as they are answered, and wait as long as a 429 demands.
+
+    It follows `burst`, which has stored the common constraints.
+
+    ramp_s  the clients start one by one within this time
+    """
+    requests = common_requests(COMMON, random.Random(COMMON))
+    tally, end = LoadTally(), time.perf_counter() + seconds
+    memory: list[tuple[float, dict[str, float]]] = []
+
+    async def client(number: int) -> None:
+        rng, connection = random.Random(number), HttpConnection(service.url)
+        await asyncio.sleep(ramp_s * number / clients)
+        while time.perf_counter() < end:
+            request = cold_request(rng) if rng.random() < COLD_SHARE else rng.choice(requests)
+            reply = await connection.post("/generate", request.body)
+            tally.add(request, reply)
+            if reply.status == 429:
+                connection.close()  # the server might close an idle connection just when it is used again
+                await asyncio.sleep(float(reply.headers["retry-after"]))
+        connection.close()
+
+    async def watch_memory() -> None:
+        while time.perf_counter() < end:
+            memory.append((time.perf_counter() + seconds - end, service.memory_mib()))
+            left = end - time.perf_counter()
+            print(f"\r{left:5.0f} s left, {tally.statuses.total():,} answered", end="", flush=True)
+            await asyncio.sleep(min(SAMPLE_S, max(0.01, left)))
+        print()
+
+    await asyncio.gather(watch_memory(), *(client(number) for number in range(clients)))
+    about = {"clients": clients, "seconds": seconds, "ramp_s": ramp_s}
+    return tally.summary() | about | {"memory": growth(memory, seconds)}
+
+
+def growth(samples: list[tuple[float, dict[str, float]]], seconds: float) -> dict[str, dict[str, float]]:
+    """For each process: MiB after the warm-up and at the end (medians of a fifth of the time each), and their ratio."""
+    warm_up = WARM_UP_SHARE * seconds
+    early = [sizes for at, sizes in samples if warm_up <= at < 2 * warm_up] or [samples[0][1]]
+    late = [sizes for at, sizes in samples if at >= seconds - warm_up] or [samples[-1][1]]
+    by_process = {}
+    for name in late[-1]:
+        first, last = (statistics.median(sizes.get(name, 0.0) for sizes in part) for part in (early, late))
+        by_process[name] = {"warm_mib": first, "end_mib": last, "ratio": last / first if first else 1.0}
+    return by_process
+
+
+async def measure(service: RunningService, args: argparse.Namespace) -> dict[str, Any]:
+    """All five parts."""
+    rng = random.Random(7)
+    parts: dict[str, Any] = {"single_client": await single_client(service.url, args.requests, rng)}
+    print("single client: added, ms", parts["single_client"]["added_ms"], flush=True)
+    parts["cached"] = await cached_compiles(service.url, args.rate, args.cached_seconds)
+    print("cached /compile, ms", parts["cached"]["ms"], parts["cached"]["statuses"], flush=True)
+    parts["same_constraint"] = await same_constraint(service, args.callers, rng)
+    print("same constraint:", parts["same_constraint"], flush=True)
+    parts["burst"] = await burst(service.url, args.clients)
+    print(
+        "burst: overhead by the service's clock, ms",
+        parts["burst"]["service_ms"],
+        parts["burst"]["statuses"],
+        flush=True,
+    )
+    parts["sustained"] = await sustained(service, args.clients, args.seconds, args.ramp)
+    print("sustained:", json.dumps(parts["sustained"], indent=1), flush=True)
+    return parts
+
+
+def main() -> None:
+    parser = parser_of(__doc__, shared=False)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--ramp", type=float, default=10.0)
+    parser.add_argument("--callers", type=int, default=500)
+    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--cached-seconds", type=float, default=30.0)
+    parser.add_argument("--requests", type=int, default=100, help="of the single client")
+    parser.add_argument("--keep", action="store_true", help="write no file")
+    args = parser.parse_args()
+    with run_service() as service:
+        parts = asyncio.run(measure(service, args))
+    if not args.keep:
+        write_run("load", parts)
+
+
+if __name__ == "__main__":
+    main()

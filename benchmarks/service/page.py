@@ -1,0 +1,164 @@
+"""The time of a new user from a clone to an answer in the playground, without reading.
+
+    python -m benchmarks.service.page [--loads 9]
+
+It clones this repository, runs `make demo` with an empty home folder, then `abs serve`, opens the page in Chromium with
+an empty cache, types a constraint, and waits for its picture and its answer. Typing takes as long as in Karat et al.
+(1999) for people of average skill: 32.5 words a minute for copied text (the commands and the address) and 19 for
+composed text (the constraint), with five characters a word. Then the page is loaded several times. Writes
+results/page.json and RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+from playwright.sync_api import Browser, Page, expect
+
+from benchmarks.report import write_run
+from benchmarks.runs import parser_of
+from tests.app.playground.chromium import WIDE, chromium_path, open_page, running_chromium
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = {  # as in docs/tutorial.md
+    "clone": "git clone <this repository> abs-server && cd abs-server",
+    "make demo": "make demo",
+    "serve": "make serve",
+    "page": "http://127.0.0.1:8000",
+}
+FORMULA = "F(dog & X(F(ball))) & G(!man)"
+COPYING_S, COMPOSING_S = 60 / (32.5 * 5), 60 / (19 * 5)  # for a character
+READY_S_MAX = 300.0
+FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+
+
+def main() -> None:
+    parser = parser_of(__doc__, shared=False)
+    parser.add_argument("--loads", type=int, default=9, help="how often the page is loaded")
+    args = parser.parse_args()
+    path = chromium_path()
+    if path is None:
+        raise SystemExit("no Chromium on the path: install chromium, or set ABS_CHROMIUM to one")
+    waiting: dict[str, float] = {}
+    typing: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="abs-page-") as folder:
+        clone, home = Path(folder) / "clone", Path(folder) / "home"
+        home.mkdir()
+        type_command("clone", typing)
+        with timed(waiting, "clone"):
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        type_command("make demo", typing)
+        with timed(waiting, "make demo"):
+            subprocess.run(["make", "demo"], cwd=clone, env=default_environment(home), check=True)
+        type_command("serve", typing)
+        with running_chromium(path) as browser, running_server(clone, home, waiting) as url:
+            type_command("page", typing)
+            first_answer(browser, url, waiting, typing)
+            loads = [load_page(browser, url) for _ in range(args.loads)]
+    run = {
+        "seconds": waiting, "typing_seconds": typing,
+        "first_paint_ms": [load[0] for load in loads], "drawn_ms": [load[1] for load in loads],
+        "bytes": statistics.median(load[2] for load in loads),
+        "typed": sum(map(len, COMMANDS.values())) + len(FORMULA),
+    }  # fmt: skip
+    write_run("page", run)
+    print(json.dumps(run, indent=1))
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Stores the seconds of its body."""
+    start = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - start
+
+
+def type_command(name: str, seconds: dict[str, float]) -> None:
+    """Takes the time of copying a command."""
+    with timed(seconds, name):
+        time.sleep(len(COMMANDS[name]) * COPYING_S)
+
+
+def default_environment(home: Path) -> dict[str, str]:
+    """The environment of a user who has set nothing but the source of packages."""
+    inherited = {name: text for name, text in os.environ.items() if name in ("PATH", "LANG") or name.startswith("PIP_")}
+    return inherited | {"HOME": str(home)}
+
+
+@contextmanager
+def running_server(clone: Path, home: Path, seconds: dict[str, float]) -> Iterator[str]:
+    """The URL of a service from the clone, once it is ready."""
+    command = [str(clone / ".venv" / "bin" / "abs"), "serve", "--port", "0", "--log-level", "warning"]
+    start = time.perf_counter()
+    environment = default_environment(home)
+    with subprocess.Popen(command, cwd=clone, env=environment, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            url = service.stdout.readline().partition("listening on ")[2].strip()
+            while not is_ready(url):
+                if time.perf_counter() - start > READY_S_MAX:
+                    raise SystemExit("the service does not become ready")
+                time.sleep(0.05)
+            seconds["serve"] = time.perf_counter() - start
+            yield url
+        finally:
+            service.terminate()
+
+
+def is_ready(url: str) -> bool:
+    """Whether the service answers, and is ready."""
+    try:
+        return httpx2.get(f"{url}/ready").is_success
+    except httpx2.TransportError:
+        return False
+
+
+def first_answer(browser: Browser, url: str, waiting: dict[str, float], typing: dict[str, float]) -> None:
+    """Stores the seconds until the page accepts input, until the picture is drawn, and until the answer is complete."""
+    with open_page(browser, url, WIDE) as watched:
+        page = watched.page
+        with timed(waiting, "page"):
+            page.goto("/")
+            expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+        formula = page.get_by_role("textbox", name=re.compile("^Formula"))
+        formula.fill("")
+        with timed(typing, "constraint"):
+            formula.press_sequentially(FORMULA, delay=COMPOSING_S * 1000)
+        with timed(waiting, "drawn"):
+            expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
+        with timed(waiting, "answered"):
+            page.get_by_role("button", name="Generate").click()
+            expect(page.locator("#lattice")).to_have_class(re.compile("is-done"))
+        require_satisfied(page)
+
+
+def require_satisfied(page: Page) -> None:
+    """Exit if the shown answer does not satisfy the formula."""
+    text = page.locator(".tokens-text").text_content() or ""
+    if not re.search(r"\bdog\b.*\bball\b", text) or re.search(r"\bman\b", text):
+        raise SystemExit(f"the page shows an answer that does not satisfy the formula: {text}")
+
+
+def load_page(browser: Browser, url: str) -> tuple[float, float, int]:
+    """Milliseconds to the first paint and to the drawn automaton, and the bytes loaded for both."""
+    with open_page(browser, url, WIDE) as watched:
+        page = watched.page
+        page.goto("/")
+        expect(page.locator(".automaton-picture")).to_be_visible()
+        drawn_ms = page.evaluate("performance.now()")
+        page.wait_for_load_state("networkidle")
+        return page.evaluate(FIRST_PAINT), drawn_ms, watched.bytes_loaded()
+
+
+if __name__ == "__main__":
+    main()
