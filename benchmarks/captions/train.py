@@ -99,7 +99,7 @@ def build_model() -> LlamaForCausalLM:
 
 
 def encode(tokenizer: Tokenizer, caption: Caption, dice: random.Random) -> list[int]:
-    """The ids of one example, `<eos>` at both ends; a coin decides whether its prompt names the concepts."""
+    """The ids of one example, `<eos>` at both ends; its prompt names the concepts with probability one half."""
     head = ""
     if dice.random() < 0.5:
         shuffled = dice.sample(caption.concepts, len(caption.concepts))
@@ -132,7 +132,7 @@ def pad(batch: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 def epochs_of_batches(
     captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches without end: each epoch shuffles the captions and tosses the coins anew."""
+    """Batches without end: each epoch shuffles the captions and draws the prompts again."""
     dice = random.Random(recipe.seed)
     order = list(captions)
     while True:
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="CommonGen's train.jsonl.gz")
     parser.add_argument("--out", type=Path, required=True, help="where the model directory is written")
     parser.add_argument("--epochs", type=int, default=Recipe.epochs)
-    parser.add_argument("--steps", type=int, help="stop after so many steps (a trial run)")
+    parser.add_argument("--steps", type=int, help="stop after this number of steps (a trial run)")
     parser.add_argument("--batch", type=int, default=Recipe.batch)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--threads", type=int, help="CPU threads; torch's own choice when left out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +55,13 @@ class Questioner:
             print(f"{system}: {error}")
             return None
         return answers
+
+
+def add_system_arguments(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """The arguments of all commands that compare systems and store their rows."""
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=default)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="measure stored rows again")
 
 
 def timings(answers: Sequence[SystemAnswer]) -> Row:

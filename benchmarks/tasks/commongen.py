@@ -28,7 +28,7 @@ from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, concept_sets_path, parser_of
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.process import SystemAnswer
-from benchmarks.systems.questions import Questioner, progress_bars, timings
+from benchmarks.systems.questions import Questioner, add_system_arguments, progress_bars, timings
 from benchmarks.tasks.concept_sets import FAMILIES, OTHER_PROMPT, PROMPTS, ConceptSet, concept_sets
 from benchmarks.tasks.text_metrics import bleu_4, cider, concepts_covered, leading_concepts, rouge_l
 
@@ -145,11 +145,9 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=[*PROMPTS, OTHER], default=list(PROMPTS))
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=USUAL_SYSTEMS)
+    add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--prompt", help="{concepts} in it stands for the concepts")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="measure stored rows again")
     args = parser.parse_args()
     if OTHER in args.models and not os.environ.get("ABS_MODEL"):
         parser.error(f"--models {OTHER} takes the model of ABS_MODEL, which is not set")

@@ -22,7 +22,7 @@ from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.process import SystemAnswer
-from benchmarks.systems.questions import Questioner, progress_bars, timings
+from benchmarks.systems.questions import Questioner, add_system_arguments, progress_bars, timings
 from benchmarks.tasks.gapped_stories import Story, gapped_stories
 from benchmarks.tasks.text_metrics import bleu_4, rouge_l
 
@@ -84,10 +84,8 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=USUAL_SYSTEMS)
+    add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--stories", type=int, default=50)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="measure stored rows again")
     args = parser.parse_args()
     with progress_bars() as progress:
         run(args, Questioner(args.threads, SECONDS_MAX, progress))

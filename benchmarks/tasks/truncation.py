@@ -18,7 +18,7 @@ from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.questions import Questioner, progress_bars
+from benchmarks.systems.questions import Questioner, add_system_arguments, progress_bars
 
 RESULT = RESULTS_DIRECTORY / "truncation.json"
 SECONDS_MAX = 60.0
@@ -90,10 +90,8 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
 
 def main() -> None:
     parser = parser_of(__doc__, shared=False)
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=USUAL_SYSTEMS)
+    add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--patterns", type=int, default=100)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="measure stored rows again")
     args = parser.parse_args()
     with progress_bars() as progress:
         run(args, Questioner(args.threads, SECONDS_MAX, progress))
