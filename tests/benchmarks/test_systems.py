@@ -23,7 +23,8 @@ SECONDS_MAX = 5.0
 
 @pytest.fixture
 def fake() -> Iterator[SystemProcess]:
-    system = SystemProcess(Entry("tests.benchmarks.fake_system:Fake", options={"mark": ">"}), "somewhere", 1, SECONDS_MAX)
+    entry = Entry("tests.benchmarks.fake_system:Fake", options={"mark": ">"})
+    system = SystemProcess(entry, "somewhere", 1, SECONDS_MAX)
     yield system
     system.close()
 
@@ -61,8 +62,9 @@ def test_a_system_that_fails_to_start_reports_why() -> None:
     nowhere = run_system(Entry("tests.benchmarks.fake_system:Fake"), "nowhere", 1)
     with nowhere as system, pytest.raises(SystemUnavailable, match="there is no model here"):
         system.ask(TextConstraint("a"), "p", 1)
+    entry = Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-unknown")
     with pytest.raises(SystemUnavailable, match="make reference"):
-        SystemProcess(Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-unknown"), "somewhere", 1, SECONDS_MAX)
+        SystemProcess(entry, "somewhere", 1, SECONDS_MAX)
 
 
 def test_every_environment_has_its_file_and_every_file_its_system() -> None:
