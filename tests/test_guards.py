@@ -29,10 +29,7 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_unset_keepalive_if_required": {"app/http_server.py"},
     "_write_pyc": {"tests/precompile.py"},
 }
-TWICE = frozenset(
-    [
-    ]
-)
+TWICE = frozenset[str]()
 """Class names that are defined more than once; a name may go, none may come."""
 TEST_NAME_WORDS_MAX = 10
 BANNED = re.compile(  # words that hide the term of the field; a name between underscores

@@ -59,7 +59,7 @@ class GenerationOptions(Strict):
 
     def rank_value(self, log_prob: float, tokens: int) -> float:
         """The value by which `banked` ranks its finished answers."""
-        return log_prob / tokens**self.length_penalty
+        return float(log_prob / tokens**self.length_penalty)
 
 
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")

@@ -148,7 +148,7 @@ def line(url: str) -> Iterator[BreakingLine]:
 
 @both
 def test_a_flaky_connection_repeats_no_event(kind: str, line: BreakingLine, url: str) -> None:
-    def told_by(where: str) -> list[Any]:
+    def events_of(where: str) -> list[Any]:
         retry = Retry(tries=40, backoff_s=0.01)
         constraint = F("dog") & F("ball")
         events: list[Any] = ask(
@@ -156,7 +156,7 @@ def test_a_flaky_connection_repeats_no_event(kind: str, line: BreakingLine, url:
         )
         return events
 
-    whole, broken = told_by(url), told_by(line.url)
+    whole, broken = events_of(url), events_of(line.url)
     assert line.broken["reply cut"] >= 1
     assert broken[-1].result.text == whole[-1].result.text
     steps = [event.step for event in broken if isinstance(event, Step)]

@@ -39,7 +39,7 @@ def _model() -> HashModel:
     return HashModel(4, (EOS,), seed=5)
 
 
-def _told(
+def _claimed(
     automaton: TokenAutomaton, tokens: tuple[int, ...], options: SearchOptions = OPTIONS
 ) -> tuple[Hypothesis, ScoredSequence]:
     """Any tokens as an answer with the true sums of just these tokens, and the model's opinion of them."""
@@ -89,14 +89,14 @@ def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
 def test_replayed_sums_equal_those_of_the_search(max_tokens: int) -> None:
     options = replace(OPTIONS, max_tokens=max_tokens, n=3)
     for answer in generate(_model(), (), _a_then_b(), options):
-        hypothesis, _ = _told(_a_then_b(), answer.tokens, options)
+        hypothesis, _ = _claimed(_a_then_b(), answer.tokens, options)
         assert hypothesis.score == pytest.approx(answer.score)
         assert hypothesis.log_prob == pytest.approx(answer.log_prob)
 
 
 @pytest.mark.parametrize("tokens", [(A, B, EOS), (A, A, OTHER, B, EOS), (OTHER, OTHER, OTHER, A, B, EOS)])
 def test_any_accepted_tokens_within_the_budget_replay(tokens: tuple[int, ...]) -> None:
-    hypothesis, rescored = _told(_a_then_b(), tokens)
+    hypothesis, rescored = _claimed(_a_then_b(), tokens)
     assert [step.token for step in replay(_a_then_b(), hypothesis, rescored, OPTIONS, TOLERANCE)] == list(tokens)
 
 
@@ -114,14 +114,14 @@ LIES: dict[str, tuple[tuple[int, ...], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_invalid_tokens_with_correct_sums_are_rejected(lie: str) -> None:
     tokens, words = LIES[lie]
-    hypothesis, rescored = _told(_a_then_b(), tokens)
+    hypothesis, rescored = _claimed(_a_then_b(), tokens)
     with pytest.raises(ReplayRejected, match=words):
         replay(_a_then_b(), hypothesis, rescored, OPTIONS, TOLERANCE)
 
 
 def test_an_answer_over_budget_with_correct_sums_is_rejected() -> None:
     enough = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
-    hypothesis, rescored = _told(_a_then_b(), (OTHER, A, B, EOS), enough)
+    hypothesis, rescored = _claimed(_a_then_b(), (OTHER, A, B, EOS), enough)
     assert replay(_a_then_b(), hypothesis, rescored, enough, TOLERANCE)
     with pytest.raises(ReplayRejected, match="the answer has 4 tokens, the budget is 3"):
         replay(_a_then_b(), hypothesis, rescored, replace(enough, max_tokens=3), TOLERANCE)
@@ -133,28 +133,28 @@ def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
     distance = automaton.distance.copy()
     distance[automaton.advance(automaton.start, A)] = OPTIONS.max_tokens
     wrong = replace(automaton, distance=distance)
-    hypothesis, rescored = _told(wrong, (A, B, EOS))
+    hypothesis, rescored = _claimed(wrong, (A, B, EOS))
     with pytest.raises(ReplayRejected, match="after token 0 acceptance is 6 tokens away, with 5 left"):
         replay(wrong, hypothesis, rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
 def test_a_wrong_log_prob_of_a_true_answer_is_rejected(off_by: float) -> None:
-    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
     with pytest.raises(ReplayRejected, match="the log-probs of the tokens add up to"):
         replay(_a_then_b(), replace(hypothesis, log_prob=hypothesis.log_prob + off_by), rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
 def test_a_wrong_score_of_a_true_answer_is_rejected(off_by: float) -> None:
-    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
     with pytest.raises(ReplayRejected, match="the scores of the tokens add up to"):
         replay(_a_then_b(), replace(hypothesis, score=hypothesis.score + off_by), rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
-    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
     near, far = sign * 2.9 * TOLERANCE, sign * 3.1 * TOLERANCE
     within = replace(hypothesis, score=hypothesis.score + near, log_prob=hypothesis.log_prob - near)
     assert replay(_a_then_b(), within, rescored, OPTIONS, TOLERANCE)
@@ -168,7 +168,7 @@ def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
 
 @pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
 def test_an_answer_with_missing_token_scores_is_rejected(log_probs: int, peaks: int) -> None:
-    hypothesis, rescored = _told(_a_then_b(), (A, B, EOS))
+    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
     z, best = (*rescored.log_probs, -1.0), (*rescored.max_log_probs, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
         replay(_a_then_b(), hypothesis, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)

@@ -21,7 +21,7 @@ from tests.servers.processes import until
 
 ROUNDS = 120
 TIMES_MAX, SLACK_S = 1.5, 0.001  # what a busy machine may make of nothing: a look-up that differs takes longer
-NOBODY_S = "0" * 32  # an unknown job
+FOREIGN_JOB = "0" * 32  # an unknown job
 
 
 class Caller:
@@ -71,12 +71,12 @@ def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
     assert status == 202, begun
     job = f"/jobs/{begun['id']}"
     for who, why in (("wrong", "unknown"), ("strange", "unknown"), ("late", "expired")):
-        for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events"), ("GET", f"/jobs/{NOBODY_S}")):
+        for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events"), ("GET", f"/jobs/{FOREIGN_JOB}")):
             status, said = caller.ask(who, method, path)
             assert (status, said["code"]) == (401, "unauthorized") and why in said["detail"], (who, path)
     for method, rest in (("GET", ""), ("DELETE", ""), ("GET", "/events")):
         status, said = caller.ask("ben", method, job + rest)
-        unknown = caller.ask("ben", method, f"/jobs/{NOBODY_S}{rest}")
+        unknown = caller.ask("ben", method, f"/jobs/{FOREIGN_JOB}{rest}")
         assert (status, said["code"]) == (404, "unknown_job")
         assert unknown == (404, said | {"request_id": unknown[1]["request_id"]}), "no telling whether there is one"
     until(lambda: caller.ask("anna", "GET", job)[1]["state"] == "done", "the owner sees his job done")
@@ -85,10 +85,10 @@ def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
 def test_the_time_of_a_refusal_reveals_nothing(caller: Caller) -> None:
     """Medians of requests that take turns; whatever slows the machine slows all kinds alike."""
     _, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
-    job, nobody_s = f"/jobs/{begun['id']}", f"/jobs/{NOBODY_S}"
+    job, foreign_job = f"/jobs/{begun['id']}", f"/jobs/{FOREIGN_JOB}"
     for kinds in (
-        [("wrong", job), ("strange", job), ("late", job), ("wrong", nobody_s)],  # 401
-        [("ben", job), ("ben", nobody_s)],  # 404
+        [("wrong", job), ("strange", job), ("late", job), ("wrong", foreign_job)],  # 401
+        [("ben", job), ("ben", foreign_job)],  # 404
     ):
         took: dict[tuple[str, str], list[float]] = {kind: [] for kind in kinds}
         for _ in range(ROUNDS):

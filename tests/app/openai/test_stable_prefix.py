@@ -85,7 +85,7 @@ def options_of(chance: random.Random, algorithm: Any, least: int) -> GenerationO
 def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
     algorithm: str, stops: tuple[str, ...]
 ) -> None:
-    chance, told_early = random.Random(algorithm), 0
+    chance, early_prefixes = random.Random(algorithm), 0
     for number in range(100):
         constraint = {"regex": chance.choice(PATTERNS)}
         compiled = compiled_of(constraint)
@@ -105,8 +105,8 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
                 assert certain.startswith(before[index]), (constraint, options)
                 assert final.startswith(certain), (constraint, options, step.step)
                 before[index] = certain
-        told_early += bool(before[0])
-    assert told_early > 10  # it does say something before the end
+        early_prefixes += bool(before[0])
+    assert early_prefixes > 10  # it does say something before the end
 
 
 def test_a_missed_step_freezes_the_stable_prefix() -> None:

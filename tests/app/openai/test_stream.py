@@ -153,7 +153,7 @@ def test_a_disconnect_cancels_the_request_at_once(faked: str, stream: bool) -> N
     patience, asked = httpx2.Timeout(60, read=1.0), f"{faked}/v1/completions"
     with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", asked, json=body, timeout=patience) as response:
         next(response.iter_lines())
-    assert fake_handlers.stopped.wait(10), "there is nobody who could come back"
+    assert fake_handlers.stopped.wait(10), "no caller can come back"
 
 
 @pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)

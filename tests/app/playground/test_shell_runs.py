@@ -198,7 +198,7 @@ def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
 
 
 def test_a_restart_discards_earlier_events(page: Page) -> None:
-    def told_twice(route: Route) -> None:
+    def restarted_stream(route: Route) -> None:
         whole = route.fetch()
         events = whole.body().split(b"\n\n")
         again = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
@@ -206,7 +206,7 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
 
     visit(page)
     compiles(page)
-    page.route("**/generate", told_twice)
+    page.route("**/generate", restarted_stream)
     generated(page)
     expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
 
