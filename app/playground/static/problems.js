@@ -92,7 +92,7 @@ export const SENTENCES = {
     + "Use fewer beams, fewer tokens or a shorter prompt.",
   internal: (p) => `The service has an internal error. Try again, or report the id ${p.request_id ?? "in the log"} to the operator.`,
   replay_rejected: (p) => `An answer failed its final check and was withheld. Try other options, and report the id ${p.request_id ?? "in the log"}.`,
-  worker_lost: (p) => `${number(p.attempts ?? 3)} workers failed on this request. Use fewer beams or tokens, and tell the operator.`,
+  worker_lost: (p) => `The request failed on ${number(p.attempts ?? 3)} workers. Use fewer beams or tokens, and tell the operator.`,
   deadline: (p) => `The answer took longer than ${number(p.timeout_s ?? 60)} seconds. Request fewer tokens or beams.`,
 };
 

@@ -247,7 +247,7 @@ def test_a_server_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("name", ["ABS_BROKER", "ABS_STORE"])
 def test_up_refuses_an_external_server(name: str, folder: Path) -> None:
     said = command("up", "--data", str(folder / "x"), **{name: "redis://127.0.0.1:1/0"})
-    assert said.returncode == 4 and f"take {name} away" in said.stderr
+    assert said.returncode == 4 and f"unset {name}" in said.stderr
 
 
 def test_a_worker_without_a_server_names_the_missing_setting() -> None:
