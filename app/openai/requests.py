@@ -171,9 +171,10 @@ def _option_fields() -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, field in GenerateRequest.model_fields.items():
         if name in names:
-            # None: `Annotated` needs one annotation at least.
-            kind = Annotated[(field.annotation, None, *field.metadata)]  # type: ignore[name-defined]
-            fields[name] = kind | None, Field(None, description=field.description)
+            kind: Any = field.annotation
+            optional: Any = Field(None, description=field.description)
+            optional.metadata = field.metadata  # the limits of the value
+            fields[name] = kind | None, optional
     return fields
 
 
