@@ -1,6 +1,6 @@
-"""Print what pyproject.toml depends on, with the extras named: python requirements.py compile redis
+"""Prints the dependencies in pyproject.toml with the given extras: python requirements.py compile redis
 
-An image installs these before the code is there, which pip itself has no command for.
+An image installs them before it has the code, for which pip has no command.
 """
 
 import sys
@@ -9,5 +9,5 @@ import tomllib
 if __name__ == "__main__":
     with open("pyproject.toml", "rb") as file:
         project = tomllib.load(file)["project"]
-    wanted = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in sys.argv[1:])]
-    print(*(requirement for requirements in wanted for requirement in requirements), sep="\n")
+    groups = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in sys.argv[1:])]
+    print(*(requirement for requirements in groups for requirement in requirements), sep="\n")
