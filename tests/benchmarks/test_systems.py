@@ -30,9 +30,9 @@ def fake() -> Iterator[SystemProcess]:
 
 
 def said(system: SystemProcess, pattern: str) -> tuple[str, str]:
-    told = system.ask(TextConstraint(pattern), "p", 7)
-    assert told.ms == told.prepare_ms + told.answer_ms >= 0
-    return told.text, told.error
+    answer = system.ask(TextConstraint(pattern), "p", 7)
+    assert answer.ms == answer.prepare_ms + answer.answer_ms >= 0
+    return answer.text, answer.error
 
 
 def test_a_system_prepares_once_for_answers_under_one_constraint(fake: SystemProcess) -> None:
