@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from app import __version__
 from app.api.dependencies import Components, components_of
-from app.api.documented_security import document_walls
+from app.api.documented_security import document_security
 from app.api.errors import PROBLEM_TYPE, refusal
 from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
@@ -125,7 +125,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 faults = operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})
                 if PROBLEM_TYPE not in faults["content"]:
                     del operation["responses"]["422"]
-        document_walls(document)
+        document_security(document)
         document_errors(document)
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)

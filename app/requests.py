@@ -56,10 +56,10 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
     return options.model_copy(update={"seed": secrets.randbelow(_SEEDS)})
 
 
-def check_order_limits(order: GenerateParams, settings: Settings, files: ModelFiles) -> None:
+def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
     """Raise RequestOverLimit for what no service with these settings, or no request to this model, may ask for."""
-    options = order.options
-    require_chars("prompt", order.prompt, "prompt_chars_max", settings.prompt_chars_max)
+    options = params.options
+    require_chars("prompt", params.prompt, "prompt_chars_max", settings.prompt_chars_max)
     caps = [("max_tokens", "max_tokens_max", settings.max_tokens_max), ("n", "n_max", settings.n_max)]
     if options.algorithm != "sample":
         caps += [("beams", "beams_max", settings.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
@@ -97,13 +97,13 @@ class DecodeParams:
         return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
 
 
-def check_order(order: DecodeParams, settings: Settings) -> None:
+def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
     """Raise RequestOverLimit where a matrix is too large to be taken at all, or the beams are too many."""
-    if len(order.log_probs) > settings.matrix_rows_max:
+    if len(params.log_probs) > settings.matrix_rows_max:
         raise RequestOverLimit("log_probs", "matrix_rows_max", settings.matrix_rows_max)
-    if len(order.log_probs) * len(order.spec.labels) > settings.matrix_cells_max:
+    if len(params.log_probs) * len(params.spec.labels) > settings.matrix_cells_max:
         raise RequestOverLimit("log_probs", "matrix_cells_max", settings.matrix_cells_max)
-    if order.beams != "exact" and order.beams > settings.beams_max:
+    if params.beams != "exact" and params.beams > settings.beams_max:
         raise RequestOverLimit("beams", "beams_max", settings.beams_max)
 
 

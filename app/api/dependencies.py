@@ -31,7 +31,7 @@ IdempotencyKey = Annotated[
 Prefer = Annotated[str | None, Header(description="`respond-async`: answer at once, by 202 and the job's Location")]
 
 
-def read_asking(request: Request, body: BaseModel, key: str | None, prefer: str | None) -> SubmissionContext:
+def submission_context(request: Request, body: BaseModel, key: str | None, prefer: str | None) -> SubmissionContext:
     """How the request wants to be handled. Raises InvalidRequest."""
     if key is not None and not _VISIBLE.fullmatch(key):
         raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))

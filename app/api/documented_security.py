@@ -33,7 +33,7 @@ _LINKS = (  # of an answer: name, method, path and parameters of what it leads t
 )
 
 
-def document_walls(document: Document) -> None:
+def document_security(document: Document) -> None:
     """Add them to a document whose operations say what they themselves answer."""
     document["components"].setdefault("securitySchemes", {})[KEY] = _SCHEME
     scopes = {(door.method.lower(), door.path): door.scopes for door in ROUTE_SCOPES}

@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
-from app.api.dependencies import IdempotencyKey, Prefer, ServiceDependency, owner_of, read_asking, until_gone
+from app.api.dependencies import IdempotencyKey, Prefer, ServiceDependency, owner_of, submission_context, until_gone
 from app.api.generate_schemas import DecodeRequest, GenerateRequest, GenerateResponse
 from app.api.jobs import Answer, JobResponse, accepted, answer_of, source_of
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
@@ -42,10 +42,10 @@ async def compile_constraint(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> CompileResponse:
-    asking = read_asking(request, body, idempotency_key, prefer)
-    if not asking.detached:
-        return await until_gone(request, _compiled(service, body, asking.owner))
-    submitted = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, asking))
+    context = submission_context(request, body, idempotency_key, prefer)
+    if not context.detached:
+        return await until_gone(request, _compiled(service, body, context.owner))
+    submitted = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, context))
     return await _answered(request, service, submitted)  # type: ignore[return-value]
 
 
@@ -59,7 +59,7 @@ async def _compiled(service: Service, body: CompileRequest, owner: str) -> Compi
 
 async def _answered(request: Request, service: Service, submitted: SubmittedJob) -> Response:
     """The answer to a job of one caller: its result, or at once its state for an asynchronous request."""
-    if submitted.asking.alone:
+    if submitted.context.alone:
         return await accepted(request, service, submitted.job_id)
     result = await until_gone(request, service.answer(submitted))
     shown = answer_of(submitted.job_id, result, service.settings.model_id)
@@ -78,10 +78,10 @@ async def generate(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
-    asking = read_asking(request, body, idempotency_key, prefer)
-    order = body.to_params()
-    submitted = await until_gone(request, service.begin_generate(order, asking))
-    if asking.alone or not body.stream:
+    context = submission_context(request, body, idempotency_key, prefer)
+    params = body.to_params()
+    submitted = await until_gone(request, service.begin_generate(params, context))
+    if context.alone or not body.stream:
         return await _answered(request, service, submitted)
     reader = service.reader(submitted)
     await until_gone(request, reader.wait_until_compiled())  # an earlier failure gets a plain answer instead of events
@@ -100,9 +100,9 @@ async def decode(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
-    asking = read_asking(request, body, idempotency_key, prefer)
-    order = body.to_params()
-    submitted = await until_gone(request, service.begin_decode(order, asking))
+    context = submission_context(request, body, idempotency_key, prefer)
+    params = body.to_params()
+    submitted = await until_gone(request, service.begin_decode(params, context))
     return await _answered(request, service, submitted)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from app.auth import counters
 from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Members
 from app.auth.rate_limit import Limiter
-from app.messages import charged_key, places_key, tokens_key, window_key
+from app.messages import charge_key, slots_key, tokens_key, window_key
 from app.redis.connection import Connection
 from app.redis.connection import script as lua
 from app.settings import Settings
@@ -107,7 +107,7 @@ class SharedCounters:
         self._connection = connection
 
     async def acquire(self, admission: Admission) -> AdmissionResult:
-        keys = [window_key(admission.window, admission.owner), places_key(admission.owner)]
+        keys = [window_key(admission.window, admission.owner), slots_key(admission.owner)]
         missing, count, reset_ms = await self._run(
             _ACQUIRE, keys, admission.cap, _MINUTE_MS, admission.slots, _lease_ms(), admission.member,
             *admission.released,
@@ -116,12 +116,12 @@ class SharedCounters:
 
     async def release(self, released: Members) -> None:
         await asyncio.gather(
-            *(self._run(_RELEASE, [places_key(owner)], *members) for owner, members in released.items())
+            *(self._run(_RELEASE, [slots_key(owner)], *members) for owner, members in released.items())
         )
 
     async def renew(self, running: Members) -> None:
         await asyncio.gather(
-            *(self._run(_RENEW, [places_key(owner)], _lease_ms(), *members) for owner, members in running.items())
+            *(self._run(_RENEW, [slots_key(owner)], _lease_ms(), *members) for owner, members in running.items())
         )
 
     async def charge(self, owner: str, tokens: int, cap: int) -> int | None:
@@ -132,7 +132,7 @@ class SharedCounters:
         await self._run(_CHARGE, [tokens_key(owner)], -tokens, 0, _MINUTE_MS)
 
     async def settle(self, owner: str, tokens: int, job_id: str, ttl_s: float) -> None:
-        keys = [charged_key(job_id), tokens_key(owner)]
+        keys = [charge_key(job_id), tokens_key(owner)]
         await self._run(_SETTLE, keys, max(1, round(ttl_s * 1000)), tokens, _MINUTE_MS)
 
     async def close(self) -> None:

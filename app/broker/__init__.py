@@ -8,7 +8,7 @@ its events and its one result. The throughput estimate refuses jobs that cannot 
 from __future__ import annotations
 
 from app.broker.base import (
-    PLAIN,
+    DEFAULT_SUBMIT,
     PRESENCE_TTL_S,
     Broker,
     ConcurrencyGroup,
@@ -20,7 +20,7 @@ from app.broker.base import (
 )
 
 __all__ = [
-    "PLAIN",
+    "DEFAULT_SUBMIT",
     "PRESENCE_TTL_S",
     "Broker",
     "ConcurrencyGroup",

@@ -22,17 +22,17 @@ class ConcurrencyGroup:
 class SubmitOptions:
     """The options of a submitted job.
 
-    owner       the caller that may see the job; the broker only stores it
-    kind        the job's name for its owner, empty for a job without one; the broker only stores it
-    digest      digest of the request; a job of the same key and another digest is not joined
-    priority    all waiting interactive jobs of a queue go before the batch ones
-    weight      what the job counts against `queue_weight_max` while it waits
-    after       a job that must end first, with any outcome; until then this job waits outside its queue
-    detached    the job runs without subscribers; submitting it gives no share
-    remember_s  seconds after the job's end during which its key leads to it, if its worker keeps the result
-    pools       the job is admitted if each of these has room; joining a job needs no room
-    within_s    seconds until the job must be done, None for no limit. A job that would be late is not admitted. A job
-                with a kind is also not run if its turn comes too late
+    owner          the caller that may see the job; the broker only stores it
+    kind           the job's name for its owner, empty for a job without one; the broker only stores it
+    digest         digest of the request; a job of the same key and another digest is not joined
+    priority       all waiting interactive jobs of a queue go before the batch ones
+    weight         what the job counts against `queue_weight_max` while it waits
+    after          a job that must end first, with any outcome; until then this job waits outside its queue
+    detached       the job runs without subscribers; submitting it gives no share
+    key_ttl_s      seconds after the job's end during which its key leads to it, if its worker keeps the result
+    pools          the job is admitted if each of these has room; joining a job needs no room
+    deadline_in_s  seconds until the job must be done, None for no limit. A job that would be late is not admitted. A
+                   job with a kind is also not run if its turn comes too late
     """
 
     owner: str = ""
@@ -42,12 +42,12 @@ class SubmitOptions:
     weight: int = 0
     after: str | None = None
     detached: bool = False
-    remember_s: float = 0.0
+    key_ttl_s: float = 0.0
     pools: tuple[ConcurrencyGroup, ...] = ()
-    within_s: float | None = None
+    deadline_in_s: float | None = None
 
 
-PLAIN = SubmitOptions()
+DEFAULT_SUBMIT = SubmitOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +126,12 @@ class Broker(Protocol):
     def outlives(self) -> bool:
         """Whether jobs are still there when this process is gone."""
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
         """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
 
         Raises QueueFull if a limit of the queue or of a concurrency group is reached, and DeadlineUnreachable if the
-        jobs ahead would take longer than `SHARE` of `within_s` at the current `throughput`. Both carry a time to retry.
-        Raises KeyReused if the key belongs to a job of another digest.
+        jobs ahead would take longer than `SHARE` of `deadline_in_s` at the current `throughput`. Both carry a time to
+        retry. Raises KeyReused if the key belongs to a job of another digest.
         """
 
     async def join(self, job_id: str) -> None:
@@ -163,8 +163,8 @@ class Broker(Protocol):
 
         A job whose worker died is taken again by another, up to `job_attempts_max` times; then it is finished with the
         failure WorkerLost. Where others wait, a job that has waited so long that by what runs take of late it cannot
-        be done `within_s` is not run, but finished with the failure DeadlineExceeded. Between two processes nothing
-        that a worker says of a job counts once another has taken it.
+        be done in `deadline_in_s` is not run, but finished with the failure DeadlineExceeded. Between two processes
+        nothing that a worker says of a job counts once another has taken it.
 
         slots  how many jobs of the queue this worker runs at once, the same at every call: it claims no more
         """

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 
 from app.broker.base import (
-    PLAIN,
+    DEFAULT_SUBMIT,
     PRESENCE_TTL_S,
     Backlog,
     ConcurrencyGroup,
@@ -66,7 +66,7 @@ class MemoryBroker:
             queue_weight_max=settings.queue_weight_max,
         )
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
         self._forget_old()
         known = self._by_key.get(key)
         if known is not None and (not known.done.is_set() or self._now() < known.key_ends):
@@ -202,11 +202,12 @@ class MemoryBroker:
     def _require_time(self, queue: Queue, terms: SubmitOptions, outside: bool) -> None:
         """Raise DeadlineUnreachable if the jobs ahead leave too little time and would not all run at once."""
         before = queue.before(terms, outside)
-        if terms.within_s is None or len(before) <= queue.runs:
+        if terms.deadline_in_s is None or len(before) <= queue.runs:
             return
         wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(terms.weight))
-        if wait_s is not None and wait_s > SHARE * terms.within_s:
-            raise DeadlineUnreachable(wait_s, terms.within_s, come_again_s(wait_s - SHARE * terms.within_s, wait_s))
+        limit_s = SHARE * terms.deadline_in_s
+        if wait_s is not None and wait_s > limit_s:
+            raise DeadlineUnreachable(wait_s, terms.deadline_in_s, come_again_s(wait_s - limit_s, wait_s))
 
     def _require_pools(self, queue: Queue, pools: tuple[ConcurrencyGroup, ...]) -> None:
         """Raise QueueFull where one holds as many jobs as it may."""
@@ -228,13 +229,13 @@ class MemoryBroker:
 
     def _end(self, job: QueuedJob, result: bytes | None, remember: bool = False) -> None:
         job.result, job.running, job.body = result, False, b""
-        remember_s = job.terms.remember_s if remember and result is not None else 0.0
-        job.key_ends = self._now() + remember_s
-        if not remember_s:
+        key_ttl_s = job.terms.key_ttl_s if remember and result is not None else 0.0
+        job.key_ends = self._now() + key_ttl_s
+        if not key_ttl_s:
             self._forget_key(job)
         self._queues[job.queue].ended(job, None if result is None else self._now())
         self._finished[job.id] = None
-        heapq.heappush(self._expiry, (self._now() + max(self._result_ttl_s, remember_s), job.id))
+        heapq.heappush(self._expiry, (self._now() + max(self._result_ttl_s, key_ttl_s), job.id))
         self._finished_bytes += job.size
         job.done.set()
         job.tell()

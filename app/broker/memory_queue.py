@@ -80,7 +80,7 @@ class QueuedJob:
 
     def __init__(self, queue: str, key: str, body: bytes, terms: SubmitOptions, now: float) -> None:
         self.came = self.taken = now
-        self.ends = None if terms.within_s is None or not terms.kind else now + terms.within_s
+        self.ends = None if terms.deadline_in_s is None or not terms.kind else now + terms.deadline_in_s
         self.id = secrets.token_hex(16)
         self.queue, self.key, self.body, self.terms = queue, key, body, terms
         self.submitted, self.made = time.time(), time.monotonic()

@@ -25,7 +25,7 @@ from app.messages.bodies import (
     StepEventBody,
 )
 from app.messages.parts import CONFIG, GenerationOptions
-from app.messages.signing import unseal
+from app.messages.signing import verify
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
@@ -280,9 +280,9 @@ def load(data: bytes) -> Job | Result | News:
         raise MessageInvalid(f"not a message of version {VERSION} ({error.error_count()} faults)") from None
 
 
-def read_sealed(secret: bytes, key: str, stored: bytes) -> Job | Result | News | None:
+def read_signed(secret: bytes, key: str, stored: bytes) -> Job | Result | News | None:
     """The message that was stored under a key, None where these bytes were not."""
-    data = unseal(secret, key, stored)
+    data = verify(secret, key, stored)
     if data is None:
         return None
     try:
@@ -307,7 +307,7 @@ def failure_of(error: Exception) -> Failure:
     return Failure(type(error).__name__, str(error), _json_object(fields), facts)
 
 
-def spec_json(spec: Spec) -> dict[str, JsonValue]:
+def spec_to_wire(spec: Spec) -> dict[str, JsonValue]:
     """A constraint as a job carries it."""
     return _json_object(spec_to_json(spec))
 

@@ -43,7 +43,7 @@ def probe_key(process: str) -> str:
     return f"abs:probe:{process}"
 
 
-def unmet_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> str:
+def failure_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> str:
     """Store: the sealed Failure of a compilation under these limits. Lives for its `ErrorFacts.cache_s`.
 
     spec  the constraint as written. The failure quotes it, so it does not fit the same constraint in other words
@@ -68,7 +68,7 @@ def idempotent_job_key(owner: str, route: str, given: str) -> str:
     return f"idem:{hashlib.sha256(whole).hexdigest()}"
 
 
-def kept_key(owner: str) -> str:
+def store_share_key(owner: str) -> str:
     """Store: which keys a caller's share holds, and how many bytes. Lives as long as the last of them."""
     return f"abs:kept:{owner}"
 
@@ -83,12 +83,12 @@ def tokens_key(owner: str) -> str:
     return f"abs:limits:tokens:{owner}"
 
 
-def charged_key(job_id: str) -> str:
+def charge_key(job_id: str) -> str:
     """Counts: that a job has been charged for. Lives for `idempotency_ttl_s`."""
     return f"abs:limits:charged:{job_id}"
 
 
-def places_key(owner: str) -> str:
+def slots_key(owner: str) -> str:
     """Counts: a caller's requests that are at work, by the ends of their leases. Lives for a lease."""
     return f"abs:running:{owner}"
 

@@ -11,12 +11,12 @@ import hmac
 _MAC_BYTES = 32
 
 
-def seal(secret: bytes, key: str, value: bytes) -> bytes:
+def sign(secret: bytes, key: str, value: bytes) -> bytes:
     """The value as it is stored under a key."""
     return _mac(secret, key, value) + value
 
 
-def unseal(secret: bytes, key: str, stored: bytes) -> bytes | None:
+def verify(secret: bytes, key: str, stored: bytes) -> bytes | None:
     """The value that was stored under this key, None where these bytes were not."""
     value = stored[_MAC_BYTES:]
     return value if hmac.compare_digest(stored[:_MAC_BYTES], _mac(secret, key, value)) else None

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.dependencies import IdempotencyKey, ServiceDependency, read_asking, until_gone
+from app.api.dependencies import IdempotencyKey, ServiceDependency, submission_context, until_gone
 from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, unix_time
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
@@ -61,10 +61,10 @@ async def _respond(
     key: str | None,
     writer_type: type[CompletionWriter] | type[ChatWriter],
 ) -> Response:
-    asking = read_asking(request, body, key, None)
+    context = submission_context(request, body, key, None)
     params = translated.params
     with request_paths(translated.constraint, translated.renamed):
-        submitted = await until_gone(request, service.begin_generate(params, asking))
+        submitted = await until_gone(request, service.begin_generate(params, context))
         headers = {"x-job-id": submitted.job_id, **(_DEPRECATION if translated.deprecated else {})}
         writer: Writer = writer_type(submitted.job_id, service.settings.model_id, translated, unix_time())
         if params.stream:

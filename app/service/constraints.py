@@ -29,9 +29,9 @@ from app.messages import (
     compile_job_key,
     explain_job_key,
     explanation_key,
-    read_sealed,
-    spec_json,
-    unmet_key,
+    failure_key,
+    read_signed,
+    spec_to_wire,
 )
 from app.models import ModelFiles
 from app.observability import metrics
@@ -43,8 +43,8 @@ from compiler.diagnostics import ConstraintExplanation, told_as
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
-LATELY_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
-_LATELY_BYTES_MAX, _READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
+HIT_TTL_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
+_RECENT_HITS_BYTES_MAX, _RECENTLY_READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
 Names = dict[str, tuple[str, ...]]
 
 
@@ -65,8 +65,8 @@ class Constraints:
         self._jobs = jobs
         self._fingerprint = files.vocabulary.fingerprint
         self._catalogue = ConstraintStore(settings, store, self._fingerprint)
-        self._read_before: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_READ_BYTES_MAX)
-        self._lately: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_LATELY_BYTES_MAX)
+        self._recently_read: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_RECENTLY_READ_BYTES_MAX)
+        self._recent_hits: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_RECENT_HITS_BYTES_MAX)
 
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
         """Compile a constraint for the owner of a key, or find it stored."""
@@ -82,7 +82,7 @@ class Constraints:
                 return stored
             with metrics.single_flight():
                 job = self._compile_job(automaton, spec, owner)
-                terms = self._jobs.compilation(owner, within_s=timeout_s)
+                terms = self._jobs.compilation(owner, deadline_in_s=timeout_s)
                 return await self._jobs.run("compile", compile_job_key(automaton), job, CompileJobResult, terms)
 
     async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> ConstraintExplanation | None:
@@ -91,14 +91,14 @@ class Constraints:
         It is made at the first request and then stored. None if it is not available now: it exceeds the limits, no
         worker is free, or the automaton was dropped.
         """
-        found = await self._catalogue.explanation(automaton)
-        if found is None:
+        explanation = await self._catalogue.explanation(automaton)
+        if explanation is None:
             deadline = time.time() + self._settings.timeout_s_max  # others may join
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
                 async with until(self._settings.timeout_s_default):
                     result = await self._jobs.run("compile", explain_job_key(automaton), job, ExplainJobResult)
-                    found = result.explanation
+                    explanation = result.explanation
             except (Busy, DeadlineExceeded):
                 return None
             except JobFailed as failed:
@@ -106,7 +106,7 @@ class Constraints:
                     raise
                 return None
         names = await asyncio.to_thread(caller_names, spec, self._settings.limits)
-        return told_as(found, spec, names)
+        return told_as(explanation, spec, names)
 
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
@@ -127,27 +127,27 @@ class Constraints:
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:
         """A constraint's sizes, if it is stored. Raises JobFailed where it is known that it cannot be compiled."""
-        found, ends = self._lately.get(automaton) or (None, 0.0)
+        found, ends = self._recent_hits.get(automaton) or (None, 0.0)
         if found is not None and time.monotonic() < ends:
             metrics.cache("hit")
             return found
         stored = await self._catalogue.compiled(automaton)
         if stored is not None:
             found = summary(automaton, stored, cached=True, compile_ms=0.0)
-            self._lately.put(automaton, (found, time.monotonic() + LATELY_S), _ENTRY_BYTES)
+            self._recent_hits.put(automaton, (found, time.monotonic() + HIT_TTL_S), _ENTRY_BYTES)
             return found
-        failure = await self._catalogue.unmet(automaton, spec_json(spec))
+        failure = await self._catalogue.cached_failure(automaton, spec_to_wire(spec))
         if failure is not None:
             raise failure.as_error()
         return None
 
-    async def known(self, spec: Spec) -> ResolvedConstraint:
+    async def resolve(self, spec: Spec) -> ResolvedConstraint:
         """What a constraint is called here, and what is stored of it. Raises JobFailed as `_stored` does."""
         automaton, names = await self._read(spec)
         return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
 
-    async def known_by_hash(self, automaton: str | None) -> ResolvedConstraint:
-        """Like `known`, for a hash. The names are those of the constraint's first author."""
+    async def resolve_hash(self, automaton: str | None) -> ResolvedConstraint:
+        """Like `resolve`, for a hash. The names are those of the constraint's first author."""
         assert automaton is not None
         stored = await self.automaton(automaton)
         require_text(stored.spec)
@@ -156,34 +156,34 @@ class Constraints:
 
     async def _read(self, spec: Spec) -> tuple[str, Names]:
         """What a constraint is called here, and what the caller calls things; known still of those asked for lately."""
-        known = self._read_before.get(spec)
+        known = self._recently_read.get(spec)
         if known is not None:
             return known
-        read, size = await asyncio.to_thread(self._read_anew, spec)
-        self._read_before.put(spec, read, size)
+        read, size = await asyncio.to_thread(self._resolve_uncached, spec)
+        self._recently_read.put(spec, read, size)
         return read
 
-    def _read_anew(self, spec: Spec) -> tuple[tuple[str, Names], int]:
+    def _resolve_uncached(self, spec: Spec) -> tuple[tuple[str, Names], int]:
         limits = self._settings.limits
         read = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
-        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_json(spec), read[1]]))
+        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), read[1]]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
-        return CompileJob(automaton, spec_json(spec), deadline, owner=owner)
+        return CompileJob(automaton, spec_to_wire(spec), deadline, owner=owner)
 
     async def begin_compile(
-        self, known: ResolvedConstraint, spec: Spec, asking: SubmissionContext, within_s: float
+        self, constraint: ResolvedConstraint, spec: Spec, context: SubmissionContext, deadline_in_s: float
     ) -> str | None:
         """The job that compiles a constraint, which all share who want the same; None where it is stored.
 
-        within_s  for how long who asks for it waits
+        deadline_in_s  for how long who asks for it waits
         """
-        if known.compiled is not None:
+        if constraint.compiled is not None:
             return None
-        job = self._compile_job(known.automaton, spec, asking.owner)
-        terms = self._jobs.compilation(asking.owner, asking.detached, within_s)
-        return await self._jobs.submit("compile", compile_job_key(known.automaton), job, terms)
+        job = self._compile_job(constraint.automaton, spec, context.owner)
+        terms = self._jobs.compilation(context.owner, context.detached, deadline_in_s)
+        return await self._jobs.submit("compile", compile_job_key(constraint.automaton), job, terms)
 
     def require_model(self, model: str | None) -> None:
         if model is not None and model != self._settings.model_id:
@@ -223,12 +223,12 @@ class ConstraintStore:
         metrics.cache("hit")
         return compiled
 
-    async def unmet(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
+    async def cached_failure(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
         """What the compilation of a constraint, written like this, has failed with, if it would fail again."""
-        key = unmet_key(automaton, spec, self._settings.limits)
+        key = failure_key(automaton, spec, self._settings.limits)
         data = await self._store.get(key)
         if data is not None:
-            failure = read_sealed(self._settings.secret, key, data)
+            failure = read_signed(self._settings.secret, key, data)
             if isinstance(failure, Failure):
                 metrics.cache("negative")
                 return failure
@@ -243,7 +243,7 @@ class ConstraintStore:
         data = await self._store.get(key, self._settings.automaton_ttl_s)
         if data is None:
             return None
-        result = read_sealed(self._settings.secret, key, data)
+        result = read_signed(self._settings.secret, key, data)
         if isinstance(result, ExplainJobResult):
             return result.explanation
         await self._store.delete(key, data)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.auth import Charge, KeyCharges
-from app.broker import PLAIN, Broker, ConcurrencyGroup, JobEvent, JobStatus, SubmitOptions
+from app.broker import DEFAULT_SUBMIT, Broker, ConcurrencyGroup, JobEvent, JobStatus, SubmitOptions
 from app.errors import (
     DeadlineExceeded,
     Draining,
@@ -133,7 +133,7 @@ class JobClient:
             raise NotReady(reasons)
         self._ready_until[queue] = time.monotonic() + READY_S
 
-    async def submit(self, queue: str, key: str, job: Job, terms: SubmitOptions = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, job: Job, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
         """The job's id. Raises QueueFull, DeadlineUnreachable, KeyReused, Draining, NotReady."""
         await self.require_worker(queue)
         submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
@@ -148,10 +148,10 @@ class JobClient:
         if not submitted.cancelled() and submitted.exception() is None:
             self._later(self.unsubscribe(submitted.result()))
 
-    def compilation(self, owner: str, detached: bool = False, within_s: float | None = None) -> SubmitOptions:
+    def compilation(self, owner: str, detached: bool = False, deadline_in_s: float | None = None) -> SubmitOptions:
         """The terms of a compilation, which all share who want the same; with none of those for whom it is too much.
 
-        within_s  for how long he waits who asks now; others, who join it, may have more time
+        deadline_in_s  for how long he waits who asks now; others, who join it, may have more time
         """
         settings = self.settings
         pools = [ConcurrencyGroup("compile", settings.pending_compiles_max, "pending_compiles_max")]
@@ -159,29 +159,29 @@ class JobClient:
             pools.append(
                 ConcurrencyGroup(f"compile:{owner}", settings.key_pending_compiles_max, "key_pending_compiles_max")
             )
-        return SubmitOptions(detached=detached, pools=tuple(pools), within_s=within_s)
+        return SubmitOptions(detached=detached, pools=tuple(pools), deadline_in_s=deadline_in_s)
 
     async def submit_owned(
         self,
         queue: str,
         job: Job,
         kind: str,
-        asking: SubmissionContext,
+        context: SubmissionContext,
         after: str | None,
         priority: Priority = "interactive",
         weight: int = 0,
     ) -> str:
         """The id of a job of one caller's own."""
-        key = request_id() if asking.key is None else idempotent_job_key(asking.owner, asking.route, asking.key)
+        key = request_id() if context.key is None else idempotent_job_key(context.owner, context.route, context.key)
         terms = SubmitOptions(
-            owner=asking.owner, kind=kind, digest=asking.digest, priority=priority, weight=weight, after=after,
-            detached=asking.detached,
-            remember_s=0.0 if asking.key is None else self.settings.idempotency_ttl_s,
-            within_s=max(0.0, job.deadline - time.time()),
+            owner=context.owner, kind=kind, digest=context.digest, priority=priority, weight=weight, after=after,
+            detached=context.detached,
+            key_ttl_s=0.0 if context.key is None else self.settings.idempotency_ttl_s,
+            deadline_in_s=max(0.0, job.deadline - time.time()),
         )
         return await self.submit(queue, key, job, terms)
 
-    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: SubmitOptions = PLAIN) -> R:
+    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: SubmitOptions = DEFAULT_SUBMIT) -> R:
         """Submit a job and wait for its result. A job is cancelled once its last waiting caller leaves."""
         job_id = await self.submit(queue, key, job, terms)
         try:

@@ -26,15 +26,15 @@ from app.messages import (
     Result,
     named_words,
     request_id,
-    spec_json,
+    spec_to_wire,
 )
 from app.models import ModelFiles
 from app.observability import metrics
 from app.requests import (
     DecodeParams,
     GenerateParams,
-    check_order,
-    check_order_limits,
+    check_decode_limits,
+    check_generate_limits,
     check_paths,
     require_chars,
     seeded,
@@ -46,7 +46,7 @@ from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
-WAITED = SubmissionContext()  # for, by someone who goes when he goes
+CONTEXT_DEFAULT = SubmissionContext()  # for, by someone who goes when he goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class SubmittedJob:
     job_id: str
     deadline: float
     timeout_s: float
-    asking: SubmissionContext
+    context: SubmissionContext
     compile_job: str | None = None
     max_tokens: int | None = None
 
     @property
     def shares(self) -> tuple[str, ...]:
         """The jobs to unsubscribe from when the caller leaves; none if the job goes on without a caller."""
-        return () if self.asking.detached else tuple(filter(None, (self.compile_job, self.job_id)))
+        return () if self.context.detached else tuple(filter(None, (self.compile_job, self.job_id)))
 
 
 class Service:
@@ -85,91 +85,94 @@ class Service:
         return min(self.settings.max_tokens_max, self.files.context_tokens or self.settings.max_tokens_max)
 
     async def begin_describe(
-        self, spec: Spec, model: str | None, explain: bool, asking: SubmissionContext
+        self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext
     ) -> SubmittedJob:
         """Compile a constraint by a job of the caller's own, which he may come back to."""
         self.constraints.require_model(model)
         check_limits(spec, self.settings.limits)
         await self.jobs.require_worker("compile")
         timeout_s, arrived = self.settings.timeout_s_default, time.time()
-        known = await self.constraints.known(spec)
-        compile_job = await self.constraints.begin_compile(known, spec, asking, timeout_s)
+        constraint = await self.constraints.resolve(spec)
+        compile_job = await self.constraints.begin_compile(constraint, spec, context, timeout_s)
         job = DescribeJob(
-            known.automaton, explain, arrived + timeout_s, arrived=arrived, names=known.names, spec=spec_json(spec),
-            compile_job=compile_job, owner=asking.owner,
+            constraint.automaton, explain, arrived + timeout_s, arrived=arrived, names=constraint.names,
+            spec=spec_to_wire(spec), compile_job=compile_job, owner=context.owner,
         )
-        async with self._or_leave(compile_job, asking):
-            job_id = await self.jobs.submit_owned("compile", job, "compile", asking, compile_job)
-        return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
+        async with self._unsubscribing_on_error(compile_job, context):
+            job_id = await self.jobs.submit_owned("compile", job, "compile", context, compile_job)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
 
-    async def begin_generate(self, order: GenerateParams, asking: SubmissionContext = WAITED) -> SubmittedJob:
+    async def begin_generate(
+        self, params: GenerateParams, context: SubmissionContext = CONTEXT_DEFAULT
+    ) -> SubmittedJob:
         """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
-        async with asking.charged(order.weight) as charge:
-            submitted = await self._begin_generate(order, asking)
+        async with context.charged(params.weight) as charge:
+            submitted = await self._begin_generate(params, context)
             charge.job_id = submitted.job_id
         return submitted
 
-    async def _begin_generate(self, order: GenerateParams, asking: SubmissionContext) -> SubmittedJob:
-        options = order.options
-        self.constraints.require_model(order.model)
-        check_order_limits(order, self.settings, self.files)
-        if order.spec is not None:
-            require_text(order.spec)
-            check_limits(order.spec, self.settings.limits)
+    async def _begin_generate(self, params: GenerateParams, context: SubmissionContext) -> SubmittedJob:
+        options = params.options
+        self.constraints.require_model(params.model)
+        check_generate_limits(params, self.settings, self.files)
+        if params.spec is not None:
+            require_text(params.spec)
+            check_limits(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
-        timeout_s, arrived = self._timeout(order.timeout_s), time.time()
-        known = await self._known(order)
+        timeout_s, arrived = self._timeout(params.timeout_s), time.time()
+        constraint = await self._resolve(params)
         max_tokens = options.max_tokens if options.scope == "answer" else None
-        _require_budget(known.compiled, max_tokens)
+        _require_budget(constraint.compiled, max_tokens)
         compile_job = None
-        if order.spec is not None:
-            compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
+        if params.spec is not None:
+            compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
         job = GenerateJob(
             request_id(),
-            known.automaton,
-            order.prompt,
+            constraint.automaton,
+            params.prompt,
             seeded(options),
             arrived + timeout_s,
-            progress="steps" if order.stream else "progress" if self.jobs.observer else "nothing",
+            progress="steps" if params.stream else "progress" if self.jobs.observer else "nothing",
             arrived=arrived,
-            names=known.names,
+            names=constraint.names,
             compile_job=compile_job,
-            spec=None if order.spec is None else spec_json(order.spec),
-            owner=asking.owner,
-            from_chat_template=order.from_chat_template,
-            clamp_to_context=order.clamp_to_context,
+            spec=None if params.spec is None else spec_to_wire(params.spec),
+            owner=context.owner,
+            from_chat_template=params.from_chat_template,
+            clamp_to_context=params.clamp_to_context,
         )
-        async with self._or_leave(compile_job, asking):
+        async with self._unsubscribing_on_error(compile_job, context):
             job_id = await self.jobs.submit_owned(
-                "generate", job, "generate", asking, compile_job, order.priority, order.weight
+                "generate", job, "generate", context, compile_job, params.priority, params.weight
             )
-        return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job, max_tokens)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
-    async def begin_decode(self, order: DecodeParams, asking: SubmissionContext = WAITED) -> SubmittedJob:
+    async def begin_decode(self, params: DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT) -> SubmittedJob:
         """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
-        async with asking.charged(order.weight) as charge:
-            submitted = await self._begin_decode(order, asking)
+        async with context.charged(params.weight) as charge:
+            submitted = await self._begin_decode(params, context)
             charge.job_id = submitted.job_id
         return submitted
 
-    async def _begin_decode(self, order: DecodeParams, asking: SubmissionContext) -> SubmittedJob:
-        check_order(order, self.settings)
-        check_limits(order.spec, self.settings.limits)
+    async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
+        check_decode_limits(params, self.settings)
+        check_limits(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
-        timeout_s, arrived = self._timeout(order.timeout_s), time.time()
-        known = await self.constraints.known(order.spec)
-        if known.compiled is not None:
-            check_paths(len(order.log_probs), known.compiled.states, self.settings)
-        compile_job = await self.constraints.begin_compile(known, order.spec, asking, timeout_s)
+        timeout_s, arrived = self._timeout(params.timeout_s), time.time()
+        constraint = await self.constraints.resolve(params.spec)
+        if constraint.compiled is not None:
+            check_paths(len(params.log_probs), constraint.compiled.states, self.settings)
+        compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
         job = DecodeJob(
-            known.automaton, order.log_probs, order.beams, order.alpha_min, order.gamma, arrived + timeout_s,
-            arrived=arrived, names=known.names, compile_job=compile_job, spec=spec_json(order.spec), owner=asking.owner,
+            constraint.automaton, params.log_probs, params.beams, params.alpha_min, params.gamma, arrived + timeout_s,
+            arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_wire(params.spec),
+            owner=context.owner,
         )
-        async with self._or_leave(compile_job, asking):
+        async with self._unsubscribing_on_error(compile_job, context):
             job_id = await self.jobs.submit_owned(
-                "generate", job, "decode", asking, compile_job, order.priority, order.weight
+                "generate", job, "decode", context, compile_job, params.priority, params.weight
             )
-        return SubmittedJob(job_id, job.deadline, timeout_s, asking, compile_job)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
 
     async def answer(self, submitted: SubmittedJob) -> Result:
         """Wait for the result of a submitted job.
@@ -222,7 +225,7 @@ class Service:
     async def subscribe(self, job_id: str) -> EventSubscription:
         """Someone who has come to read along; he has a share in the job while he does."""
         await self.jobs.subscribe(job_id)
-        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, WAITED))
+        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT))
 
     async def state(self, job_id: str, owner: str) -> tuple[JobStatus, Result | None]:
         """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
@@ -242,32 +245,33 @@ class Service:
 
     async def check(self, spec: Spec, subject: str | tuple[str, ...], conjuncts: bool = False) -> CheckJobResult:
         """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
-        wanted = "labels" if isinstance(spec, LabelsSpec) else "text"
-        if wanted != ("text" if isinstance(subject, str) else "labels"):
-            raise SpecSyntaxError(f"this constraint is one over {wanted}: give {wanted}", field=wanted, expected=wanted)
-        require_chars(wanted, "".join(subject), "text_chars_max", self.settings.text_chars_max)
+        field = "labels" if isinstance(spec, LabelsSpec) else "text"
+        if field != ("text" if isinstance(subject, str) else "labels"):
+            message = f"this constraint is one over {field}: give {field}"
+            raise SpecSyntaxError(message, field=field, expected=field)
+        require_chars(field, "".join(subject), "text_chars_max", self.settings.text_chars_max)
         check_limits(spec, self.settings.limits)
         timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
-            job = CheckJob(spec_json(spec), subject, time.time() + timeout_s, conjuncts)
+            job = CheckJob(spec_to_wire(spec), subject, time.time() + timeout_s, conjuncts)
             result = await self.jobs.run(
-                "compile", request_id(), job, CheckJobResult, SubmitOptions(within_s=timeout_s)
+                "compile", request_id(), job, CheckJobResult, SubmitOptions(deadline_in_s=timeout_s)
             )
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 
-    async def _known(self, order: GenerateParams) -> ResolvedConstraint:
-        if order.spec is None:
-            return await self.constraints.known_by_hash(order.automaton)
-        return await self.constraints.known(order.spec)
+    async def _resolve(self, params: GenerateParams) -> ResolvedConstraint:
+        if params.spec is None:
+            return await self.constraints.resolve_hash(params.automaton)
+        return await self.constraints.resolve(params.spec)
 
     @contextlib.asynccontextmanager
-    async def _or_leave(self, compile_job: str | None, asking: SubmissionContext) -> AsyncIterator[None]:
+    async def _unsubscribing_on_error(self, compile_job: str | None, context: SubmissionContext) -> AsyncIterator[None]:
         """Give up the share in a compilation if the body fails. For a detached job nothing is given up."""
         try:
             yield
         except BaseException:
-            if not asking.detached:
+            if not context.detached:
                 await self.jobs.unsubscribe(compile_job)
             raise
 

@@ -8,7 +8,7 @@ from typing import Any
 from coredis import Redis
 from coredis.commands.script import Script
 
-from app.messages import kept_key
+from app.messages import store_share_key
 from app.redis.connection import Connection, script
 from app.settings import Settings
 from app.store.base import ENTRY_BYTES
@@ -73,7 +73,7 @@ class RedisStore:
             return
         ttl_ms = max(1, round(ttl_s * 1000))
         if owner and self._owner_bytes_max:
-            keys = [key, kept_key(owner)]
+            keys = [key, store_share_key(owner)]
             await self._ask("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
             return
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import zstandard
 
 from app.automaton_cache import Decoder, automaton_secret
-from app.messages import Failure, automaton_hash, dump, read_sealed, seal, unmet_key
+from app.messages import Failure, automaton_hash, dump, failure_key, read_signed, sign
 from compiler.codec import MAGIC, RAW_BYTES_MAX, encode
 from compiler.errors import ArtefactInvalid
 from compiler.limits import Limits
@@ -67,11 +67,11 @@ def automata() -> Values:
 @functools.cache
 def messages() -> Values:
     """Failures that are remembered."""
-    keys = tuple(unmet_key(hashlib.sha256(b"%d" % number).hexdigest(), {}, Limits()) for number in range(6))
-    stored = tuple(seal(SECRET, key, dump(Failure("SpecUnsatisfiable", key, {}))) for key in keys)
+    keys = tuple(failure_key(hashlib.sha256(b"%d" % number).hexdigest(), {}, Limits()) for number in range(6))
+    stored = tuple(sign(SECRET, key, dump(Failure("SpecUnsatisfiable", key, {}))) for key in keys)
 
     def read(key: str, value: bytes) -> object:
-        message = read_sealed(SECRET, key, value)
+        message = read_signed(SECRET, key, value)
         if message is None:
             raise ArtefactInvalid("not what was sealed")
         return message
@@ -122,7 +122,7 @@ def nonsense(values: Values, draw: random.Random, place: int) -> tuple[str, byte
 def signed_by_a_stranger(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
     key = values.keys[place]
     if values is messages():
-        return key, seal(STRANGER, key, dump(Failure("SpecUnsatisfiable", "forged", {})))
+        return key, sign(STRANGER, key, dump(Failure("SpecUnsatisfiable", "forged", {})))
     return key, encode(compile_spec(RegexSpec(PATTERNS[place]), VOCABULARY), automaton_secret(STRANGER, key))
 
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from app.auth import Limiter
 
 REALM = 'Bearer realm="abs"'
-LOCKED, SVG_STYLED = "default-src 'none'; frame-ancestors 'none'", "; style-src 'unsafe-inline'"
+STRICT_CSP, SVG_STYLED = "default-src 'none'; frame-ancestors 'none'", "; style-src 'unsafe-inline'"
 _SAFE = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
-    b"content-security-policy": LOCKED.encode(),
+    b"content-security-policy": STRICT_CSP.encode(),
     b"cache-control": b"no-store",
 }
 
@@ -63,9 +63,9 @@ class SecurityMiddleware:
         state["owner"] = ""
         try:
             self._require_small(scope)
-            _require_plain(scope)
+            _require_unambiguous(scope)
             self._origins.require(scope)
-            async with self._let_in(scope, guarded):
+            async with self._admitted(scope, guarded):
                 await self._app(scope, receive, guarded)
         except (CallerError, Busy) as error:
             if guarded.started:
@@ -74,7 +74,7 @@ class SecurityMiddleware:
             if isinstance(error, Unauthorized):
                 headers["www-authenticate"] = REALM
             if isinstance(error, RateLimited):
-                guarded.standing = RateLimitStatus(error.cap, 0, error.retry_after_s)
+                guarded.rate_limit = RateLimitStatus(error.cap, 0, error.retry_after_s)
             await send_problem(guarded, problem(error, name, headers))
 
     def _require_small(self, scope: Message) -> None:
@@ -87,7 +87,7 @@ class SecurityMiddleware:
             raise HeadersTooLarge("header_bytes_max", settings.header_bytes_max)
 
     @contextlib.asynccontextmanager
-    async def _let_in(self, scope: Message, guarded: _HeaderInjector) -> AsyncIterator[None]:
+    async def _admitted(self, scope: Message, guarded: _HeaderInjector) -> AsyncIterator[None]:
         """Check the key, and hold its place for as long as the body takes.
 
         Raises Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed, RateLimited.
@@ -104,17 +104,17 @@ class SecurityMiddleware:
         if self._limiter is None:
             yield
             return
-        async with self._limiter.admitted(key, route_scope) as guarded.standing:
+        async with self._limiter.admitted(key, route_scope) as guarded.rate_limit:
             yield
 
     def _key(self, scope: Message, ring: KeyRing) -> Key:
-        given = headers_named(scope, b"authorization")
-        if len(given) != 1:
+        values = headers_named(scope, b"authorization")
+        if len(values) != 1:
             raise Unauthorized("send one header, Authorization: Bearer abs_...")
-        return ring.find(bearer(given[0]))
+        return ring.find(bearer(values[0]))
 
 
-def _require_plain(scope: Message) -> None:
+def _require_unambiguous(scope: Message) -> None:
     """Raises MalformedRequest for another HTTP, and a body with a length and chunks: a proxy may go by the other."""
     if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
         raise MalformedRequest("this service speaks HTTP/1.1")
@@ -127,14 +127,14 @@ class _HeaderInjector:
 
     private   keys are required, so no shared cache may store an answer
     started   whether the header of the answer is sent
-    standing  the key's rate limit, sent in the RateLimit fields
+    rate_limit  the key's rate limit, sent in the RateLimit fields
     """
 
     def __init__(self, send: Send, private: bool) -> None:
         self._send = send
         self._private = private
         self.started = False
-        self.standing: RateLimitStatus | None = None
+        self.rate_limit: RateLimitStatus | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -142,27 +142,27 @@ class _HeaderInjector:
             message["headers"] = self._headers(list(message.get("headers", [])))
         await self._send(message)
 
-    def _headers(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        fields = [(name.lower(), value) for name, value in given]
+    def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        fields = [(name.lower(), value) for name, value in headers]
         kind = next((value for name, value in fields if name == b"content-type"), b"")
         safe = dict(_SAFE)
         if kind.startswith(b"image/svg"):  # a picture that is opened by itself keeps its colours
-            safe[b"content-security-policy"] = (LOCKED + SVG_STYLED).encode()
+            safe[b"content-security-policy"] = (STRICT_CSP + SVG_STYLED).encode()
         if self._private:
             fields = [(name, _unshared(value) if name == b"cache-control" else value) for name, value in fields]
         present = {name for name, _ in fields}
         fields += [(name, value) for name, value in safe.items() if name not in present]
-        return fields + _told(self.standing)
+        return fields + _rate_limit_fields(self.rate_limit)
 
 
 def _unshared(cache_control: bytes) -> bytes:
     return cache_control.replace(b"public", b"private")
 
 
-def _told(standing: RateLimitStatus | None) -> list[tuple[bytes, bytes]]:
-    if standing is None:
+def _rate_limit_fields(status: RateLimitStatus | None) -> list[tuple[bytes, bytes]]:
+    if status is None:
         return []
-    figures = {"limit": standing.cap, "remaining": standing.remaining, "reset": standing.reset_s}
+    figures = {"limit": status.cap, "remaining": status.remaining, "reset": status.reset_s}
     return [(f"ratelimit-{name}".encode(), str(figure).encode()) for name, figure in figures.items()]
 
 
@@ -194,17 +194,17 @@ class Origins:
 
     def _host(self, scope: Message) -> str:
         """The host that the request names, in lower case; nothing where it names none, as HTTP/1.0 may."""
-        given = headers_named(scope, b"host")
-        if not given:
+        values = headers_named(scope, b"host")
+        if not values:
             return ""
-        match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+        match = _HOST.fullmatch(values[0]) if len(values) == 1 else None
         if match is None:
             raise HostRefused("the Host header is not a host")
-        if not self._known(match[1].strip("[]").lower()):
+        if not self._is_allowed(match[1].strip("[]").lower()):
             raise HostRefused("the Host header names another host than this one ; ABS_ALLOWED_HOSTS lists those let in")
-        return given[0].lower()
+        return values[0].lower()
 
-    def _known(self, name: str) -> bool:
+    def _is_allowed(self, name: str) -> bool:
         if self._any:
             return True
         if self._hosts:

@@ -7,7 +7,16 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 
-from app.broker.base import PLAIN, PRESENCE_TTL_S, Backlog, Delivery, JobEvent, JobStatus, SubmitOptions, WorkerStatus
+from app.broker.base import (
+    DEFAULT_SUBMIT,
+    PRESENCE_TTL_S,
+    Backlog,
+    Delivery,
+    JobEvent,
+    JobStatus,
+    SubmitOptions,
+    WorkerStatus,
+)
 from app.broker.redis.consumer import Lease, QueueConsumer
 from app.broker.redis.notifications import JobNotifications, wait_for_change
 from app.broker.redis.records import Records
@@ -54,7 +63,7 @@ class RedisBroker:
         """The broker of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
         return cls(url, settings)
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
         job_id = secrets.token_hex(16)
         return await self._records.submit(job_id, queue, key, body, terms, await self._tickets.write(job_id))
 

@@ -65,8 +65,8 @@ class Records:
         outcome, reply, *in_ms = await self._call(
             "submit", scripts.SUBMIT, job_id, secrets.token_hex(8), queue, hashlib.sha256(key.encode()).hexdigest(),
             body, terms.owner, terms.digest, terms.kind, terms.priority, terms.weight, terms.after or "",
-            int(terms.detached), _ms(terms.remember_s), ticket, *caps.values(), self.result_bytes_max,
-            -1 if terms.within_s is None else _ms(terms.within_s), *pools,
+            int(terms.detached), _ms(terms.key_ttl_s), ticket, *caps.values(), self.result_bytes_max,
+            -1 if terms.deadline_in_s is None else _ms(terms.deadline_in_s), *pools,
         )
         match outcome:
             case b"full":
@@ -206,7 +206,7 @@ def _admission_error(
     """The error for a job that is not admitted. A negative `room_s` means that the wait is unknown."""
     retry_after_s = come_again_s(retry_s if retry_s >= 0 else None, total_s)
     if limit == "slow":
-        return DeadlineUnreachable(total_s, terms.within_s or 0.0, retry_after_s)
+        return DeadlineUnreachable(total_s, terms.deadline_in_s or 0.0, retry_after_s)
     return QueueFull(caps[limit], limit, retry_after_s)
 
 

@@ -32,11 +32,11 @@ from app.messages import (
     automaton_key,
     dump,
     explanation_key,
+    failure_key,
     failure_of,
-    read_sealed,
-    seal,
-    spec_json,
-    unmet_key,
+    read_signed,
+    sign,
+    spec_to_wire,
 )
 from app.models import open_model_files
 from app.settings import Settings
@@ -93,13 +93,13 @@ class CompileHandler:
         stored = self._stored(job.automaton, context)
         if stored is not None:
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
-        unmet = unmet_key(job.automaton, job.spec, self._settings.limits)
-        self._raise_unmet(unmet, context)
+        key = failure_key(job.automaton, job.spec, self._settings.limits)
+        self._raise_cached_failure(key, context)
         context.progress(Progress("compile"))
         try:
             result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
         except JobFailed as failed:
-            self._keep_unmet(unmet, failed, context, job.owner)
+            self._cache_failure(key, failed, context, job.owner)
             raise
         assert isinstance(result, CompileJobResult)
         context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s, job.owner)
@@ -113,7 +113,7 @@ class CompileHandler:
         result, _ = self._run(ExplainRequest(job.automaton, stored), context)
         assert isinstance(result, ExplainJobResult)
         key = explanation_key(job.automaton)
-        context.save(key, seal(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s, job.owner)
+        context.save(key, sign(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s, job.owner)
         return result
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
@@ -126,7 +126,7 @@ class CompileHandler:
     def _explanation(self, job: DescribeJob, context: Context) -> ConstraintExplanation | None:
         assert job.spec is not None
         key = explanation_key(job.automaton)
-        stored = read_sealed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
+        stored = read_signed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
         try:
             found = stored if isinstance(stored, ExplainJobResult) else self.explain(
                 ExplainJob(job.automaton, job.deadline, owner=job.owner), context
@@ -137,21 +137,21 @@ class CompileHandler:
             return None
         return told_as(found.explanation, spec_from_json(job.spec), job.names)
 
-    def _raise_unmet(self, key: str, context: Context) -> None:
+    def _raise_cached_failure(self, key: str, context: Context) -> None:
         """Raise what an earlier compilation under the same limits failed with."""
         data = context.load(key)
         if data is None:
             return
-        failure = read_sealed(self._settings.secret, key, data)
+        failure = read_signed(self._settings.secret, key, data)
         if isinstance(failure, Failure):
             raise failure.as_error()
         context.discard(key, data)
 
-    def _keep_unmet(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
+    def _cache_failure(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
         """Remember a failure that the next compilation would end in too."""
         if failed.facts.cache_s is not None:
-            sealed = seal(self._settings.secret, key, dump(failure_of(failed)))
-            context.save(key, sealed, failed.facts.cache_s, owner)
+            signed = sign(self._settings.secret, key, dump(failure_of(failed)))
+            context.save(key, signed, failed.facts.cache_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckJobResult:
         """Check a text or labels, and each conjunct of the constraint if that is wanted."""
@@ -179,7 +179,7 @@ class CompileHandler:
                 if failed.facts != LimitExceeded.facts:
                     raise
                 continue
-            yield CheckedConjunct(part.path, part.title, spec_json(part.spec), check.satisfied, check.violated_at)
+            yield CheckedConjunct(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
 
     def _run(
         self, request: Request | ExplainRequest, context: Context

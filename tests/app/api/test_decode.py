@@ -143,9 +143,9 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
     async def scenario() -> None:
         workers = {"compile": compile_handler.open_handler, "generate": lambda settings: Handler(handle)}
         body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
-        order = DecodeRequest.model_validate(body).to_params()
+        params = DecodeRequest.model_validate(body).to_params()
         async with running(captions_dir, workers) as (service, _):
-            result = await service.answer(await service.begin_decode(order))
+            result = await service.answer(await service.begin_decode(params))
             assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
 
     asyncio.run(scenario())
@@ -154,8 +154,8 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
 
 def test_beam_defaults_are_the_documented_ones() -> None:
     fields = {"log_probs": [[0.0]], "labels": ["a"], "constraint": {"regex": "a"}, "beams": 4}
-    order = DecodeRequest.model_validate(fields).to_params()
-    assert (order.alpha_min, order.gamma) == (0.5, 1.0)
+    params = DecodeRequest.model_validate(fields).to_params()
+    assert (params.alpha_min, params.gamma) == (0.5, 1.0)
     given = DecodeRequest.model_validate({**fields, "alpha_min": 0.25, "gamma": 2.0}).to_params()
     assert (given.alpha_min, given.gamma) == (0.25, 2.0)
 

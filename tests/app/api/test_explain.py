@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from app.errors import MessageInvalid
 from app.messages import ExplainJob, ExplainJobResult, automaton_key, dump, explanation_key, load
-from app.messages.signing import unseal
+from app.messages.signing import verify
 from app.service import Service
 from app.store.memory import MemoryStore
 from app.worker.sandbox.client import Sandbox
@@ -192,7 +192,7 @@ def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient)
     key, secret = explanation_key(answer["automaton"]), service_of(client).settings.secret
     sealed = stored(client, key)
     assert sealed is not None
-    data = unseal(secret, key, sealed)
+    data = verify(secret, key, sealed)
     assert data is not None
     result = load(data)
     assert isinstance(result, ExplainJobResult) and dump(result) == data

@@ -243,7 +243,7 @@ def test_results_are_evicted_in_order_of_completion(run_scenario: RunScenario) -
     async def scenario(broker: Broker, time: Time) -> None:
         third, ended = bytes(RESULT_BYTES_MAX // 3), []
         for number in range(4):
-            terms = SubmitOptions(detached=True, remember_s=0.0 if number in (1, 3) else 600.0)
+            terms = SubmitOptions(detached=True, key_ttl_s=0.0 if number in (1, 3) else 600.0)
             ended.append(await broker.submit("q", str(number), b"", terms))
             await take(broker)
             await broker.finish(ended[-1], third)

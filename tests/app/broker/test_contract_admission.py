@@ -20,11 +20,11 @@ LONG_S = 5_000.0
 keys: Iterator[str] = map(str, itertools.count())
 
 
-async def submit(broker: Broker, time: Time, within_s: float | None, terms: SubmitOptions | None = None) -> str:
+async def submit(broker: Broker, time: Time, deadline_in_s: float | None, terms: SubmitOptions | None = None) -> str:
     """A job with a deadline in seconds of the scenario."""
     terms = terms or SubmitOptions(weight=WEIGHT)
-    within_s = None if within_s is None else time.to_real(within_s)
-    return await broker.submit("q", next(keys), b"", dataclasses.replace(terms, within_s=within_s))
+    deadline_in_s = None if deadline_in_s is None else time.to_real(deadline_in_s)
+    return await broker.submit("q", next(keys), b"", dataclasses.replace(terms, deadline_in_s=deadline_in_s))
 
 
 async def move(broker: Broker, time: Time, jobs: int = 30) -> None:
@@ -171,8 +171,8 @@ def test_jobs_that_depend_on_one_job_count_as_ahead(run_scenario: RunScenario) -
 def test_joining_a_job_is_not_refused_by_its_deadline(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
         await move(broker, time)
-        job_id = await broker.submit("q", "known", b"", SubmitOptions(within_s=time.to_real(LONG_S)))
-        assert await broker.submit("q", "known", b"", SubmitOptions(within_s=time.to_real(0.01))) == job_id
+        job_id = await broker.submit("q", "known", b"", SubmitOptions(deadline_in_s=time.to_real(LONG_S)))
+        assert await broker.submit("q", "known", b"", SubmitOptions(deadline_in_s=time.to_real(0.01))) == job_id
 
     run_scenario(scenario)
 

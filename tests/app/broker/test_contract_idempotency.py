@@ -19,7 +19,7 @@ from compiler.errors import BudgetTooSmall
 from decoding.errors import Cancelled, ModelUnavailable
 from tests.app.worker.test_loop import S_MAX, job
 
-REMEMBERED = SubmitOptions(remember_s=60)
+REMEMBERED = SubmitOptions(key_ttl_s=60)
 
 
 @pytest.mark.parametrize(

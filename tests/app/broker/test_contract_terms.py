@@ -166,7 +166,7 @@ def test_joining_a_job_adds_a_subscriber(run_scenario: RunScenario) -> None:
 
 def test_a_reused_key_is_refused_and_keeps_its_job(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
-        job_id = await broker.submit("q", "k", b"", SubmitOptions(digest="one", remember_s=60))
+        job_id = await broker.submit("q", "k", b"", SubmitOptions(digest="one", key_ttl_s=60))
         for _ in range(2):  # while it waits, and once it is remembered
             with pytest.raises(KeyReused):
                 await broker.submit("q", "k", b"", SubmitOptions(digest="two"))
@@ -181,7 +181,7 @@ def test_a_reused_key_is_refused_and_keeps_its_job(run_scenario: RunScenario) ->
 
 def test_a_finished_job_is_found_by_key_until_its_ttl(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
-        remembered = SubmitOptions(remember_s=time.to_real(2 * RESULT_TTL_S))
+        remembered = SubmitOptions(key_ttl_s=time.to_real(2 * RESULT_TTL_S))
         job_id = await broker.submit("q", "k", b"", remembered)
         await take(broker)
         await broker.finish(job_id, b"answer")
@@ -198,7 +198,7 @@ def test_a_finished_job_is_found_by_key_until_its_ttl(run_scenario: RunScenario)
 
 def test_an_uncacheable_result_is_found_by_id_only(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
-        remembered = SubmitOptions(remember_s=60)
+        remembered = SubmitOptions(key_ttl_s=60)
         first = await broker.submit("q", "k", b"", remembered)
         assert await broker.submit("q", "k", b"", remembered) == first
         await take(broker)
@@ -215,9 +215,9 @@ def test_an_uncacheable_result_is_found_by_id_only(run_scenario: RunScenario) ->
 
 def test_a_cancelled_job_is_not_found_by_its_key(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
-        job_id = await broker.submit("q", "k", b"", SubmitOptions(remember_s=60))
+        job_id = await broker.submit("q", "k", b"", SubmitOptions(key_ttl_s=60))
         await broker.cancel(job_id)
-        assert await broker.submit("q", "k", b"", SubmitOptions(remember_s=60)) != job_id
+        assert await broker.submit("q", "k", b"", SubmitOptions(key_ttl_s=60)) != job_id
 
     run_scenario(scenario)
 

@@ -12,7 +12,7 @@ import pytest
 from coredis import PureToken, Redis
 from streaq import constants
 
-from app.broker import PLAIN, SubmitOptions, WorkerStatus
+from app.broker import DEFAULT_SUBMIT, SubmitOptions, WorkerStatus
 from app.broker.base import Backlog
 from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
@@ -99,7 +99,7 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
         for number in range(4):
             first = await api.submit("q", f"first {number}", b"", SubmitOptions(detached=True))
-            then = await api.submit("q", f"then {number}", b"", SubmitOptions(after=first, weight=3, remember_s=1))
+            then = await api.submit("q", f"then {number}", b"", SubmitOptions(after=first, weight=3, key_ttl_s=1))
             await take(worker)
             await worker.publish(first, b"event")
             await worker.publish(first, b"event", passing=True)
@@ -154,7 +154,7 @@ def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer
         assert ticket is not None
         await take(worker)
         await worker.finish(job_id, b"answer")
-        again = await api._records.submit(job_id, "q", "k", b"body", PLAIN, ticket)
+        again = await api._records.submit(job_id, "q", "k", b"body", DEFAULT_SUBMIT, ticket)
         assert again == job_id
         assert await api.backlog("q") == Backlog(0, 0, 0)
         assert await api.result(job_id) == b"answer"
@@ -164,7 +164,7 @@ def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer
 
 def test_lost_and_forged_jobs_are_not_cached(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        terms = SubmitOptions(remember_s=60)
+        terms = SubmitOptions(key_ttl_s=60)
         lost, forged = await api.submit("q", "a", b"", terms), await api.submit("other", "b", b"", terms)
         await client.hset(f"abs:job:{lost}", {"attempt": "3"})  # as many as may be
         await client.set(f"streaq:abs:other:task:data:{forged}", b"not ours")

@@ -67,7 +67,7 @@ def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer,
 
     async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
         for number in range(12):
-            await api.submit("q", str(number), b"", SubmitOptions(within_s=60.0))
+            await api.submit("q", str(number), b"", SubmitOptions(deadline_in_s=60.0))
         held = [(await worker.take("q", SLOTS)).job_id]
         for _ in range(4):
             await asyncio.sleep(0.3)  # so long that the pace is known
@@ -77,7 +77,7 @@ def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer,
             await worker.finish(job_id, b"")
         assert 0 < field(server, "pace_run_ms") < 10_000
         await worker.take("q", SLOTS)
-        await api.submit("q", "new", b"", SubmitOptions(within_s=60.0))  # else: the queue is too slow for that
+        await api.submit("q", "new", b"", SubmitOptions(deadline_in_s=60.0))  # else: the queue is too slow for that
 
     run(server, scenario)
 

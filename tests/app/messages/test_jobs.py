@@ -33,8 +33,8 @@ from app.messages import (
     dump,
     failure_of,
     load,
-    read_sealed,
-    seal,
+    read_signed,
+    sign,
 )
 from compiler.errors import LimitExceeded, SpecSyntaxError
 
@@ -122,21 +122,21 @@ def test_a_remote_error_is_passed_on_unchanged() -> None:
 
 
 def test_a_signed_message_verifies_under_its_key_only() -> None:
-    sealed = seal(b"s" * 32, "key", dump(SIZES))
-    assert read_sealed(b"s" * 32, "key", sealed) == SIZES
+    sealed = sign(b"s" * 32, "key", dump(SIZES))
+    assert read_signed(b"s" * 32, "key", sealed) == SIZES
     for secret, key, stored in (
         (b"t" * 32, "key", sealed), (b"s" * 32, "other", sealed), (b"s" * 32, "key", sealed + b" "),
         (b"s" * 32, "key", sealed[:20]), (b"s" * 32, "key", b""), (b"s" * 32, "key", dump(SIZES)),
-        (b"s" * 32, "key", seal(b"s" * 32, "key", b'{"version": 0}')),
+        (b"s" * 32, "key", sign(b"s" * 32, "key", b'{"version": 0}')),
     ):
-        assert read_sealed(secret, key, stored) is None
+        assert read_signed(secret, key, stored) is None
 
 
 @pytest.mark.parametrize("place", range(0, 200, 7))
 def test_a_signed_message_with_a_changed_bit_is_rejected(place: int) -> None:
-    sealed = bytearray(seal(b"s" * 32, "key", dump(SIZES)))
+    sealed = bytearray(sign(b"s" * 32, "key", dump(SIZES)))
     sealed[place % len(sealed)] ^= 1
-    assert read_sealed(b"s" * 32, "key", bytes(sealed)) is None
+    assert read_signed(b"s" * 32, "key", bytes(sealed)) is None
 
 
 def test_a_bug_is_carried_without_its_text() -> None:

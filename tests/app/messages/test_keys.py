@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import app.messages.keys
-from app.messages import automaton_key, charged_key, explanation_key, kept_key, places_key, tokens_key, window_key
+from app.messages import automaton_key, charge_key, explanation_key, slots_key, store_share_key, tokens_key, window_key
 
 APP = Path(app.messages.keys.__file__).parents[1]
 BROKER = APP / "broker" / "redis"
@@ -49,7 +49,7 @@ def test_keys_of_the_broker_scripts_are_in_their_table() -> None:
 def test_keys_of_different_kinds_are_different() -> None:
     one = "0" * 64
     keys = [
-        automaton_key(one), explanation_key(one), kept_key(one), places_key(one), tokens_key(one), charged_key(one),
-        window_key("requests", one), window_key("lookups", one),
+        automaton_key(one), explanation_key(one), store_share_key(one), slots_key(one), tokens_key(one),
+        charge_key(one), window_key("requests", one), window_key("lookups", one),
     ]
     assert len(set(keys)) == len(keys)

@@ -69,7 +69,7 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     await worker.announce("q", WorkerStatus("w", ""))
     assert await api.workers("q") == (WorkerStatus("w", ""),)
     first = await api.submit(
-        "q", "first", b"", SubmitOptions(weight=2, remember_s=5, pools=(ConcurrencyGroup("q", 9, "cap"),))
+        "q", "first", b"", SubmitOptions(weight=2, key_ttl_s=5, pools=(ConcurrencyGroup("q", 9, "cap"),))
     )
     then = await api.submit("q", "then", b"", SubmitOptions(after=first, priority="batch"))
     gone = await api.submit("q", "gone", b"")

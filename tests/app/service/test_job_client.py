@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.broker import PLAIN, SubmitOptions, WorkerStatus
+from app.broker import DEFAULT_SUBMIT, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobFailed, StorageDown
 from app.messages import CheckJob, CheckJobResult, Failure, dump, failure_of
@@ -40,7 +40,7 @@ class Dying(MemoryBroker):
         await asyncio.sleep(0.1)
         raise StorageDown
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = PLAIN) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
         await asyncio.sleep(0.01)
         return await super().submit(queue, key, body, terms)
 
@@ -54,7 +54,7 @@ class Dying(MemoryBroker):
 def unheard() -> Iterator[list[dict[str, Any]]]:
     """What the event loop complains of in the end."""
     complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    asyncio.get_running_loop().set_exception_handler(lambda _, submission: complaints.append(submission))
     yield complaints
     gc.collect()
 
@@ -103,11 +103,11 @@ def test_a_submit_cancelled_in_flight_logs_no_error() -> None:
         desk = JobClient(Settings(), broker)
         await broker.announce("compile", WorkerStatus("w", ""))
         with unheard() as complaints:
-            asking = asyncio.create_task(desk.submit("compile", "k", CheckJob({"regex": "a"}, "a", 4e9)))
+            submission = asyncio.create_task(desk.submit("compile", "k", CheckJob({"regex": "a"}, "a", 4e9)))
             await asyncio.sleep(0.005)
-            asking.cancel()
+            submission.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asking
+                await submission
             await asyncio.sleep(0.3)
         assert broker.left == 1 and not complaints
 

@@ -285,9 +285,9 @@ def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> 
         async with place(settings) as here:
             await here.work(COMPILE)
             service = here.service()
-            asking = SubmissionContext("owner", "/compile", "key", "digest")
+            context = SubmissionContext("owner", "/compile", "key", "digest")
             first, second = [
-                await service.answer(await service.begin_describe(spec, None, True, asking)) for _ in range(2)
+                await service.answer(await service.begin_describe(spec, None, True, context)) for _ in range(2)
             ]
             assert isinstance(first, DescribeJobResult) and first == second
             assert first.explanation is not None and not first.cached

@@ -25,7 +25,7 @@ from app.messages import (
 from app.models import open_model_files
 from app.requests import GenerateParams
 from app.service import Service, SubmissionContext
-from app.service.service import WAITED
+from app.service.service import CONTEXT_DEFAULT
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker.handlers.base import Context, Handler, OpenHandler
@@ -44,9 +44,11 @@ def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: flo
     )
 
 
-async def generate(service: Service, order: GenerateParams, asking: SubmissionContext = WAITED) -> GenerateJobResult:
+async def generate(
+    service: Service, order: GenerateParams, context: SubmissionContext = CONTEXT_DEFAULT
+) -> GenerateJobResult:
     """The answer to someone who waits for it."""
-    result = await service.answer(await service.begin_generate(order, asking))
+    result = await service.answer(await service.begin_generate(order, context))
     assert isinstance(result, GenerateJobResult)
     return result
 
@@ -253,7 +255,7 @@ def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> N
     async def scenario() -> None:
         fake_handlers.reset()
         async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
-            await service.constraints.known(SPEC)  # its hash takes a thread, in which the last might be left behind
+            await service.constraints.resolve(SPEC)  # its hash takes a thread, in which the last might be left behind
             first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
             assert await asyncio.to_thread(fake_handlers.started.wait, 20)
             first.cancel()

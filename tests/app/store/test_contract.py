@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from app.messages import kept_key
+from app.messages import store_share_key
 from app.store import Store
 from app.store.base import ENTRY_BYTES
 from app.store.memory import MemoryStore
@@ -184,7 +184,7 @@ def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer
         store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
         await store.put("a", b"1", 10, "anna")
         for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
-            redis_server.ask("HSET", kept_key("anna"), field, text)
+            redis_server.ask("HSET", store_share_key("anna"), field, text)
         for key in "bcd":
             await store.put(key, b"1", 10, "anna")
             assert await store.get(key) == b"1"

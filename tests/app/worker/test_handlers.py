@@ -21,7 +21,7 @@ from app.messages import (
     Progress,
     StepMessage,
     automaton_hash,
-    spec_json,
+    spec_to_wire,
 )
 from app.models import open_model_files
 from app.settings import Settings
@@ -80,12 +80,12 @@ def settings(captions_dir: Path) -> Settings:
 
 
 def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
-    return CheckJob(spec_json(spec), text, time.time() + 60)
+    return CheckJob(spec_to_wire(spec), text, time.time() + 60)
 
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
 def test_a_cancelled_compilation_stops(settings: Settings, kind: str) -> None:
-    job = CompileJob("0" * 64, spec_json(LARGE), time.time() + 60) if kind == "compile" else check_job("a", LARGE)
+    job = CompileJob("0" * 64, spec_to_wire(LARGE), time.time() + 60) if kind == "compile" else check_job("a", LARGE)
     with pytest.raises(CompileCancelled):
         compile_handler.open_handler(settings)(job, Context(called_off=True))
 
@@ -102,7 +102,7 @@ def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compi
 def test_a_compilation_is_stored_and_not_done_twice(settings: Settings, compiles: list[Spec]) -> None:
     context, handle = Context(), compile_handler.open_handler(settings)
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
-    job = CompileJob(automaton, spec_json(SPEC), time.time() + 60)
+    job = CompileJob(automaton, spec_to_wire(SPEC), time.time() + 60)
     first, again = handle(job, context), handle(job, context)
     assert isinstance(first, CompileJobResult) and isinstance(again, CompileJobResult)
     assert (first.cached, again.cached) == (False, True)
@@ -118,7 +118,7 @@ def test_a_check_does_not_lift_outside_the_sandbox(settings: Settings, monkeypat
     monkeypatch.setattr(text_automaton, "lift", refused)
     context = Context()
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
-    handle(CompileJob(automaton, spec_json(SPEC), time.time() + 60), context)  # a stored constraint is no other case
+    handle(CompileJob(automaton, spec_to_wire(SPEC), time.time() + 60), context)  # a stored constraint is no other case
     result = handle(check_job("a cat"), context)
     assert isinstance(result, CheckJobResult)
     assert (result.satisfied, result.violated_at) == (False, 5)
@@ -209,7 +209,7 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
     vocabulary = Vocabulary((b"a dog", None, b"", b"dog", b" ", b"a", None), (6,))
     work, _ = compile_job.open_job(compile_job.pack_setup(settings, vocabulary))
     for over, known in (("tokens", vocabulary), ("bytes", byte_vocabulary())):
-        request = compile_job.Request("0" * 64, dict(spec_json(SPEC)), over)  # type: ignore[arg-type]
+        request = compile_job.Request("0" * 64, dict(spec_to_wire(SPEC)), over)  # type: ignore[arg-type]
         result, data = compile_job.read_answer(work(request.pack()))
         assert isinstance(result, CompileJobResult)
         secret = automaton_secret(settings.secret, "0" * 64)
