@@ -1,4 +1,4 @@
-"""What a broker of jobs must do. Every implementation passes the contract in tests/app/broker/test_contract.py."""
+"""The protocol of brokers. Every implementation passes the contract in tests/app/broker/test_contract.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.messages import Priority as Priority
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyGroup:
-    """Jobs that are limited together: at most `cap` of them are not over. `limit` is what a refusal calls that."""
+    """Jobs that are limited together: at most `cap` of them are unfinished. `limit` names that limit in errors."""
 
     name: str
     cap: int
@@ -22,17 +22,17 @@ class ConcurrencyGroup:
 class SubmitOptions:
     """The options of a submitted job.
 
-    owner          the caller that may see the job; the broker only stores it
-    kind           the job's name for its owner, empty for a job without one; the broker only stores it
-    digest         digest of the request; a job of the same key and another digest is not joined
-    priority       all waiting interactive jobs of a queue go before the batch ones
-    weight         what the job counts against `queue_weight_max` while it waits
-    after          a job that must end first, with any outcome; until then this job waits outside its queue
-    detached       the job runs without subscribers; submitting it gives no share
-    key_ttl_s      seconds after the job's end during which its key leads to it, if its worker keeps the result
-    pools          the job is admitted if each of these has room; joining a job needs no room
-    deadline_in_s  seconds until the job must be done, None for no limit. A job that would be late is not admitted. A
-                   job with a kind is also not run if its turn comes too late
+    owner       the caller that may see the job; the broker only stores it
+    kind        the job's name for its owner, empty for a job without one; the broker only stores it
+    digest      digest of the request; a job of the same key and another digest is not shared
+    priority    all waiting interactive jobs of a queue are delivered before its batch jobs
+    weight      what the job counts against `queue_weight_max` while it waits
+    after       a job that must end first, with any outcome; until then this job waits outside its queue
+    detached    the job runs without subscribers; submitting it does not subscribe
+    key_ttl_s   seconds after the job's end during which its key leads to it, if its result is cacheable
+    pools       the job is admitted if each of these has room; subscribing to a job needs no room
+    deadline_in_s    seconds until the job must be done, None for no limit. A job that would be late is not admitted. A job
+                with a kind is also not run if its turn comes too late
     """
 
     owner: str = ""
@@ -47,7 +47,7 @@ class SubmitOptions:
     deadline_in_s: float | None = None
 
 
-DEFAULT_SUBMIT = SubmitOptions()
+DEFAULT_SUBMIT = SubmitOptions()  # frozen, so one instance can be the default argument of all brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Delivery:
     """
 
     job_id: str
-    body: bytes
+    body: bytes  # opaque to the broker, which parses no message
     waited_s: float
     attempt: int = 1
     age_s: float = 0.0
@@ -68,7 +68,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """An event of a job. A reader who comes back names the id of the last one that he saw."""
+    """An event of a job. A subscriber resumes after the id of the last event that it received."""
 
     id: str
     data: bytes
@@ -76,9 +76,11 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """Where a job is, and what it was submitted with. `submitted` is Unix time in s; `attempt` is 0 until it is taken.
+    """The state of a job, and its options that callers may see.
 
-    ahead  how many jobs of its queue go before it, while it waits
+    submitted  Unix time in s
+    attempt    0 until a worker takes the job
+    ahead      number of jobs in its queue that are delivered before it, 0 if it does not wait
     """
 
     state: Literal["waiting", "running", "done", "cancelled"]
@@ -92,7 +94,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in a queue: jobs by priority, and the weight of all. Those that wait for another job do not count."""
+    """The jobs that wait in a queue, by priority, and their weight. Jobs that wait for another job do not count."""
 
     interactive: int
     batch: int
@@ -110,8 +112,8 @@ class WorkerStatus:
 class Broker(Protocol):
     """Queues of jobs. A job is submitted once, delivered to one worker, and finished with one result.
 
-    A caller that submits or joins a job has a share in it until it leaves. A job without shares is cancelled. The
-    result of a job with a share is not dropped for lack of space.
+    A caller that submits a job, or a second job of the same key, is subscribed to it until it unsubscribes. A job
+    without subscribers is cancelled. The result of a job with subscribers is not dropped for lack of space.
 
     A finished job is dropped when its time is over. For lack of space, the jobs that ended first are dropped first,
     but never the last one to end.
@@ -123,22 +125,25 @@ class Broker(Protocol):
     """
 
     @property
-    def outlives(self) -> bool:
-        """Whether jobs are still there when this process is gone."""
+    def durable(self) -> bool:
+        """Whether jobs survive the end of this process."""
 
     async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
-        """The id of the job, and a share in it. A job of the same key that is not finished is joined, not run twice.
+        """Submit a job, subscribe to it and return its id.
+
+        If an unfinished job has the same key, the caller is subscribed to that job and nothing new runs.
 
         Raises QueueFull if a limit of the queue or of a concurrency group is reached, and DeadlineUnreachable if the
-        jobs ahead would take longer than `SHARE` of `deadline_in_s` at the current `throughput`. Both carry a time to
-        retry. Raises KeyReused if the key belongs to a job of another digest.
+        jobs ahead would take longer than `DEADLINE_SHARE` of `deadline_in_s` at the current throughput. Both carry a time to
+        retry.
+        Raises KeyReused if the key belongs to a job of another digest.
         """
 
-    async def join(self, job_id: str) -> None:
-        """One share more in a job, finished or not. Raises JobUnknown."""
+    async def subscribe(self, job_id: str) -> None:
+        """Add a subscriber to a job, finished or not. Raises JobUnknown."""
 
     async def state(self, job_id: str) -> JobStatus:
-        """Where the job is. Raises JobUnknown."""
+        """The job's state. Raises JobUnknown."""
 
     def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
         """The job's stored events after that id, until the job is over. Raises JobUnknown.
@@ -147,57 +152,57 @@ class Broker(Protocol):
         """
 
     async def result(self, job_id: str) -> bytes:
-        """Waits for the result. Raises JobCancelled where the job was called off, JobUnknown."""
+        """Wait for the result. Raises JobCancelled if the job was cancelled, JobUnknown."""
 
     async def cancel(self, job_id: str) -> None:
-        """Cancel a job for all callers that joined it. Idempotent.
+        """Cancel a job for all its subscribers. Idempotent.
 
         A waiting job never runs. The worker of a running job is notified.
         """
 
-    async def leave(self, job_id: str) -> None:
-        """Give one share up; the last one to leave a job that is not finished calls it off."""
+    async def unsubscribe(self, job_id: str) -> None:
+        """Remove a subscriber. An unfinished job without subscribers is cancelled, unless it is detached."""
 
     async def take(self, queue: str, slots: int = 1) -> Delivery:
-        """Worker: waits for the next job: interactive before batch, oldest first.
+        """Worker: wait for the next job, interactive before batch, oldest first.
 
-        A job whose worker died is taken again by another, up to `job_attempts_max` times; then it is finished with the
-        failure WorkerLost. Where others wait, a job that has waited so long that by what runs take of late it cannot
-        be done in `deadline_in_s` is not run, but finished with the failure DeadlineExceeded. Between two processes
-        nothing that a worker says of a job counts once another has taken it.
+        A job whose worker died is delivered again, up to `job_attempts_max` times; then it is finished with the failure
+        WorkerLost. If others wait, a job that recent run times say cannot finish `deadline_in_s` is not run, but finished
+        with the failure DeadlineExceeded. Writes of a worker are ignored once another worker has taken the job.
 
-        slots  how many jobs of the queue this worker runs at once, the same at every call: it claims no more
+        slots  number of jobs of the queue that this worker runs at once, the same at every call; it claims no more
         """
 
-    async def give_back(self, job_id: str) -> None:
+    async def requeue(self, job_id: str) -> None:
         """Worker: return a running job to the front of its queue. The attempt does not count."""
 
-    async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
-        """Worker: add an event to a job. Ignored once the job is finished, or has as many as may be.
+    async def publish(self, job_id: str, event: bytes, droppable: bool = False) -> None:
+        """Worker: add an event to a job. Ignored if the job is finished or has too many durable events.
 
-        Of events that are only passing the last few are kept: a reader who lags misses those before.
+        droppable  only the latest droppable events are kept, so a slow subscriber misses earlier ones
         """
 
-    async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
-        """Worker: give the result. Ignored once the job is finished.
+    async def finish(self, job_id: str, result: bytes, cacheable: bool = True) -> None:
+        """Worker: set the result. Ignored if the job is finished.
 
-        remember  whether the job's key leads to this result, if its terms say so; without, the next of the key runs
+        cacheable  whether the job's key leads to this result for `key_ttl_s`; otherwise the next job of the key runs
         """
 
     async def cancelled(self, job_id: str) -> None:
-        """Worker: returns once the job is called off."""
+        """Worker: return once the job is cancelled."""
 
-    async def announce(self, queue: str, presence: WorkerStatus) -> None:
-        """Worker: say that it is alive, good for `PRESENCE_TTL_S` seconds."""
+    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
+        """Worker: report that it is alive. The report expires after `PRESENCE_TTL_S` seconds."""
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
-        """The workers of a queue that are alive."""
+        """The workers of a queue whose last heartbeat has not expired."""
 
     async def backlog(self, queue: str) -> Backlog:
-        """What waits in a queue now."""
+        """The jobs that wait in a queue now."""
 
     async def close(self) -> None:
-        """Give up connections; the broker is not used after."""
+        """Close the connections. The broker must not be used afterwards."""
 
 
+# Three heartbeats fit, so one lost heartbeat does not make a worker disappear (app.worker.loop).
 PRESENCE_TTL_S = 10.0

@@ -1,4 +1,4 @@
-"""A broker inside this process, on one event loop. Finished jobs are kept for a time, and within a number of bytes."""
+"""A broker inside this process, on one event loop. Finished jobs are kept for a limited time and in limited bytes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from app.broker.base import (
     WorkerStatus,
 )
 from app.broker.memory_queue import Queue, QueuedJob
-from app.broker.throughput import SHARE, come_again_s, work_of
+from app.broker.throughput import DEADLINE_SHARE, retry_delay_s, work_of
 from app.errors import DeadlineExceeded, DeadlineUnreachable, JobCancelled, JobUnknown, KeyReused, QueueFull
 from app.messages import dump, failure_of
 from app.settings import Settings
 
-_LAST = SubmitOptions(priority="batch")  # who comes so comes after all
+_LAST_IN_LINE = SubmitOptions(priority="batch")  # of a job behind all others
 
 
 class MemoryBroker:
-    """Obeys app.broker.base.Broker. Used from one event loop, so no method needs a lock.
+    """Implements app.broker.base.Broker. It is used from one event loop, so no method needs a lock.
 
-    A worker of this process is lost only with the broker itself, so no job is ever taken again but one given back.
+    A worker of this process dies only together with the broker, so only requeued jobs are delivered again.
     """
 
-    outlives = False
+    durable = False
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class MemoryBroker:
         self._jobs: dict[str, QueuedJob] = {}
         self._by_key: dict[str, QueuedJob] = {}  # waiting, running or remembered
         self._queues: defaultdict[str, Queue] = defaultdict(lambda: Queue(now))
-        self._pools: dict[str, list[QueuedJob]] = {}  # those that were not over when somebody last looked
-        self._finished: dict[str, None] = {}  # ids, the first to end first
-        self._expiry: list[tuple[float, str]] = []  # a heap: when which finished job is forgotten
+        self._pools: dict[str, list[QueuedJob]] = {}  # by group: unfinished at the last look
+        self._finished: dict[str, None] = {}  # ids as an ordered set, the first to end first
+        self._expiry: list[tuple[float, str]] = []  # a heap of times and ids of finished jobs
         self._finished_bytes = 0
         self._presence: defaultdict[str, dict[str, tuple[WorkerStatus, float]]] = defaultdict(dict)
 
@@ -72,16 +72,17 @@ class MemoryBroker:
         if known is not None and (not known.done.is_set() or self._now() < known.key_ends):
             if known.terms.digest != terms.digest:
                 raise KeyReused("this key came with another request before")
-            known.share(terms.detached)
+            known.subscribe(terms.detached)
             return known.id
+        # The limits come before the job is created: a refused job leaves no trace.
         first = self._jobs.get(terms.after) if terms.after else None
         if first is not None and first.done.is_set():
             first = None
         self._require_room(self._queues[queue], terms.weight)
         self._require_time(self._queues[queue], terms, outside=first is not None)
-        self._require_pools(self._queues[queue], terms.pools)
+        self._require_group_capacity(self._queues[queue], terms.pools)
         job = QueuedJob(queue, key, body, terms, self._now())
-        job.share(terms.detached)
+        job.subscribe(terms.detached)
         self._jobs[job.id] = self._by_key[key] = job
         for pool in terms.pools:
             self._pools[pool.name].append(job)
@@ -92,8 +93,8 @@ class MemoryBroker:
             self._queues[queue].hold(job)
         return job.id
 
-    async def join(self, job_id: str) -> None:
-        self._job(job_id).share(detached=False)
+    async def subscribe(self, job_id: str) -> None:
+        self._job(job_id).subscribe(detached=False)
 
     async def state(self, job_id: str) -> JobStatus:
         job = self._job(job_id)
@@ -101,7 +102,7 @@ class MemoryBroker:
 
     async def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
         job = self._job(job_id)
-        seen = job.events.place(after)
+        seen = job.events.number_of(after)
         while True:
             while (found := job.events.after(seen)) is not None:
                 seen, event = found
@@ -121,24 +122,24 @@ class MemoryBroker:
         job = self._jobs.get(job_id)
         if job is None or job.done.is_set():
             return
-        job.called_off.set()
+        job.cancel_requested.set()
         self._forget_key(job)  # a later request with the same key starts a new job
         if self._queues[job.queue].remove(job):
             self._end(job, None)
 
-    async def leave(self, job_id: str) -> None:
+    async def unsubscribe(self, job_id: str) -> None:
         job = self._jobs.get(job_id)
-        if job is None or not job.shares:
+        if job is None or not job.subscribers:
             return
-        job.shares -= 1
-        if not job.shares:
+        job.subscribers -= 1
+        if not job.subscribers:
             if not job.detached:
                 await self.cancel(job_id)
             self._forget_old()
 
     async def take(self, queue: str, slots: int = 1) -> Delivery:
         line = self._queues[queue]
-        while (job := line.next()) is None or line.hopeless(job, self._now()):
+        while (job := line.next()) is None or line.cannot_meet_deadline(job, self._now()):
             if job is not None:
                 self._end(job, dump(failure_of(DeadlineExceeded())))
                 continue
@@ -147,35 +148,35 @@ class MemoryBroker:
         line.run(job, self._now())
         job.running = True
         job.attempt += 1
-        assert job.queued is not None  # it came by way of the queue
+        assert job.queued is not None  # only `_enqueue` puts jobs into the queue
         age_s = time.monotonic() - job.made
         return Delivery(job.id, job.body, self._now() - job.queued, job.attempt, age_s)
 
-    async def give_back(self, job_id: str) -> None:
+    async def requeue(self, job_id: str) -> None:
         job = self._jobs.get(job_id)
         if job is None or job.done.is_set() or not job.running:
             return
-        if job.called_off.is_set():
+        if job.cancel_requested.is_set():
             self._end(job, None)
             return
         job.running = False
-        job.attempt -= 1
-        self._queues[job.queue].give_back(job)
+        job.attempt -= 1  # a requeued attempt does not count
+        self._queues[job.queue].requeue(job)
 
-    async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
+    async def publish(self, job_id: str, event: bytes, droppable: bool = False) -> None:
         job = self._jobs.get(job_id)
-        if job is not None and not job.done.is_set() and job.events.add(event, passing):
-            job.tell()
+        if job is not None and not job.done.is_set() and job.events.add(event, droppable):
+            job.notify()
 
-    async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
+    async def finish(self, job_id: str, result: bytes, cacheable: bool = True) -> None:
         job = self._jobs.get(job_id)
         if job is not None and not job.done.is_set():
-            self._end(job, None if job.called_off.is_set() else result, remember)
+            self._end(job, None if job.cancel_requested.is_set() else result, cacheable)
 
     async def cancelled(self, job_id: str) -> None:
-        await self._job(job_id).called_off.wait()
+        await self._job(job_id).cancel_requested.wait()
 
-    async def announce(self, queue: str, presence: WorkerStatus) -> None:
+    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
         self._presence[queue][presence.worker] = (presence, self._now() + PRESENCE_TTL_S)
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
@@ -192,30 +193,31 @@ class MemoryBroker:
             await self.cancel(job.id)
 
     def _require_room(self, queue: Queue, weight: int) -> None:
-        """Raise QueueFull where no more may wait. What is over the weight all by itself waits alone."""
+        """Raise QueueFull if the queue is full. A job that alone exceeds the weight is admitted to an empty queue."""
         if len(queue) >= self._queue_jobs_max:
-            raise QueueFull(self._queue_jobs_max, retry_after_s=_come_again_s(queue, 0))
+            raise QueueFull(self._queue_jobs_max, retry_after_s=_retry_delay_s(queue, 0))
         excess = queue.weight + weight - self._queue_weight_max
         if weight and queue.weight and excess > 0:
-            raise QueueFull(self._queue_weight_max, "queue_weight_max", _come_again_s(queue, excess))
+            raise QueueFull(self._queue_weight_max, "queue_weight_max", _retry_delay_s(queue, excess))
 
     def _require_time(self, queue: Queue, terms: SubmitOptions, outside: bool) -> None:
         """Raise DeadlineUnreachable if the jobs ahead leave too little time and would not all run at once."""
         before = queue.before(terms, outside)
+        # With as many workers busy as jobs ahead, all of those may start at once, and the estimate would be too high.
         if terms.deadline_in_s is None or len(before) <= queue.runs:
             return
         wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(terms.weight))
-        limit_s = SHARE * terms.deadline_in_s
-        if wait_s is not None and wait_s > limit_s:
-            raise DeadlineUnreachable(wait_s, terms.deadline_in_s, come_again_s(wait_s - limit_s, wait_s))
+        if wait_s is not None and wait_s > DEADLINE_SHARE * terms.deadline_in_s:
+            excess_s = wait_s - DEADLINE_SHARE * terms.deadline_in_s
+            raise DeadlineUnreachable(wait_s, terms.deadline_in_s, retry_delay_s(excess_s, wait_s))
 
-    def _require_pools(self, queue: Queue, pools: tuple[ConcurrencyGroup, ...]) -> None:
-        """Raise QueueFull where one holds as many jobs as it may."""
+    def _require_group_capacity(self, queue: Queue, pools: tuple[ConcurrencyGroup, ...]) -> None:
+        """Raise QueueFull if one of the groups is full."""
         for pool in pools:
             self._pools[pool.name] = [job for job in self._pools.get(pool.name, ()) if not job.done.is_set()]
         for pool in pools:
             if len(self._pools[pool.name]) >= pool.cap:
-                raise QueueFull(pool.cap, pool.limit, _come_again_s(queue, 0))
+                raise QueueFull(pool.cap, pool.limit, _retry_delay_s(queue, 0))
 
     def _enqueue(self, job: QueuedJob) -> None:
         job.queued = self._now()
@@ -227,9 +229,9 @@ class MemoryBroker:
         except KeyError:
             raise JobUnknown("no such job, or its result is too old") from None
 
-    def _end(self, job: QueuedJob, result: bytes | None, remember: bool = False) -> None:
+    def _end(self, job: QueuedJob, result: bytes | None, cacheable: bool = False) -> None:
         job.result, job.running, job.body = result, False, b""
-        key_ttl_s = job.terms.key_ttl_s if remember and result is not None else 0.0
+        key_ttl_s = job.terms.key_ttl_s if cacheable and result is not None else 0.0
         job.key_ends = self._now() + key_ttl_s
         if not key_ttl_s:
             self._forget_key(job)
@@ -238,7 +240,7 @@ class MemoryBroker:
         heapq.heappush(self._expiry, (self._now() + max(self._result_ttl_s, key_ttl_s), job.id))
         self._finished_bytes += job.size
         job.done.set()
-        job.tell()
+        job.notify()
         for follower in job.followers:
             if self._queues[follower.queue].remove(follower):
                 self._enqueue(follower)
@@ -246,9 +248,8 @@ class MemoryBroker:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Forget expired jobs, and jobs without shares until the rest fits.
+        """Forget expired jobs, then jobs without subscribers until the rest fits, in the order in which they ended.
 
-        Among those without shares the first to end is the first to go.
         The last job to end stays, whatever its size, so that its result can still be read.
         """
         now = self._now()
@@ -256,13 +257,13 @@ class MemoryBroker:
             self._forget(heapq.heappop(self._expiry)[1])
         while self._finished_bytes > self._result_bytes_max:
             before_last = itertools.islice(self._finished, len(self._finished) - 1)
-            oldest = next((job_id for job_id in before_last if not self._jobs[job_id].shares), None)
+            oldest = next((job_id for job_id in before_last if not self._jobs[job_id].subscribers), None)
             if oldest is None:
                 return
             self._forget(oldest)
 
     def _forget(self, job_id: str) -> None:
-        if job_id in self._finished:  # else it had to go before its time
+        if job_id in self._finished:  # otherwise it was dropped early to free bytes
             del self._finished[job_id]
             job = self._jobs.pop(job_id)
             self._finished_bytes -= job.size
@@ -273,8 +274,8 @@ class MemoryBroker:
             del self._by_key[job.key]
 
 
-def _come_again_s(queue: Queue, excess: int) -> int:
-    """When there may be room where so much work must go first; 0 for one job, of the usual size."""
-    waiting = [job.work for job in queue.before(_LAST, outside=True)]
-    whole = sum(waiting) + queue.running
-    return come_again_s(queue.seconds(excess or sum(waiting) / max(1, len(waiting))), queue.seconds(whole))
+def _retry_delay_s(queue: Queue, excess: int) -> int:
+    """The delay before a retry, until `excess` work has left the queue; 0 stands for one job of average size."""
+    waiting = [job.work for job in queue.before(_LAST_IN_LINE, outside=True)]
+    total = sum(waiting) + queue.running
+    return retry_delay_s(queue.seconds(excess or sum(waiting) / max(1, len(waiting))), queue.seconds(total))

@@ -1,4 +1,4 @@
-"""How fast a queue moves, and what follows from it for who wants to join. Knows no job and no broker.
+"""Estimates the throughput of a queue, for admission control and retry delays.
 
 The scripts of the Redis broker compute the same with these constants; tests/app/broker/test_contract_admission.py
 compares both.
@@ -10,45 +10,47 @@ import math
 import random
 from collections.abc import Callable
 
-MEMORY_S, IDLE_MEMORY_S = 30.0, 600.0  # how long a pace is remembered while the queue moves, and while it does not
-KNOWN_S = 1.0  # of waiting, before which nothing is said about a pace
-SHARE = 0.7  # of a request's time that may be planned: the rest is for what is slower than most, and a pace that falls
-RUN_SHARE = 0.5  # of what a run takes of late: with less time than that none is begun
-LATEST = 0.1  # the weight of the latest run in what runs take of late
-SPREAD = 0.25  # of what waits: over so much time those who are refused come back, one by one
-UNKNOWN_S, S_MAX = 2, 60
+# Time constants of the exponential decay: while jobs wait and run, and while the queue is idle or stands still.
+MEMORY_S, IDLE_MEMORY_S = 30.0, 600.0
+WAITING_S_MIN = 1.0  # decayed waiting time below which the throughput counts as unknown
+DEADLINE_SHARE = 0.7  # of a deadline that admission may plan; the rest covers slow jobs and a falling throughput
+RUN_TIME_SHARE = 0.5  # of the recent run time: a job with less time left is not started
+LATEST_RUN_WEIGHT = 0.1  # of the latest run in the moving average of run times
+RETRY_SPREAD = 0.25  # of the queue's total time, over which the retries of refused callers are spread
+DEFAULT_RETRY_S, RETRY_S_MAX = 2, 60
 
 
 def work_of(weight: int) -> int:
-    """What a job of this weight counts for: one of no weight takes its time too."""
+    """The work of a job of this weight. A job without weight takes time too, so it counts as 1."""
     return weight + 1
 
 
 class ThroughputEstimator:
-    """The work that was taken from a queue while more of it waited, and for how long something waited while some ran.
+    """Work taken from a queue while more of it waited, divided by the time during which jobs waited and ran.
 
-    So time in which too little was asked for says nothing of what could have been done, nor does time without workers.
-    Taken, not finished: of those that came in one crowd the first is done as late as all that run beside it, and by it
-    alone the queue would seem to crawl. Both fade: while something waits, so that what is new soon outweighs what was,
-    and slowly while nothing does.
+    Time in which nothing waits, or nothing runs, says nothing about the throughput, so it is not counted. Work counts
+    when it is taken, not when it is finished: of jobs that start together, the first finishes as late as the others,
+    which would look like a slow queue. Work and time decay exponentially, quickly while jobs wait and run and slowly
+    otherwise.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._at = now()
+        # Decayed: work taken, time in which jobs waited and ran, and work that ran when the first job began to wait.
         self._work, self._s, self._credit = 0.0, 0.0, 0.0
-        self._run_s, self._run_work = 0.0, 0.0
+        self._run_s, self._run_work = 0.0, 0.0  # moving averages of a run: its time and its work
 
-    def passed(self, moving: bool) -> None:
-        """Count the time since the last call, in all of which something waited while something ran, or not."""
+    def advance(self, moving: bool) -> None:
+        """Count the time since the last call. `moving` says whether jobs waited and ran during all of it."""
         now = self._now()
-        kept = math.exp(-max(0.0, now - self._at) / (MEMORY_S if moving else IDLE_MEMORY_S))
-        self._at, self._s = now, self._s * kept
-        self._work, self._credit = self._work * kept, self._credit * kept
+        decay = math.exp(-max(0.0, now - self._at) / (MEMORY_S if moving else IDLE_MEMORY_S))
+        self._at, self._s = now, self._s * decay
+        self._work, self._credit = self._work * decay, self._credit * decay
         if moving:
-            self._s += (1 - kept) * MEMORY_S
+            self._s += (1 - decay) * MEMORY_S  # the integral of the decay over the elapsed time
 
-    def begins(self, running: int) -> None:
+    def on_first_waiting(self, running: int) -> None:
         """Jobs begin to wait while `running` work runs.
 
         The progress of the running work is unknown. At first it counts in full, as if it had just been taken. Later
@@ -57,42 +59,43 @@ class ThroughputEstimator:
         if self._work < running:
             self._credit = max(self._credit, running)
 
-    def taken(self, work: int) -> None:
-        """Work was taken, and more of it waits."""
+    def record_taken(self, work: int) -> None:
+        """Record taken work; call it only if more work waits."""
         self._work += work
 
-    def given_back(self, work: int) -> None:
-        """Work that was taken is not being done."""
+    def record_requeued(self, work: int) -> None:
+        """Take back work that a worker returned to the queue."""
         self._work = max(0.0, self._work - work)
 
     def seconds(self, work: float) -> float | None:
-        """How long the queue takes over so much work; None where that is not known."""
+        """Seconds that the queue needs for `work`, None if the throughput is unknown."""
         done = max(self._work + self._credit / 2, self._credit)
-        return work * self._s / done if done > 0 and self._s >= KNOWN_S else None
+        return work * self._s / done if done > 0 and self._s >= WAITING_S_MIN else None
 
-    def ran(self, seconds: float, work: int) -> None:
-        """A job of `work` was finished in `seconds`."""
-        latest = LATEST if self._run_work else 1.0
-        self._run_s += latest * (seconds - self._run_s)
-        self._run_work += latest * (work - self._run_work)
+    def record_run(self, seconds: float, work: int) -> None:
+        """Record a finished job."""
+        weight = LATEST_RUN_WEIGHT if self._run_work else 1.0  # the first run replaces the initial 0
+        self._run_s += weight * (seconds - self._run_s)
+        self._run_work += weight * (work - self._run_work)
 
-    def hopeless(self, work: int, left_s: float, waited_s: float) -> bool:
-        """Whether a job that has waited so long cannot be done in what it has left: it would keep others waiting.
+    def cannot_meet_deadline(self, work: int, left_s: float, waited_s: float) -> bool:
+        """Whether a waiting job cannot finish in `left_s`, and so would only delay others.
 
-        It is taken to need as long as others did of late, or less where it is less work.
+        The estimate is the recent run time, scaled down for a job with less work.
         """
         needs_s = self._run_s * min(1.0, work / self._run_work) if self._run_work else 0.0
-        return 0 < left_s < min(waited_s, RUN_SHARE * needs_s)
+        # A job whose time was short from the start runs; one past its deadline is left to its worker to refuse.
+        return 0 < left_s < min(waited_s, RUN_TIME_SHARE * needs_s)
 
 
-def come_again_s(room_s: float | None, whole_s: float | None, dice: Callable[[], float] = random.random) -> int:
-    """In how many s, from 1 to `S_MAX`, one who is refused had best come again.
+def retry_delay_s(room_s: float | None, whole_s: float | None, dice: Callable[[], float] = random.random) -> int:
+    """Seconds after which a refused caller should retry, from 1 to `RETRY_S_MAX`.
 
-    room_s   when there may be room for him; None where the pace is not known
-    whole_s  how long all that waits takes: however late he comes in a part of it, the queue is not empty
+    room_s   time until there may be room, None if the throughput is unknown
+    whole_s  time that all waiting jobs need; a retry within a part of it still finds a queue that is not empty
 
-    Not all at the same time: they would find room for a few, and keep the service busy with refusals.
+    The delay is random, because callers that retry at the same time would mostly be refused again.
     """
     if room_s is None:
-        return UNKNOWN_S + round(dice())
-    return min(S_MAX, max(1, math.ceil(room_s + SPREAD * (whole_s or 0.0) * dice())))
+        return DEFAULT_RETRY_S + round(dice())
+    return min(RETRY_S_MAX, max(1, math.ceil(room_s + RETRY_SPREAD * (whole_s or 0.0) * dice())))

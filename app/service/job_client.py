@@ -103,12 +103,12 @@ class JobClient:
     @property
     def hands_over(self) -> bool:
         """Whether subscribers are sent to another process, which can continue their streams."""
-        return self.stopping.is_set() and self._broker.outlives
+        return self.stopping.is_set() and self._broker.durable
 
     async def wait_until_handing_over(self) -> None:
         """Return once `hands_over` is true; never if no other process has the jobs."""
         await self.stopping.wait()
-        if not self._broker.outlives:
+        if not self._broker.durable:
             await asyncio.Event().wait()
 
     async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[NotReadyReason, ...]:
@@ -257,7 +257,7 @@ class JobClient:
     async def subscribe(self, job_id: str) -> None:
         """Have a share in a job that someone reads along with."""
         with contextlib.suppress(JobUnknown):
-            await self._broker.join(job_id)
+            await self._broker.subscribe(job_id)
 
     async def cancel(self, job_id: str) -> None:
         """Call a job off."""
@@ -268,7 +268,7 @@ class JobClient:
         for job_id in job_ids:
             if job_id is not None:
                 with contextlib.suppress(StorageDown):
-                    await self._broker.leave(job_id)
+                    await self._broker.unsubscribe(job_id)
 
     def unsubscribe_soon(self, *job_ids: str | None) -> None:
         """The same without a wait: an answer in hand is not to be kept back, or lost, for a server that is away."""

@@ -60,7 +60,7 @@ class WorkerContext:
     """What a worker works with.
 
     worker       its name
-    give_back_s  how long it may take to hand a job back
+    requeue_s_max  how long it may take to hand a job back
     answer_bytes_max
                  how long a result may be
     """
@@ -71,7 +71,7 @@ class WorkerContext:
     store: Store
     queue: str
     worker: str
-    give_back_s: float
+    requeue_s_max: float
     answer_bytes_max: int
 
 
@@ -87,7 +87,7 @@ class JobRun:
         try:
             job = _job(self._delivery.body)
         except MessageInvalid as error:
-            await self._broker.finish(job_id, dump(failure_of(error)), remember=False)
+            await self._broker.finish(job_id, dump(failure_of(error)), cacheable=False)
             return
         context = JobContext(self._bench, self._delivery, job)
         watcher = asyncio.create_task(self._watch(context))
@@ -105,7 +105,7 @@ class JobRun:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
-        await self._broker.finish(job_id, dump(result), remember=_lasts(result))
+        await self._broker.finish(job_id, dump(result), cacheable=_lasts(result))
 
     async def _watch(self, context: JobContext) -> None:
         with contextlib.suppress(JobUnknown):  # a job without a record counts as cancelled
@@ -120,10 +120,10 @@ class JobRun:
         """
         context.call_off()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._bench.give_back_s):
+            async with asyncio.timeout(self._bench.requeue_s_max):
                 if context.told:
                     await self._broker.publish(self._delivery.job_id, dump(RestartMessage(self._delivery.attempt)))
-                await self._broker.give_back(self._delivery.job_id)
+                await self._broker.requeue(self._delivery.job_id)
 
     def _handle(self, job: Job, context: JobContext) -> Result:
         """In the handler's thread: what comes of the job."""
@@ -235,7 +235,7 @@ class JobContext:
         if event.stage == self._stage and now - self._told < PROGRESS_S:
             return
         self._stage, self._told = event.stage, now
-        self._publish(event, passing=False)
+        self._publish(event, droppable=False)
 
     def tell(self, news: StepMessage | CompileJobResult) -> None:
         """A loop that falls behind misses steps; it is not given more than it can take."""
@@ -254,7 +254,7 @@ class JobContext:
         """In the event loop, where a job is given back, too: what comes to it after that is of a try that is void."""
         if not self._called_off.is_set():
             self.told = True
-            await self._broker.publish(self._job_id, news, passing=passing)
+            await self._broker.publish(self._job_id, news, droppable=passing)
 
     async def sent(self) -> None:
         """Wait until the broker has all events. It ignores events that come after the result."""
@@ -309,7 +309,7 @@ class JobContext:
             waiting.cancel()
             over.cancel()
             with contextlib.suppress(StorageDown):  # nothing is lost but a share
-                await self._broker.leave(compile_job)
+                await self._broker.unsubscribe(compile_job)
         if result is None:
             return failure_of(DeadlineExceeded(self.timeout_s) if self.late() else JobCancelled("called off"))
         return result

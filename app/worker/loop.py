@@ -94,7 +94,7 @@ class _Beat:
         if self._handler is not None:
             self.reason = str(NotReadyCode.DRAINING) if self._draining else self._handler.trouble()
         metrics.BEATS.put(self.worker, self.reason)
-        await self._broker.announce(self._queue, WorkerStatus(self.worker, self.reason))
+        await self._broker.heartbeat(self._queue, WorkerStatus(self.worker, self.reason))
 
     async def forever(self) -> None:
         """Tell it over and over; a server that is away is waited for."""
@@ -194,8 +194,8 @@ class _Worker:
         except asyncio.CancelledError:
             taking.cancel()
             with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-                async with asyncio.timeout(self.bench.give_back_s):
-                    await broker.give_back((await taking).job_id)  # it came at the last moment
+                async with asyncio.timeout(self.bench.requeue_s_max):
+                    await broker.requeue((await taking).job_id)  # it came at the last moment
             raise
         taking.cancel()  # of one that is done this does nothing
         with contextlib.suppress(asyncio.CancelledError):

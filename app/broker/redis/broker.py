@@ -30,9 +30,9 @@ _UNKNOWN = "no such job, or its result is too old"
 
 
 class RedisBroker:
-    """Obeys app.broker.base.Broker. Used from one event loop."""
+    """Implements app.broker.base.Broker. It is used from one event loop."""
 
-    outlives = True
+    durable = True
 
     def __init__(self, url: str, settings: Settings, presence_ttl_s: float = PRESENCE_TTL_S) -> None:
         self._link = Connection(url)
@@ -67,8 +67,8 @@ class RedisBroker:
         job_id = secrets.token_hex(16)
         return await self._records.submit(job_id, queue, key, body, terms, await self._tickets.write(job_id))
 
-    async def join(self, job_id: str) -> None:
-        if not await self._records.share(job_id, 1):
+    async def subscribe(self, job_id: str) -> None:
+        if not await self._records.add_subscribers(job_id, 1):
             raise JobUnknown(_UNKNOWN)
 
     async def state(self, job_id: str) -> JobStatus:
@@ -81,7 +81,7 @@ class RedisBroker:
                 for event in events:
                     after = event.id
                     yield event
-                if over and not events:
+                if over and not events:  # a finished job may still have events that were not read yet
                     return
                 if not events:
                     await wait_for_change(news)
@@ -101,8 +101,8 @@ class RedisBroker:
     async def cancel(self, job_id: str) -> None:
         await self._records.cancel(job_id)
 
-    async def leave(self, job_id: str) -> None:
-        await self._records.share(job_id, -1)
+    async def unsubscribe(self, job_id: str) -> None:
+        await self._records.add_subscribers(job_id, -1)
 
     async def take(self, queue: str, slots: int = 1) -> Delivery:
         consumer = self._consumers.get(queue)
@@ -110,30 +110,30 @@ class RedisBroker:
             consumer = self._consumers[queue] = QueueConsumer(queue, slots, self._records, self._notifications)
         return await consumer.take()
 
-    async def give_back(self, job_id: str) -> None:
+    async def requeue(self, job_id: str) -> None:
         for consumer in self._consumers.values():
-            await consumer.give_back(job_id)
+            await consumer.requeue(job_id)
 
-    async def publish(self, job_id: str, event: bytes, passing: bool = False) -> None:
+    async def publish(self, job_id: str, event: bytes, droppable: bool = False) -> None:
         leased = self._leased(job_id)
         if leased is None:
             return
         _, lease = leased
-        async with lease.writing:
+        async with lease.writing:  # events get their numbers in the order in which they are written
             if lease.over.is_set() or lease.lost.is_set():
                 return
             lease.events += 1
-            if not await self._records.publish(job_id, lease.fence, lease.events, event, passing):
+            if not await self._records.publish(job_id, lease.fence, lease.events, event, droppable):
                 lease.lost.set()
 
-    async def finish(self, job_id: str, result: bytes, remember: bool = True) -> None:
+    async def finish(self, job_id: str, result: bytes, cacheable: bool = True) -> None:
         leased = self._leased(job_id)
         if leased is None:
             return
         consumer, lease = leased
         async with lease.writing:
             if not lease.over.is_set():
-                await self._records.finish(job_id, lease.fence, result, remember, time.monotonic() - lease.began)
+                await self._records.finish(job_id, lease.fence, result, cacheable, time.monotonic() - lease.began)
         consumer.end(lease)
 
     async def cancelled(self, job_id: str) -> None:
@@ -148,8 +148,8 @@ class RedisBroker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def announce(self, queue: str, presence: WorkerStatus) -> None:
-        await self._records.announce(queue, presence, self._presence_ttl_s)
+    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
+        await self._records.heartbeat(queue, presence, self._presence_ttl_s)
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         return await self._records.workers(queue)
@@ -159,7 +159,7 @@ class RedisBroker:
 
     async def close(self) -> None:
         for consumer in self._consumers.values():
-            await consumer.requeue_all(self._close_s)
+            await consumer.requeue_all(self._close_s)  # while the connection still waits for the server
         self._link.stop_waiting()
         for consumer in self._consumers.values():
             await consumer.close()
@@ -171,7 +171,7 @@ class RedisBroker:
         with self._notifications.news(job_id) as news:
             while True:
                 job = await self._records.look(job_id, worker=True)
-                if job is None or job.called_off:
+                if job is None or job.cancel_requested:
                     return
                 await wait_for_change(news)
 

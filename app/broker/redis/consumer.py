@@ -129,20 +129,20 @@ class QueueConsumer:
         if self.leases.get(lease.job_id) is lease:
             del self.leases[lease.job_id]
 
-    async def give_back(self, job_id: str) -> None:
+    async def requeue(self, job_id: str) -> None:
         """Requeues a leased job."""
         lease = self.leases.get(job_id)
         if lease is None:
             return
         async with lease.writing:
-            await self._records.give_back(job_id, lease.fence)
+            await self._records.requeue(job_id, lease.fence)
         self.end(lease)
 
-    async def requeue_all(self, within_s: float) -> None:
-        """Requeues all leased jobs, within at most `within_s` seconds."""
+    async def requeue_all(self, deadline_in_s: float) -> None:
+        """Requeues all leased jobs, within at most `deadline_in_s` seconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await asyncio.gather(*(self.give_back(job_id) for job_id in list(self.leases)), *self._requeues)
+            async with asyncio.timeout(deadline_in_s):
+                await asyncio.gather(*(self.requeue(job_id) for job_id in list(self.leases)), *self._requeues)
         for lease in list(self.leases.values()):
             self.end(lease)  # a consumer that finds the message idle takes the job
 
@@ -159,7 +159,7 @@ class QueueConsumer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _requeue_soon(self, job_id: str) -> None:
-        task = asyncio.create_task(self.give_back(job_id))
+        task = asyncio.create_task(self.requeue(job_id))
         self._requeues.add(task)
         task.add_done_callback(self._requeues.discard)
 

@@ -127,10 +127,10 @@ class JobNotifications:
             self._wake(subject)
 
 
-async def wait_for_change(event: asyncio.Event, within_s: float | None = None) -> None:
-    """Return at the next change, or after `within_s` seconds."""
+async def wait_for_change(event: asyncio.Event, deadline_in_s: float | None = None) -> None:
+    """Return at the next change, or after `deadline_in_s` seconds."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(deadline_in_s):
             await event.wait()
     event.clear()
 

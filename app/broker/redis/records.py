@@ -14,12 +14,12 @@ from coredis.commands.script import Script
 from app.broker.base import Backlog, Delivery, JobEvent, JobStatus, SubmitOptions, WorkerStatus
 from app.broker.redis import scripts
 from app.broker.redis.streaq_worker import Claimed
-from app.broker.throughput import come_again_s
+from app.broker.throughput import retry_delay_s
 from app.errors import DeadlineUnreachable, JobUnknown, KeyReused, QueueFull, SettingsInvalid
 from app.redis.connection import Connection
 
 EVENTS_MAX = 1_024  # durable events per job
-PASSING_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
+DROPPABLE_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
 EVENTS_PER_READ = 64
 
 
@@ -28,7 +28,7 @@ class JobSnapshot:
     """The state of a job. `result` is set once the state is done."""
 
     state: str
-    called_off: bool
+    cancel_requested: bool
     result: bytes
 
 
@@ -77,9 +77,9 @@ class Records:
             case _:
                 return cast(str, reply.decode())
 
-    async def share(self, job_id: str, change: int) -> bool:
+    async def add_subscribers(self, job_id: str, change: int) -> bool:
         """Adds `change` to the subscribers of a job. False if the job is unknown."""
-        token = secrets.token_hex(8)
+        token = secrets.token_hex(8)  # so that a repeated call after a broken connection counts once
         return bool(await self._call("share", scripts.SHARE, job_id, token, change, *self._limits))
 
     async def cancel(self, job_id: str) -> None:
@@ -117,20 +117,20 @@ class Records:
         delivery = Delivery(job_id, body, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
         return delivery, fence.decode()
 
-    async def give_back(self, job_id: str, fence: str) -> None:
+    async def requeue(self, job_id: str, fence: str) -> None:
         await self._call("give_back", scripts.GIVE_BACK, job_id, fence, *self._limits, patient=True)
 
-    async def publish(self, job_id: str, fence: str, number: int, event: bytes, passing: bool) -> bool:
+    async def publish(self, job_id: str, fence: str, number: int, event: bytes, droppable: bool) -> bool:
         """False if another worker has the job."""
         reply = await self._call(
-            "publish", scripts.PUBLISH, job_id, fence, number, int(passing), event, EVENTS_MAX, PASSING_BYTES_MAX,
+            "publish", scripts.PUBLISH, job_id, fence, number, int(droppable), event, EVENTS_MAX, DROPPABLE_BYTES_MAX,
             patient=True,
         )
         return bool(reply >= 0)
 
-    async def finish(self, job_id: str, fence: str, result: bytes, remember: bool, ran_s: float) -> None:
+    async def finish(self, job_id: str, fence: str, result: bytes, cacheable: bool, ran_s: float) -> None:
         await self._call(
-            "finish", scripts.FINISH, job_id, fence, result, int(remember), _ms(ran_s), *self._limits, patient=True
+            "finish", scripts.FINISH, job_id, fence, result, int(cacheable), _ms(ran_s), *self._limits, patient=True
         )
 
     async def refuse(self, job_id: str, queue: str, priority: str, message: str) -> None:
@@ -168,7 +168,7 @@ class Records:
     async def sweep(self, queue: str) -> int:
         return int(await self._call("sweep", scripts.SWEEP, queue, self.result_bytes_max, patient=True))
 
-    async def announce(self, queue: str, presence: WorkerStatus, ttl_s: float) -> None:
+    async def heartbeat(self, queue: str, presence: WorkerStatus, ttl_s: float) -> None:
         fingerprint = hmac.digest(self.secret, b"abs secret", "sha256").hex()
         same = await self._call(
             "announce", scripts.ANNOUNCE, queue, presence.worker, presence.reason, _ms(ttl_s), fingerprint,
@@ -192,6 +192,7 @@ class Records:
         self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False, once: bool = False
     ) -> Any:
         """Runs a script. `patient` waits for the server without limit; `once` makes one attempt."""
+        # Calls of workers wait without limit, because a worker has no caller that could retry.
         wait_s = None if patient else 0.0 if once else self.wait_s
         return await self.link.run(op, script, (), arguments, wait_s, keep_full=patient)
 
@@ -204,7 +205,7 @@ def _admission_error(
     limit: str, caps: dict[str, int], terms: SubmitOptions, retry_s: float, total_s: float
 ) -> QueueFull | DeadlineUnreachable:
     """The error for a job that is not admitted. A negative `room_s` means that the wait is unknown."""
-    retry_after_s = come_again_s(retry_s if retry_s >= 0 else None, total_s)
+    retry_after_s = retry_delay_s(retry_s if retry_s >= 0 else None, total_s)
     if limit == "slow":
         return DeadlineUnreachable(total_s, terms.deadline_in_s or 0.0, retry_after_s)
     return QueueFull(caps[limit], limit, retry_after_s)

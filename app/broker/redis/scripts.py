@@ -10,8 +10,8 @@ from app.redis.connection import script
 _FOLDER = Path(__file__).parent / "lua"
 _PACE = {
     "PACE_MEMORY_MS": pace.MEMORY_S * 1000, "PACE_IDLE_MEMORY_MS": pace.IDLE_MEMORY_S * 1000,
-    "PACE_KNOWN_MS": pace.KNOWN_S * 1000, "PACE_SHARE": pace.SHARE, "PACE_LATEST": pace.LATEST,
-    "PACE_RUN_SHARE": pace.RUN_SHARE,
+    "PACE_KNOWN_MS": pace.WAITING_S_MIN * 1000, "PACE_SHARE": pace.DEADLINE_SHARE,
+    "PACE_LATEST": pace.LATEST_RUN_WEIGHT, "PACE_RUN_SHARE": pace.RUN_TIME_SHARE,
 }
 _CONSTANTS = "".join(f"local {name} = {value}\n" for name, value in _PACE.items())
 _COMMON = (_FOLDER / "common.lua").read_text(encoding="utf-8")

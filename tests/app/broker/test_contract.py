@@ -176,13 +176,13 @@ def test_an_unknown_or_expired_job_is_reported(run_scenario: RunScenario) -> Non
 def test_workers_are_listed_while_they_send_heartbeats(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
         assert await broker.workers("q") == ()
-        await broker.announce("q", WorkerStatus("w1", "loading"))
-        await broker.announce("q", WorkerStatus("w1", ""))
-        await broker.announce("q", WorkerStatus("w2", ""))
+        await broker.heartbeat("q", WorkerStatus("w1", "loading"))
+        await broker.heartbeat("q", WorkerStatus("w1", ""))
+        await broker.heartbeat("q", WorkerStatus("w2", ""))
         assert set(await broker.workers("q")) == {WorkerStatus("w1", ""), WorkerStatus("w2", "")}
         assert await broker.workers("other") == ()
         await time.advance(PRESENCE_TTL_S / 2)
-        await broker.announce("q", WorkerStatus("w2", ""))
+        await broker.heartbeat("q", WorkerStatus("w2", ""))
         await time.advance(PRESENCE_TTL_S / 2 + 0.1)
         assert await broker.workers("q") == (WorkerStatus("w2", ""),)
 
@@ -195,13 +195,13 @@ def test_a_job_is_cancelled_when_its_last_subscriber_leaves(run_scenario: RunSce
         assert await broker.submit("q", "k", b"") == job_id
         await take(broker)
         cancellation = asyncio.create_task(broker.cancelled(job_id))
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
         await asyncio.sleep(0)
         assert not cancellation.done()
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
         await cancellation
-        await broker.leave(job_id)
-        await broker.leave("never")
+        await broker.unsubscribe(job_id)
+        await broker.unsubscribe("never")
 
     run_scenario(scenario)
 
@@ -211,7 +211,7 @@ def test_leaving_a_finished_job_keeps_its_result(run_scenario: RunScenario) -> N
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.finish(job_id, b"answer")
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
         assert await broker.result(job_id) == b"answer"
 
     run_scenario(scenario)
@@ -222,7 +222,7 @@ async def finished(broker: Broker, key: str, result: bytes, left: bool) -> str:
     await take(broker)
     await broker.finish(job_id, result)
     if left:
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
     return job_id
 
 
@@ -309,7 +309,7 @@ def test_a_fast_reader_receives_every_droppable_event(run_scenario: RunScenario)
         await take(broker)
         reader = broker.events(job_id)
         for number in range(1_000):
-            await broker.publish(job_id, b"%d" % number * 700, passing=True)
+            await broker.publish(job_id, b"%d" % number * 700, droppable=True)
             assert (await anext(reader)).data == b"%d" % number * 700
 
     run_scenario(scenario)
@@ -320,7 +320,7 @@ def test_a_slow_reader_misses_only_older_droppable_events(run_scenario: RunScena
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         for number in range(900):
-            await broker.publish(job_id, b"passing %d" % number + bytes(6_000), passing=True)
+            await broker.publish(job_id, b"passing %d" % number + bytes(6_000), droppable=True)
             if number % 300 == 0:
                 await broker.publish(job_id, b"lasting %d" % number)
         await broker.finish(job_id, b"done")
@@ -339,7 +339,7 @@ def test_the_newest_droppable_event_is_always_kept(run_scenario: RunScenario) ->
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         for letter in (b"a", b"b"):
-            await broker.publish(job_id, letter * 3_000_000, passing=True)
+            await broker.publish(job_id, letter * 3_000_000, droppable=True)
         await broker.finish(job_id, b"done")
         assert [event[:1] for event in await all_events(broker, job_id)] == [b"b"]
 
@@ -352,7 +352,7 @@ def test_droppable_events_have_bounded_memory(run_scenario: RunScenario) -> None
         await take(broker)
         tracemalloc.start()
         for _ in range(500):
-            await broker.publish(job_id, bytes(100_000), passing=True)
+            await broker.publish(job_id, bytes(100_000), droppable=True)
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert held < 3_000_000

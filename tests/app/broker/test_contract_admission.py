@@ -247,11 +247,11 @@ def test_queue_totals_stay_correct_however_jobs_end(run_scenario: RunScenario) -
             for terms in (heavy, dataclasses.replace(heavy, priority="batch")):
                 job_id = await submit(broker, time, None, terms)
                 if ending in ("cancel", "leave"):
-                    await (broker.cancel if ending == "cancel" else broker.leave)(job_id)
+                    await (broker.cancel if ending == "cancel" else broker.unsubscribe)(job_id)
                     continue
                 assert (await take(broker))[0] == job_id
                 if ending == "give_back":
-                    await broker.give_back(job_id)
+                    await broker.requeue(job_id)
                     assert (await take(broker))[0] == job_id
                 elif ending == "cancel while it runs":
                     await broker.cancel(job_id)

@@ -42,12 +42,12 @@ def test_a_job_counts_in_its_groups_until_it_ends(run_scenario: RunScenario, end
         if ending == "finish":
             assert (await take(broker))[0] == jobs[0]
             assert await refused(broker, "c", OWN) == ("anna_max", 2), "one that runs counts"
-            await broker.give_back(jobs[0])
+            await broker.requeue(jobs[0])
             assert await refused(broker, "c", OWN) == ("anna_max", 2)
             await take(broker)
             await broker.finish(jobs[0], b"")
         else:
-            await (broker.cancel if ending == "cancel" else broker.leave)(jobs[0])
+            await (broker.cancel if ending == "cancel" else broker.unsubscribe)(jobs[0])
         await broker.submit("q", "c", b"", OWN)
         assert await refused(broker, "d", OWN) == ("anna_max", 2)
 

@@ -118,7 +118,7 @@ def test_a_dependent_job_can_be_cancelled(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
         first = await broker.submit("compile", "first", b"")
         second = await broker.submit("q", "second", b"", SubmitOptions(after=first))
-        await broker.leave(second)
+        await broker.unsubscribe(second)
         with pytest.raises(JobCancelled):
             await broker.result(second)
         await take(broker, "compile")
@@ -132,9 +132,9 @@ def test_a_dependent_job_can_be_cancelled(run_scenario: RunScenario) -> None:
 def test_a_detached_job_runs_without_subscribers(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body", DETACHED)
-        await broker.leave(job_id)
-        await broker.join(job_id)
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
+        await broker.subscribe(job_id)
+        await broker.unsubscribe(job_id)
         assert await take(broker) == (job_id, b"body")
 
     run_scenario(scenario)
@@ -144,7 +144,7 @@ def test_a_detached_submit_keeps_a_joined_job_alive(run_scenario: RunScenario) -
     async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"body")
         assert await broker.submit("q", "k", b"", DETACHED) == job_id
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
         assert await take(broker) == (job_id, b"body")
 
     run_scenario(scenario)
@@ -153,13 +153,13 @@ def test_a_detached_submit_keeps_a_joined_job_alive(run_scenario: RunScenario) -
 def test_joining_a_job_adds_a_subscriber(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
-        await broker.join(job_id)
-        await broker.leave(job_id)
+        await broker.subscribe(job_id)
+        await broker.unsubscribe(job_id)
         assert (await broker.state(job_id)).state == "waiting"
-        await broker.leave(job_id)
+        await broker.unsubscribe(job_id)
         assert (await broker.state(job_id)).state == "cancelled"
         with pytest.raises(JobUnknown):
-            await broker.join("never")
+            await broker.subscribe("never")
 
     run_scenario(scenario)
 
@@ -202,7 +202,7 @@ def test_an_uncacheable_result_is_found_by_id_only(run_scenario: RunScenario) ->
         first = await broker.submit("q", "k", b"", remembered)
         assert await broker.submit("q", "k", b"", remembered) == first
         await take(broker)
-        await broker.finish(first, b"our fault", remember=False)
+        await broker.finish(first, b"our fault", cacheable=False)
         second = await broker.submit("q", "k", b"", remembered)
         assert second != first
         await take(broker)
@@ -283,7 +283,7 @@ def test_a_requeued_job_is_taken_next_as_the_same_attempt(run_scenario: RunScena
         for _ in range(5):
             delivery = await broker.take("q", SLOTS)
             assert (delivery.job_id, delivery.body, delivery.attempt) == (first, b"a", 1)
-            await broker.give_back(first)
+            await broker.requeue(first)
             assert (await broker.state(first)).state == "waiting"
             assert (await broker.state(first)).ahead == 0
         assert (await take(broker))[0] == first
@@ -304,7 +304,7 @@ def test_the_age_of_a_job_counts_from_its_submission(run_scenario: RunScenario) 
         for _ in range(2):
             delivery = await broker.take("q", SLOTS)
             assert delivery.age_s >= 0.5
-            await broker.give_back(second)
+            await broker.requeue(second)
 
     run_scenario(scenario)
 
@@ -313,9 +313,9 @@ def test_repeated_requeues_count_once(run_scenario: RunScenario) -> None:
     async def scenario(broker: Broker, time: Time) -> None:
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
-        await broker.give_back(job_id)
-        await broker.give_back(job_id)
-        await broker.give_back("never")
+        await broker.requeue(job_id)
+        await broker.requeue(job_id)
+        await broker.requeue("never")
         assert await broker.submit("q", "k", b"") == job_id
         assert await broker.backlog("q") == Backlog(1, 0, 0)
         await take(broker)
@@ -328,7 +328,7 @@ def test_a_cancelled_job_ends_when_it_is_requeued(run_scenario: RunScenario) -> 
         job_id = await broker.submit("q", "k", b"")
         await take(broker)
         await broker.cancel(job_id)
-        await broker.give_back(job_id)
+        await broker.requeue(job_id)
         with pytest.raises(JobCancelled):
             await broker.result(job_id)
 

@@ -102,17 +102,17 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
             then = await api.submit("q", f"then {number}", b"", SubmitOptions(after=first, weight=3, key_ttl_s=1))
             await take(worker)
             await worker.publish(first, b"event")
-            await worker.publish(first, b"event", passing=True)
+            await worker.publish(first, b"event", droppable=True)
             await worker.finish(first, b"")
             if number % 2:
                 await take(worker)
                 await worker.finish(then, b"")
-                await api.leave(then)
+                await api.unsubscribe(then)
             else:
-                await api.leave(then)
+                await api.unsubscribe(then)
         back = await api.submit("q", "back", b"")
         await take(worker)
-        await worker.give_back(back)
+        await worker.requeue(back)
         await worker.finish((await take(worker))[0], b"")
         await asyncio.sleep(1.5)
         last = await api.submit("q", "last", b"")  # an expired job leaves when another comes
@@ -194,11 +194,11 @@ def test_a_job_missing_from_the_queue_is_requeued(redis_server: RedisServer) -> 
 
 def test_workers_with_different_secrets_cannot_share_a_server(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        await worker.announce("q", WorkerStatus("w", ""))
-        await worker.announce("q", WorkerStatus("w", ""))
+        await worker.heartbeat("q", WorkerStatus("w", ""))
+        await worker.heartbeat("q", WorkerStatus("w", ""))
         stranger = RedisBroker.from_url(redis_server.url, Settings(secret=b"another secret of 16"))
         with pytest.raises(SettingsInvalid, match="ABS_SECRET"):
-            await stranger.announce("q", WorkerStatus("s", ""))
+            await stranger.heartbeat("q", WorkerStatus("s", ""))
         await stranger.close()
         assert await api.workers("q") == (WorkerStatus("w", ""),)
 
@@ -277,7 +277,7 @@ def test_droppable_events_have_bounded_memory_on_the_server(redis_server: RedisS
         job_id = await api.submit("q", "k", b"")
         await take(worker)
         for _ in range(100):
-            await worker.publish(job_id, bytes(100_000), passing=True)
+            await worker.publish(job_id, bytes(100_000), droppable=True)
         assert await client.memory_usage(f"abs:job:{job_id}:events", samples=0) < 3_000_000
         for _ in range(1_100):
             await worker.publish(job_id, b"lasting")

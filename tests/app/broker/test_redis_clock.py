@@ -124,12 +124,12 @@ def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServ
     server, step = stepped
 
     async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
-        await worker.announce("q", WorkerStatus("gone", ""))
+        await worker.heartbeat("q", WorkerStatus("gone", ""))
         await step(-HOUR)
-        await worker.announce("q", WorkerStatus("alive", ""))
+        await worker.heartbeat("q", WorkerStatus("alive", ""))
         assert len(await api.workers("q")) == 2
         await asyncio.sleep(0.6 * PRESENCE_S)
-        await worker.announce("q", WorkerStatus("alive", ""))
+        await worker.heartbeat("q", WorkerStatus("alive", ""))
         await asyncio.sleep(0.6 * PRESENCE_S)
         assert await api.workers("q") == (WorkerStatus("alive", ""),)
 

@@ -66,15 +66,15 @@ def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worke
 
 
 async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
-    await worker.announce("q", WorkerStatus("w", ""))
+    await worker.heartbeat("q", WorkerStatus("w", ""))
     assert await api.workers("q") == (WorkerStatus("w", ""),)
     first = await api.submit(
         "q", "first", b"", SubmitOptions(weight=2, key_ttl_s=5, pools=(ConcurrencyGroup("q", 9, "cap"),))
     )
     then = await api.submit("q", "then", b"", SubmitOptions(after=first, priority="batch"))
     gone = await api.submit("q", "gone", b"")
-    await api.join(gone)
-    await api.leave(gone)
+    await api.subscribe(gone)
+    await api.unsubscribe(gone)
     await api.cancel(gone)
     waits = await api.submit("q", "waits", b"")
     assert (await api.backlog("q")).weight == 2
@@ -82,14 +82,14 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
         assert (await worker.take("q", SLOTS)).job_id == first
         await worker.publish(first, b"lasts")
         for _ in range(3):
-            await worker.publish(first, bytes(600_000), passing=True)
-        await worker.give_back(first)
+            await worker.publish(first, bytes(600_000), droppable=True)
+        await worker.requeue(first)
     assert (await worker.take("q", SLOTS)).job_id == first
     await worker.finish(first, b"answer")
     assert (await api.state(first)).state == "done"
     assert await api.result(first) == b"answer"
     assert (await all_events(api, first))[0] == b"lasts"
-    await api.leave(first)
+    await api.unsubscribe(first)
     assert (await worker.take("q", SLOTS)).job_id == waits
     await worker.finish(waits, b"")
     assert (await worker.take("q", SLOTS)).job_id == then
@@ -99,7 +99,7 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     await refusals
     await worker.finish(then, b"")
     own = await worker.submit("other", "own", b"")
-    await worker.leave(own)
+    await worker.unsubscribe(own)
 
 
 @pytest.mark.parametrize("user", WORKERS)

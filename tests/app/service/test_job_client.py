@@ -35,7 +35,7 @@ class Dying(MemoryBroker):
         super().__init__(16)
         self.left = 0
 
-    async def leave(self, job_id: str) -> None:
+    async def unsubscribe(self, job_id: str) -> None:
         self.left += 1
         await asyncio.sleep(0.1)
         raise StorageDown
@@ -46,7 +46,7 @@ class Dying(MemoryBroker):
 
     async def answer(self, result: CheckJobResult | Failure) -> None:
         """Take a job, and finish it so."""
-        await self.announce("compile", WorkerStatus("w", ""))
+        await self.heartbeat("compile", WorkerStatus("w", ""))
         await self.finish((await self.take("compile")).job_id, dump(result))
 
 
@@ -85,7 +85,7 @@ def test_an_internal_job_is_answered_before_the_unsubscribe() -> None:
     async def scenario() -> None:
         broker = Dying()
         desk = JobClient(Settings(), broker)
-        await broker.announce("compile", WorkerStatus("w", ""))
+        await broker.heartbeat("compile", WorkerStatus("w", ""))
         with unheard() as complaints:
             answering = asyncio.create_task(broker.answer(RESULT))
             job = CheckJob({"regex": "a"}, "a", 4e9)
@@ -101,7 +101,7 @@ def test_a_submit_cancelled_in_flight_logs_no_error() -> None:
     async def scenario() -> None:
         broker = Dying()
         desk = JobClient(Settings(), broker)
-        await broker.announce("compile", WorkerStatus("w", ""))
+        await broker.heartbeat("compile", WorkerStatus("w", ""))
         with unheard() as complaints:
             submission = asyncio.create_task(desk.submit("compile", "k", CheckJob({"regex": "a"}, "a", 4e9)))
             await asyncio.sleep(0.005)

@@ -67,7 +67,7 @@ class Place:
     async def pretend(self, *queues: str) -> None:
         """Say that there are workers, who take nothing for now."""
         for queue in queues:
-            await self.broker.announce(queue, WorkerStatus("no one", ""))
+            await self.broker.heartbeat(queue, WorkerStatus("no one", ""))
 
 
 class _Over(Exception):
