@@ -29,7 +29,7 @@ from tests.app.conftest import wait_until_ready
 from tests.test_imports import PACKAGES, ROOT, modules, tree
 
 FUNCTION_LINES = 40
-HEARTBEATS = {"_tell", "forever", "live", "heartbeat", "sign"}  # the functions that run them, in app.worker.loop
+HEARTBEATS = {"_send_status", "report_forever", "report_loop_alive", "heartbeat", "record_loop_alive"}  # loop.py
 SCHEMA = {
     "type": "object", "required": ["name", "age"], "additionalProperties": False,
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},

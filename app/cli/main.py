@@ -32,7 +32,7 @@ from app.models import open_model_files
 from app.observability import logs
 from app.settings import QUEUES, Settings, read_settings
 from app.wiring import check_storage, open_broker, open_store
-from app.worker.opening import end_without_openings
+from app.worker.handler_loader import exit_if_still_loading
 
 OK, USAGE, UNSATISFIED, FAILED = 0, 2, 3, 4  # exit statuses
 UNSATISFIED_CODES = ("constraint_unsatisfiable", "budget_too_small")
@@ -248,7 +248,7 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
     served = http_server.serve(app, listener, settings)
-    end_without_openings(0 if served else FAILED)
+    exit_if_still_loading(0 if served else FAILED)
     if not served:
         raise typer.Exit(FAILED)
 

@@ -19,9 +19,9 @@ from app.errors import SettingsInvalid, StorageDown
 from app.observability import logs, metrics, tracing
 from app.settings import PREFIX, Settings
 from app.wiring import check_storage, handler_opener, open_broker, open_store
+from app.worker.handler_loader import exit_if_still_loading
 from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.loop import serve
-from app.worker.opening import end_without_openings
 
 RETRY_S = 1.0
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def run_worker(queue: str, settings: Settings) -> None:
     os.nice(settings.nice)  # before threads start, because each has its own priority
     with tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings)):
         asyncio.run(_work(queue, settings))
-    end_without_openings(status=0)
+    exit_if_still_loading(status=0)
 
 
 async def _work(queue: str, settings: Settings) -> None:

@@ -165,10 +165,10 @@ class HeartbeatRegistry:
         with self._lock:
             self._last[worker] = time.monotonic(), reason
 
-    def sign(self, worker: str, trouble: str) -> None:
-        """Records that a worker's event loop runs; `trouble` is the problem of its handler, empty for none."""
+    def record_loop_alive(self, worker: str, problem: str) -> None:
+        """Records that a worker's event loop runs; `problem` is the problem of its handler, empty for none."""
         with self._lock:
-            self._loops[worker] = time.monotonic(), trouble
+            self._loops[worker] = time.monotonic(), problem
 
     def drop(self, worker: str) -> None:
         """Removes a worker that has ended."""
@@ -194,11 +194,11 @@ class HeartbeatRegistry:
         with self._lock:
             loops = dict(self._loops)
         problems = []
-        for name, (time_s, trouble) in loops.items():
+        for name, (time_s, problem) in loops.items():
             if now - time_s > HUNG_S_MAX:
                 problems.append(f"{name}: its event loop gave no sign for {now - time_s:.0f} s")
-            elif trouble:
-                problems.append(f"{name}: {trouble}")
+            elif problem:
+                problems.append(f"{name}: {problem}")
         return tuple(problems)
 
 

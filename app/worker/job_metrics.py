@@ -1,4 +1,4 @@
-"""What a job counts for: the line in the log, the span, and the metrics of one try at it. Only workers ask."""
+"""Records one attempt at a job: its log line, its span and its metrics."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from app.observability import logs, metrics, tracing
 from compiler.errors import ErrorFacts
 
 KINDS = ("labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "dfa", "all", "any", "not")
-log = logging.getLogger("app.worker.loop")
+log = logging.getLogger("app.worker.loop")  # the name that operators filter by
 
 
 class AttemptResult:
-    """One try at a job. `result` is what came of it, None where the worker itself was stopped."""
+    """The result of an attempt, None while it runs and if the worker was stopped."""
 
     def __init__(self) -> None:
         self.result: Result | None = None
 
 
 @contextlib.contextmanager
-def trying(job: Job, job_id: str, queue: str, worker: str, waited_s: float, attempt: int) -> Iterator[AttemptResult]:
-    """Around a handler's call, in its thread: binds the fields of the log, opens the span, counts how it ended."""
+def record_attempt(
+    job: Job, job_id: str, queue: str, worker: str, waited_s: float, attempt: int
+) -> Iterator[AttemptResult]:
+    """Bind the log's fields, open a span and count the outcome of the body, which calls the handler."""
     metrics.QUEUE_SECONDS.labels(queue).observe(waited_s)
     metrics.ATTEMPTS.labels(job.kind).inc()
     if attempt > 1:
         metrics.REDELIVERED.labels(job.kind).inc()
-    started, tried = time.perf_counter(), AttemptResult()
+    started, attempt_result = time.perf_counter(), AttemptResult()
     with (
         logs.bound(request_id=job.request_id, job_id=job_id, worker=worker),
         tracing.span(job.kind, job.traceparent, "CONSUMER", job_id=job_id, attempt=attempt) as span,
         metrics.RUNNING.labels(queue).track_inprogress(),
     ):
-        yield tried
-        outcome = outcome_of(tried.result)
+        yield attempt_result
+        outcome = outcome_of(attempt_result.result)
         span.note(outcome=outcome)
-        if isinstance(tried.result, Failure):
-            span.fail(tried.result.error)
+        if isinstance(attempt_result.result, Failure):
+            span.fail(attempt_result.result.error)
         spent_s = time.perf_counter() - started
-        _count(job, tried.result, outcome, waited_s + spent_s)
-        sizes = _sizes(tried.result)
+        _count(job, attempt_result.result, outcome, waited_s + spent_s)
+        sizes = _sizes(attempt_result.result)
         logs.event(
             log, logging.INFO, "job_done", kind=job.kind, outcome=outcome, attempt=attempt, waited_ms=waited_s * 1000,
             ms=spent_s * 1000, **sizes,
@@ -50,7 +52,7 @@ def trying(job: Job, job_id: str, queue: str, worker: str, waited_s: float, atte
 
 
 def outcome_of(result: Result | None) -> str:
-    """How a job ended, in a word: ok, unsat, infeasible, limit, timeout, cancelled, refused or error."""
+    """The outcome label of a job: ok, unsat, infeasible, limit, timeout, cancelled, refused or error."""
     match result:
         case None:
             return "cancelled"
@@ -67,15 +69,16 @@ def kind_of(job: CompileJob) -> str:
     return next((kind for kind in KINDS if kind in job.spec), "length")
 
 
-def _count(job: Job, result: Result | None, outcome: str, whole_s: float) -> None:
-    """Add a job to the metrics of its kind. A compilation that was found stored is none."""
+def _count(job: Job, result: Result | None, outcome: str, total_s: float) -> None:
+    """Add a job to the metrics of its kind."""
     match job:
         case CompileJob():
+            # A job whose automaton was stored meanwhile compiled nothing.
             if not (isinstance(result, CompileJobResult) and result.cached):
                 metrics.COMPILED.labels(kind_of(job), outcome).inc()
         case GenerateJob() | DecodeJob():
             metrics.GENERATED.labels(outcome).inc()
-            metrics.E2E_SECONDS.labels(outcome).observe(whole_s)
+            metrics.E2E_SECONDS.labels(outcome).observe(total_s)
     match result:
         case CompileJobResult(cached=False):
             assert isinstance(job, CompileJob)
@@ -84,12 +87,12 @@ def _count(job: Job, result: Result | None, outcome: str, whole_s: float) -> Non
         case GenerateJobResult():
             metrics.PROMPT_TOKENS.inc(result.usage.prompt_tokens)
             metrics.GENERATED_TOKENS.inc(result.usage.completion_tokens)
-        case Failure(facts=ErrorFacts(code="replay_rejected")):
+        case Failure(facts=ErrorFacts(code="replay_rejected")):  # our bug, which has an alert of its own
             metrics.VIOLATIONS.inc()
 
 
 def _sizes(result: Result | None) -> dict[str, object]:
-    """The log's fields for a result: numbers, or the name of a failure."""
+    """The log's fields for a result: its sizes, or the name of a failure; never texts of a caller."""
     match result:
         case CompileJobResult():
             return {"token_states": result.token_states, "cached": result.cached}

@@ -1,4 +1,4 @@
-"""The one worker loop: take a job, run its handler in a thread, give back the result. Knows no handler by name.
+"""The worker loop: it takes jobs and runs each by the worker's handler in a thread.
 
 A worker takes as many jobs at once as its handler has slots, and leaves all others to the queue.
 """
@@ -19,13 +19,13 @@ from app.messages import NotReadyCode, is_expected_error
 from app.observability import metrics
 from app.settings import Settings
 from app.store import Store
+from app.worker.handler_loader import HandlerLoader
 from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.job_run import JobRun, WorkerContext
-from app.worker.opening import HandlerLoader
 
-BEAT_S = PRESENCE_TTL_S / 3
-SIGN_S = 1.0  # between two signs that the event loop goes on
-TELL_S_MAX = 1.0  # how long a worker waits for the broker to take its status
+HEARTBEAT_S = PRESENCE_TTL_S / 3  # two heartbeats may be lost before the worker counts as gone
+LOOP_ALIVE_S = 1.0  # between two records that the event loop runs
+REPORT_S_MAX = 1.0  # time that a worker waits for the broker to store a changed status
 log = logging.getLogger(__name__)
 
 
@@ -38,29 +38,29 @@ async def serve(
     stopping  once it is set the worker takes no further job, and has `shutdown_grace_s` for its running jobs. It does
               not wait for a handler that is still being opened
 
-    Jobs that are not done then, or at a cancellation, are given back. The worker waits for its threads. If the handler
+    Jobs that are not done then, or at a cancellation, are requeued. The worker waits for its threads. If the handler
     cannot be opened, the worker keeps running and reports the reason to readiness checks.
     """
     stop = stopping or asyncio.Event()
-    beat = _Beat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
+    heartbeat = Heartbeat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
     try:
-        async with _beating(beat):
-            handler = await _opened(queue, HandlerLoader(queue, open_handler, settings), beat, stop)
+        async with _reporting(heartbeat):
+            handler = await _load_handler(queue, HandlerLoader(queue, open_handler, settings), heartbeat, stop)
             if handler is None:
                 await stop.wait()
                 return
-            await beat.now(handler)
+            await heartbeat.start(handler)
             async with _threads(queue, handler) as threads:
-                bench = WorkerContext(
-                    handler, threads, broker, store, queue, beat.worker, settings.redis_wait_s,
+                context = WorkerContext(
+                    handler, threads, broker, store, queue, heartbeat.worker, settings.redis_wait_s,
                     settings.answer_bytes_max,
                 )
-                await _Worker(bench, beat, settings).run(stop)
+                await _Worker(context, heartbeat, settings).run(stop)
     finally:
-        metrics.BEATS.drop(beat.worker)
+        metrics.BEATS.drop(heartbeat.worker)
 
 
-class _Beat:
+class Heartbeat:
     """A worker's status, reported at regular intervals."""
 
     def __init__(self, queue: str, worker: str, broker: Broker) -> None:
@@ -69,91 +69,95 @@ class _Beat:
         self._handler: Handler | None = None
         self._draining = False
 
-    async def now(self, handler: Handler) -> None:
-        """Say from now on what the handler says."""
+    async def start(self, handler: Handler) -> None:
+        """Report the health of this handler from now on."""
         self._handler = handler
-        await self.tell()
+        await self.report()
 
     async def fail(self, reason: str) -> None:
-        """Say from now on that the worker cannot start."""
+        """Report from now on that the worker cannot start."""
         self.reason = reason
-        await self.tell()
+        await self.report()
 
     async def drain(self) -> None:
-        """Say from now on that the worker is about to stop."""
+        """Report from now on that the worker is stopping."""
         self._draining = True
-        await self.tell()
+        await self.report()
 
-    async def tell(self) -> None:
-        """Tell it now, unless the server is away: nothing that the worker does waits for that."""
+    async def report(self) -> None:
+        """Report the status now; an unreachable server delays the worker by at most `REPORT_S_MAX`."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(TELL_S_MAX):
-                await self._tell()
+            async with asyncio.timeout(REPORT_S_MAX):
+                await self._send_status()
 
-    async def _tell(self) -> None:
+    async def _send_status(self) -> None:
         if self._handler is not None:
-            self.reason = str(NotReadyCode.DRAINING) if self._draining else self._handler.trouble()
-        metrics.BEATS.put(self.worker, self.reason)
+            self.reason = str(NotReadyCode.DRAINING) if self._draining else self._handler.health_problem()
+        metrics.BEATS.put(self.worker, self.reason)  # before the call, which may wait for the server
         await self._broker.heartbeat(self._queue, WorkerStatus(self.worker, self.reason))
 
-    async def forever(self) -> None:
-        """Tell it over and over; a server that is away is waited for."""
+    async def report_forever(self) -> None:
+        """Report the status at intervals. Each report waits for an unreachable server."""
         while True:
-            await self._tell()
-            await asyncio.sleep(BEAT_S)
+            await self._send_status()
+            await asyncio.sleep(HEARTBEAT_S)
 
-    async def live(self) -> None:
-        """Show over and over that the event loop goes on, wherever the server is."""
+    async def report_loop_alive(self) -> None:
+        """Record at intervals that the event loop runs."""
+        # A separate task, because a report may wait for the server, and a restart would not help against that.
         while True:
-            metrics.BEATS.sign(self.worker, self._handler.trouble() if self._handler else "")
-            await asyncio.sleep(SIGN_S)
+            metrics.BEATS.record_loop_alive(self.worker, self._handler.health_problem() if self._handler else "")
+            await asyncio.sleep(LOOP_ALIVE_S)
 
 
 @contextlib.asynccontextmanager
-async def _beating(beat: _Beat) -> AsyncIterator[None]:
-    await beat.tell()
+async def _reporting(heartbeat: Heartbeat) -> AsyncIterator[None]:
+    await heartbeat.report()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work) for work in (beat.forever(), beat.live())]
+        tasks = [group.create_task(work) for work in (heartbeat.report_forever(), heartbeat.report_loop_alive())]
         yield
         for task in tasks:
             task.cancel()
 
 
-async def _opened(queue: str, opening: HandlerLoader, beat: _Beat, stop: asyncio.Event) -> Handler | None:
+async def _load_handler(
+    queue: str, loader: HandlerLoader, heartbeat: Heartbeat, stop: asyncio.Event
+) -> Handler | None:
     """The handler, or None if it cannot be opened.
 
     A failure is logged and reported in the worker's status. The result is also None if the worker stops first.
     """
     try:
-        return await opening.handler(stop)
+        return await loader.handler(stop)
     except Exception as error:
         log.exception("the %s worker cannot start", queue)
         code = NotReadyCode.MODEL_CHANGED if isinstance(error, ModelChanged) else NotReadyCode.FAILED
-        await beat.fail(code.reason(str(error) if is_expected_error(error) else type(error).__name__))
+        await heartbeat.fail(code.reason(str(error) if is_expected_error(error) else type(error).__name__))
         return None
 
 
 @contextlib.asynccontextmanager
 async def _threads(queue: str, handler: Handler) -> AsyncIterator[ThreadPoolExecutor]:
-    """A thread for each slot: those that the event loop has for everybody are few. Waited for at the end."""
+    """A thread for each slot; at the end they are waited for, and the handler is closed."""
+    # The default executor of the event loop has a thread count that depends on the machine, not on the slots.
     threads = ThreadPoolExecutor(handler.slots, thread_name_prefix=queue)
     try:
         yield threads
     finally:
-        await asyncio.to_thread(_end, threads, handler)
+        await asyncio.to_thread(_shut_down, threads, handler)  # the loop goes on meanwhile and answers its threads
 
 
-def _end(threads: ThreadPoolExecutor, handler: Handler) -> None:
+def _shut_down(threads: ThreadPoolExecutor, handler: Handler) -> None:
     threads.shutdown()
     handler.close()
 
 
 @dataclasses.dataclass
 class _Worker:
-    """Takes jobs while it may, and sees those that it took to their end."""
+    """Takes jobs until the worker stops, and waits for the running ones."""
 
-    bench: WorkerContext
-    beat: _Beat
+    context: WorkerContext
+    heartbeat: Heartbeat
     settings: Settings
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -161,43 +165,43 @@ class _Worker:
         running: set[asyncio.Task[None]] = set()
         try:
             await self._take_until(stopped, running)
-            await self.beat.drain()
+            await self.heartbeat.drain()
             if running:
                 await asyncio.wait(running, timeout=self.settings.shutdown_grace_s)
         finally:
             stopped.cancel()
             for task in running:
-                task.cancel()  # it gives its job back
+                task.cancel()  # requeues its job
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _take_until(self, stopped: asyncio.Task[bool], running: set[asyncio.Task[None]]) -> None:
         """Take a job whenever a slot is free, until the worker stops."""
         while not stopped.done():
-            if len(running) == self.bench.handler.slots:
+            if len(running) == self.context.handler.slots:
                 await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
-            elif self.beat.reason:  # in trouble: others shall have the jobs
-                await asyncio.wait({stopped}, timeout=BEAT_S)
+            elif self.heartbeat.reason:  # this worker cannot run jobs, and others can
+                await asyncio.wait({stopped}, timeout=HEARTBEAT_S)
             else:
-                delivery = await self._taken(stopped)
+                delivery = await self._take(stopped)
                 if delivery is not None:
-                    running.add(asyncio.create_task(JobRun(self.bench, delivery).run()))
+                    running.add(asyncio.create_task(JobRun(self.context, delivery).run()))
             for task in [task for task in running if task.done()]:
                 running.discard(task)
-                task.result()
+                task.result()  # raises errors of the worker itself
 
-    async def _taken(self, stopped: asyncio.Task[bool]) -> Delivery | None:
+    async def _take(self, stopped: asyncio.Task[bool]) -> Delivery | None:
         """The next job; None if the worker stops first."""
-        broker = self.bench.broker
-        taking = asyncio.create_task(broker.take(self.bench.queue, self.bench.handler.slots))
+        broker = self.context.broker
+        taking = asyncio.create_task(broker.take(self.context.queue, self.context.handler.slots))
         try:
             await asyncio.wait({stopped, taking}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             taking.cancel()
             with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-                async with asyncio.timeout(self.bench.requeue_s_max):
-                    await broker.requeue((await taking).job_id)  # it came at the last moment
+                async with asyncio.timeout(self.context.requeue_s_max):
+                    await broker.requeue((await taking).job_id)  # delivered just before the cancellation
             raise
-        taking.cancel()  # of one that is done this does nothing
+        taking.cancel()  # has no effect on a finished task
         with contextlib.suppress(asyncio.CancelledError):
             return await taking
         return None

@@ -76,7 +76,7 @@ def open_patient_teller(settings: Settings) -> Handler:
         for number in itertools.count(1):
             if context.cancelled():
                 return patient(job, context)
-            context.tell(step(number, text))
+            context.publish(step(number, text))
             steps_published = number
             time.sleep(0.001)
         raise AssertionError
@@ -92,7 +92,7 @@ def open_stepping(settings: Settings) -> Handler:
         progress_kinds.append(job.progress)
         for number in (1, 2, 3):
             if job.progress == "steps":
-                context.tell(step(number))
+                context.publish(step(number))
             if number == 1 and not go_on.wait(90):
                 raise TimeoutError
         if job.prompt == "fail":

@@ -62,7 +62,7 @@ def _run_script(job: Job, context: Context) -> Result:
         for number in range(1, count + 1):
             if context.cancelled():
                 raise JobCancelled("called off")
-            context.tell(StepMessage(number, count - number, (StepRow("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
+            context.publish(StepMessage(number, count - number, (StepRow("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
             time.sleep(pause)
     choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
     compiled = CompileJobResult(job.automaton, 1, 1, 1, 1, 1, True, 0.0)

@@ -1,4 +1,4 @@
-"""What a handler is, and what of the world it may touch."""
+"""The interface between a worker and its handlers."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from app.settings import Settings
 
 
 class Context(Protocol):
-    """A running job's door to the world. Every method may be called from the handler's thread."""
+    """The calls that a handler may make for a running job, from the handler's thread."""
 
     @property
     def waited_s(self) -> float:
-        """How long the job waited in its queue."""
+        """Seconds that the job waited in its queue."""
 
     @property
-    def compiling(self) -> CompileJobResult | None:
-        """What came of the compilation that the job waited for; None where the automaton was stored before."""
+    def compilation(self) -> CompileJobResult | None:
+        """The result of the compilation that the job waited for, None if the automaton was stored before."""
 
     def progress(self, event: Progress) -> None:
-        """Publish the job's progress. The call is cheap: events that come too fast for a reader are dropped."""
+        """Publish the job's progress. The call is cheap: events that are too frequent are dropped."""
 
-    def tell(self, news: StepMessage | CompileJobResult) -> None:
-        """Publish the job's constraint, or the texts of a step. Steps that come too fast are dropped."""
+    def publish(self, message: StepMessage | CompileJobResult) -> None:
+        """Publish the sizes of the job's constraint, or a step. Steps are dropped if the event loop falls behind."""
 
     def cancelled(self) -> bool:
-        """True once the job was called off or its deadline has passed."""
+        """True once the job is cancelled or its deadline has passed."""
 
     def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        """A value of the store, which then lives for so long again, if that is given."""
+        """A value of the store. It is then kept for at least `renew_s` seconds."""
 
     def save(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
-        """Put a value into the store, in the share of whose it is."""
+        """Put a value into the store, in the owner's share of it."""
 
     def discard(self, key: str, value: bytes) -> None:
         """Remove a faulty value from the store."""
 
 
-def _nothing() -> None:
-    """What most handlers have to give up."""
+def _no_op() -> None:
+    """Close a handler that holds no resources."""
 
 
-def _well() -> str:
-    """What most handlers have to complain of."""
+def _healthy() -> str:
+    """The health of a handler that cannot stall."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What a worker runs, in threads of its own.
+    """The functions by which a worker runs jobs, in its own threads.
 
-    handle   from a job to its result; blocks
-    slots    how many jobs it takes at once, each in its own thread
-    close    gives up what the handler holds; called once, when no job runs any more
-    trouble  what keeps it from working, empty for nothing; asked every few seconds, and must not wait
+    handle          returns a job's result; blocks
+    slots           number of jobs at once, each in its own thread
+    close           frees the handler's resources; called once, after the last job
+    health_problem  why the handler cannot work, empty if it can; called every second, so it must not block
     """
 
     handle: Callable[[Job, Context], Result]
     slots: int = 1
-    close: Callable[[], None] = _nothing
-    trouble: Callable[[], str] = _well
+    close: Callable[[], None] = _no_op
+    health_problem: Callable[[], str] = _healthy
 
     def __call__(self, job: Job, context: Context) -> Result:
         return self.handle(job, context)
@@ -72,8 +72,9 @@ class Handler:
 OpenHandler = Callable[[Settings], Handler]
 
 
-def stuck(what: str, seconds: float, seconds_max: float) -> str:
-    """The trouble of a handler that got nowhere for longer than it may; empty where it is within that."""
+def stall_reason(problem: str, seconds: float, seconds_max: float) -> str:
+    """The health problem of a handler without progress for `seconds`, empty within `seconds_max`."""
     if seconds <= seconds_max:
         return ""
-    return NotReadyCode.STALLED.reason(what + (f" for {seconds:.0f} s" if math.isfinite(seconds) else " any more"))
+    # Infinite seconds mean that the thread has ended, so no duration is named.
+    return NotReadyCode.STALLED.reason(problem + (f" for {seconds:.0f} s" if math.isfinite(seconds) else " any more"))

@@ -1,8 +1,7 @@
-"""Compiles constraints for the served model, explains them, and checks texts. Knows no HTTP and no broker.
+"""Compiles and explains constraints for the served model, and checks texts.
 
-What a caller's constraint can make large is done in the sandbox: every compilation, for a check as well, and every
-explanation. Here are only
-look-ups and steps through tables of bounded size.
+Every compilation and explanation runs in the sandbox, because a constraint can make it large. This process only looks
+up tables of bounded size.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from app.messages import (
 )
 from app.models import open_model_files
 from app.settings import Settings
-from app.worker.handlers.base import Context, Handler, stuck
+from app.worker.handlers.base import Context, Handler, stall_reason
 from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
 from compiler.artifact import CompiledConstraint
@@ -52,12 +51,12 @@ from compiler.spec import Spec, spec_from_json, spec_to_json
 from compiler.text import TextAutomaton, TextCheck, check_labels, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 
-PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check tells of
+PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
 log = logging.getLogger(__name__)
 
 
 def open_handler(settings: Settings) -> Handler:
-    """Read the model's vocabulary once and start the process that compiles; the handler then serves all its jobs."""
+    """Read the model's vocabulary and start the sandbox, once for all jobs."""
     compiler = CompileHandler(settings, open_model_files(settings.model).vocabulary)
 
     def handle(job: Job, context: Context) -> Result:
@@ -73,10 +72,11 @@ def open_handler(settings: Settings) -> Handler:
             case _:
                 raise MessageInvalid(f"the compile queue takes no job of kind {job.kind!r}")
 
-    def trouble() -> str:
-        return stuck("a compilation is past all its limits", compiler.sandbox.late_s, settings.stall_timeout_s)
+    def health_problem() -> str:
+        overdue_s = compiler.sandbox.overdue_s
+        return stall_reason("a compilation is past all its limits", overdue_s, settings.stall_timeout_s)
 
-    return Handler(handle, close=compiler.sandbox.close, trouble=trouble)
+    return Handler(handle, close=compiler.sandbox.close, health_problem=health_problem)
 
 
 class CompileHandler:
@@ -89,7 +89,7 @@ class CompileHandler:
         self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
 
     def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
-        """Compile and store, unless another worker has done so since the job was submitted, or has failed to."""
+        """Compile and store, unless the automaton or a lasting failure of it is stored already."""
         stored = self._stored(job.automaton, context)
         if stored is not None:
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
@@ -117,61 +117,62 @@ class CompileHandler:
         return result
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
-        """Say what was compiled, which is stored by now as a rule, and explain it where that is possible."""
+        """The sizes of the compiled constraint, and its explanation if there is one."""
         assert job.spec is not None  # a request for a description carries the constraint
-        found = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
+        compiled = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
-        return DescribeJobResult.of(context.compiling or found, explanation)
+        return DescribeJobResult.of(context.compilation or compiled, explanation)
 
     def _explanation(self, job: DescribeJob, context: Context) -> ConstraintExplanation | None:
         assert job.spec is not None
         key = explanation_key(job.automaton)
         stored = read_signed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
         try:
-            found = stored if isinstance(stored, ExplainJobResult) else self.explain(
+            result = stored if isinstance(stored, ExplainJobResult) else self.explain(
                 ExplainJob(job.automaton, job.deadline, owner=job.owner), context
             )
         except (AutomatonMissing, JobFailed) as error:
             if not error.facts.explanation_optional:
                 raise
             return None
-        return told_as(found.explanation, spec_from_json(job.spec), job.names)
+        return told_as(result.explanation, spec_from_json(job.spec), job.names)
 
     def _raise_cached_failure(self, key: str, context: Context) -> None:
-        """Raise what an earlier compilation under the same limits failed with."""
+        """Raise the stored failure of an earlier compilation under the same limits."""
         data = context.load(key)
         if data is None:
             return
         failure = read_signed(self._settings.secret, key, data)
         if isinstance(failure, Failure):
             raise failure.as_error()
-        context.discard(key, data)
+        context.discard(key, data)  # its seal does not fit, so another process wrote it
 
     def _cache_failure(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
-        """Remember a failure that the next compilation would end in too."""
+        """Store a failure that the next compilation would end in too."""
         if failed.facts.cache_s is not None:
             signed = sign(self._settings.secret, key, dump(failure_of(failed)))
             context.save(key, signed, failed.facts.cache_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckJobResult:
-        """Check a text or labels, and each conjunct of the constraint if that is wanted."""
+        """Check a text or labels, and on request each conjunct of the constraint."""
         spec = spec_from_json(job.spec)
         check = self._check(spec, job.text, context)
         parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
         return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, parts)
 
     def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
-        """By the constraint as kept from the last check, or compiled now for single bytes."""
+        """Check by the constraint compiled for single bytes, which is cached between checks."""
+        # Over bytes the check depends on no tokenizer, and any text has exactly one tokenization.
         automaton = automaton_hash(spec, self._over_bytes, self._settings.limits)
-        known = self._decode.text(automaton)
-        if known is None:
+        cached = self._decode.text(automaton)
+        if cached is None:
             _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
-            known = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
-            self._decode.keep_text(automaton, known)
-        return check_text(known, text) if isinstance(text, str) else check_labels(known, text)
+            cached = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
+            self._decode.keep_text(automaton, cached)
+        return check_text(cached, text) if isinstance(text, str) else check_labels(cached, text)
 
     def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedConjunct]:
-        """The first conjuncts. One that is by itself over a limit, as the whole was not, is left out."""
+        """The checks of the first conjuncts. A conjunct that alone exceeds a limit is left out."""
         for part in conjuncts(spec, ResourceGuard(self._settings.limits))[:PARTS_CHECKED_MAX]:
             try:
                 check = self._check(part.spec, text, context)
@@ -184,10 +185,10 @@ class CompileHandler:
     def _run(
         self, request: Request | ExplainRequest, context: Context
     ) -> tuple[CompileJobResult | ExplainJobResult, bytes]:
-        """Compile or explain in the sandbox. Raises what it raises, and JobFailed for what went wrong inside."""
+        """Compile or explain in the sandbox. Raises the sandbox's errors, and JobFailed for those inside it."""
         result, data = read_answer(self.sandbox.run(request.pack(), context.cancelled))
         if isinstance(result, Failure):
-            if data:
+            if data:  # only a bug has a text for the log
                 log.error("a job in the sandbox failed: %s", data.decode())
             raise result.as_error()
         return result, data
@@ -205,7 +206,7 @@ class CompileHandler:
 
 
 def _text(compiled: CompiledConstraint) -> TextAutomaton:
-    """The automaton over texts of a constraint compiled for single bytes: where texts break is known already."""
+    """The automaton over texts of a constraint that is compiled for single bytes."""
     return dataclasses.replace(compiled.text, lifted=compiled.tokens)
 
 

@@ -1,4 +1,4 @@
-"""Decodes a matrix of log-probs over labels, and checks what came out. The search itself is handed in."""
+"""Decodes a matrix of log-probs over labels, and checks the result. The search is a parameter."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from compiler.artifact import CompiledConstraint
 from compiler.lifting import TokenAutomaton
 from compiler.text import check_labels
 
-_ROUNDING = 1e-6  # by how much two orders of adding up may differ, a label
+_ROUNDING = 1e-6  # difference per label between two orders of summation
 
 
 class Path(Protocol):
-    """What a search finds: labels by number, each with the log-prob that was counted, and the sums."""
+    """The result of a search: the index and log-prob of each label, and their sums."""
 
     @property
     def labels(self) -> tuple[int, ...]: ...
@@ -40,12 +40,12 @@ Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
 def decode_matrix(
     job: DecodeJob, compiled: CompiledConstraint, search: Search, sizes: CompileJobResult, waited_s: float
 ) -> DecodeJobResult:
-    """The job's answer, with its trace. Log-probs a little above 0 are rounding, and count as 0.
+    """The job's answer, with its trace. Log-probs slightly above 0 are rounding errors and count as 0.
 
-    Raises what the search raises, and InternalError where its answer does not stand: our bug.
+    Raises the search's errors, and InternalError if its answer fails the checks, which is a bug.
     """
     started = time.perf_counter()
-    matrix = np.array(job.log_probs, dtype=np.float64)  # None becomes NaN
+    matrix = np.array(job.log_probs, dtype=np.float64)  # [steps, labels]; None becomes NaN
     path = search(np.where(np.isnan(matrix), -np.inf, np.minimum(matrix, 0.0)), compiled.tokens)
     labels = tuple(compiled.text.symbol_names[number] for number in path.labels)
     check = check_labels(compiled.text, labels)
@@ -62,13 +62,13 @@ def decode_matrix(
 
 
 def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s: float) -> TimingsBody:
-    """Where the time of a job went, and of the compilation that it waited for."""
+    """The durations of a job and of the compilation that it waited for."""
     total_ms = max(0.0, time.time() - job.arrived) * 1000
     return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
 
 
 def _to_go(compiled: CompiledConstraint, state: int) -> int:
-    """Fewest further labels to acceptance: a stored distance counts the end too, which is no label."""
+    """The fewest further labels to acceptance. A stored distance also counts the end, which is no label."""
     distance = compiled.state_distances[state]
     if distance is None:
         raise InternalError("the decoded labels lead through the dead state")

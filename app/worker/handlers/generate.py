@@ -38,7 +38,7 @@ from app.models.tokenizer import Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
-from app.worker.handlers.base import Context, Handler, stuck
+from app.worker.handlers.base import Context, Handler, stall_reason
 from app.worker.handlers.compile import word_trace
 from app.worker.handlers.decode import decode_matrix, timings_of
 from app.worker.handlers.step_events import StepEventBuilder
@@ -91,7 +91,7 @@ def open_handler(settings: Settings) -> Handler:
             case _:
                 raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
 
-    return Handler(handle, settings.batch_requests_max, generator.close, generator.trouble)
+    return Handler(handle, settings.batch_requests_max, generator.close, generator.health_problem)
 
 
 def device_of(settings: Settings) -> str:
@@ -153,9 +153,9 @@ class Generator:
         """End the thread that asks the model."""
         self._engine.close()
 
-    def trouble(self) -> str:
+    def health_problem(self) -> str:
         """What keeps the engine from working, empty for nothing."""
-        return stuck("the model takes no step", self._engine.stalled_s, self._settings.stall_timeout_s)
+        return stall_reason("the model takes no step", self._engine.stalled_s, self._settings.stall_timeout_s)
 
     def run(self, job: GenerateJob, context: Context) -> GenerateJobResult:
         """Answer a job.
@@ -177,7 +177,7 @@ class Generator:
         compiled, constraint = self._constraint(job.automaton, context)
         sizes = _sizes(job.automaton, compiled, context)
         if job.progress == "steps":
-            context.tell(sizes)
+            context.publish(sizes)
         prompt_ids = self._prompt_ids(job)
         job = _fitted(job, len(prompt_ids), self._model.context_length)
         task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
@@ -342,8 +342,8 @@ def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) ->
 
 def _sizes(automaton: str, compiled: CompiledConstraint, context: Context) -> CompileJobResult:
     """The constraint's sizes, and what the compilation took where the job waited for one."""
-    told = context.compiling
-    return summary(automaton, compiled, told is None or told.cached, 0.0 if told is None else told.compile_ms)
+    result = context.compilation
+    return summary(automaton, compiled, result is None or result.cached, 0.0 if result is None else result.compile_ms)
 
 
 def _rows(options: GenerationOptions) -> int:

@@ -13,7 +13,7 @@ from compiler.text import display_state_of
 
 
 class ReportedRow(Protocol):
-    """What a search says of a row (`decoding.generation.BeamRow`)."""
+    """A row of a step (`decoding.generation.BeamRow`)."""
 
     @property
     def tokens(self) -> tuple[int, ...]: ...
@@ -34,7 +34,7 @@ class ReportedRow(Protocol):
 
 
 class ReportedTopToken(Protocol):
-    """What a search says of a token that the model would have written (`decoding.generation.Wanted`)."""
+    """A token among the most probable ones of a row (`decoding.generation.TopToken`)."""
 
     @property
     def tokens(self) -> tuple[int, ...]: ...
@@ -45,7 +45,7 @@ class ReportedTopToken(Protocol):
 
 
 class ReportedStep(Protocol):
-    """What a search says of a step (`decoding.generation.BeamStep`)."""
+    """A step of a search (`decoding.generation.BeamStep`)."""
 
     @property
     def step_number(self) -> int: ...
@@ -57,16 +57,16 @@ class ReportedStep(Protocol):
     def top_tokens(self) -> Sequence[ReportedTopToken]: ...
 
 
-class _Said(NamedTuple):
-    """What some ids have written: the bytes, the automaton's state, and the last one that people are shown."""
+class _WrittenText(NamedTuple):
+    """The text of a row: its bytes, the automaton's state, and the last state that is shown to people."""
 
     text: bytes
     state: int
-    shown: int
+    display_state: int
 
 
 class StepEventBuilder:
-    """Tells one generation step by step, and remembers its rows: those of the next step continue them.
+    """Publishes each step of one generation, and keeps its rows, because those of the next step continue them.
 
     vocabulary  the bytes of each id, None where it writes none
     start       the automaton's state before the answer
@@ -76,32 +76,32 @@ class StepEventBuilder:
         self, vocabulary: Sequence[bytes | None], compiled: CompiledConstraint, start: int, context: Context
     ) -> None:
         self._vocabulary, self._compiled, self._context = vocabulary, compiled, context
-        shown = display_state_of(compiled.text, start)
-        assert shown is not None  # an answer begins between characters
-        self._nothing = _Said(b"", start, shown)
-        self._known: dict[tuple[int, ...], _Said] = {}
-        self._place: dict[tuple[int, ...], int] = {(): 0}  # of each row of the step before
+        display_state = display_state_of(compiled.text, start)
+        assert display_state is not None  # an answer begins between characters
+        self._empty = _WrittenText(b"", start, display_state)
+        self._texts: dict[tuple[int, ...], _WrittenText] = {}
+        self._row_of: dict[tuple[int, ...], int] = {(): 0}  # of the previous step: row index by tokens
 
     def __call__(self, event: ReportedStep) -> None:
         rejected = tuple(self._rejected(event))
-        known = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
-        self._known = known
-        self._place = {row.tokens: place for place, row in reversed(list(enumerate(event.rows)))}
+        texts = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
+        self._texts = texts
+        self._row_of = {row.tokens: place for place, row in reversed(list(enumerate(event.rows)))}
         rows = tuple(
             StepRow(
-                known[row.tokens].text.decode(errors="replace"), row.parent, known[row.tokens].shown, row.distance,
-                row.alpha, row.score, row.log_prob, row.finished,
+                texts[row.tokens].text.decode(errors="replace"), row.parent, texts[row.tokens].display_state,
+                row.distance, row.alpha, row.score, row.log_prob, row.finished,
             )
             for row in event.rows
         )
-        self._context.tell(StepMessage(event.step_number, event.budget_after, rows, rejected))
+        self._context.publish(StepMessage(event.step_number, event.budget_after, rows, rejected))
 
     def _rejected(self, event: ReportedStep) -> Iterator[RejectedTokenBody]:
-        """Of the tokens that the model wanted, those that no row may write."""
+        """The most probable tokens of the model that no row may write."""
         tokens = self._compiled.tokens
-        # samples may be equal so far
+        # Rows of samples may have equal tokens, and then the same rejected tokens; each is reported once.
         for wanted in {(top.tokens, top.token): top for top in event.top_tokens}.values():
-            if wanted.tokens not in self._place:  # given up before it came to this step
+            if wanted.tokens not in self._row_of:  # the search dropped the row before this step
                 continue
             state = tokens.advance(self._read(wanted.tokens).state, wanted.token)
             distance = int(tokens.distance[state])
@@ -109,7 +109,7 @@ class StepEventBuilder:
                 continue
             written = self._vocabulary[wanted.token] or b""
             yield RejectedTokenBody(
-                parent=self._place[wanted.tokens],
+                parent=self._row_of[wanted.tokens],
                 text="" if wanted.token in tokens.eos_ids else written.decode(errors="replace"),
                 log_prob=wanted.log_prob,
                 distance=None if distance == UNREACHABLE else distance,
@@ -117,23 +117,23 @@ class StepEventBuilder:
             )
 
     def _reason(self, token: int, distance: int) -> Reason:
-        """Why a row may not write a token after which the end is so far away."""
+        """Why a row may not write a token that leads to this distance."""
         if token in self._compiled.tokens.eos_ids:
             return "incomplete"
         if distance != UNREACHABLE:
             return "over_budget"
         return "violates" if self._vocabulary[token] else "no_bytes"
 
-    def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _Said:
-        """What the ids say; `state` is the one they lead to, where it is known."""
+    def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _WrittenText:
+        """What the ids say; `state` is the one they lead to, if it is known."""
         if not tokens:
-            return self._nothing
-        if tokens in self._known:
-            return self._known[tokens]
+            return self._empty
+        if tokens in self._texts:
+            return self._texts[tokens]
         before = self._read(tokens[:-1])
         if state is None:
             state = self._compiled.tokens.advance(before.state, tokens[-1])
-        shown = display_state_of(self._compiled.text, state)
+        display_state = display_state_of(self._compiled.text, state)
         text = before.text + (self._vocabulary[tokens[-1]] or b"")
-        return _Said(text, state, before.shown if shown is None else shown)
+        return _WrittenText(text, state, before.display_state if display_state is None else display_state)
 

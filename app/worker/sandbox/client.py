@@ -75,7 +75,7 @@ class Sandbox:
         return self._server.pid
 
     @property
-    def late_s(self) -> float:
+    def overdue_s(self) -> float:
         """By how many s the request at hand is past all that its limits allow; negative before that, or without one."""
         since = self._since
         return -math.inf if since is None else time.monotonic() - since - self._limits.compile_s_max - GRACE_S

@@ -50,16 +50,16 @@ class Context:
 
     published: list[StepMessage] = field(default_factory=list)
     published_sizes: list[CompileJobResult] = field(default_factory=list)
-    compiling: CompileJobResult | None = None
+    compilation: CompileJobResult | None = None
 
     def progress(self, event: Progress) -> None:
         pass
 
-    def tell(self, news: StepMessage | CompileJobResult) -> None:
-        if isinstance(news, StepMessage):
-            self.published.append(news)
+    def publish(self, message: StepMessage | CompileJobResult) -> None:
+        if isinstance(message, StepMessage):
+            self.published.append(message)
         else:
-            self.published_sizes.append(news)
+            self.published_sizes.append(message)
 
     def cancelled(self) -> bool:
         return self.called_off

@@ -36,7 +36,7 @@ def test_a_fast_reader_receives_every_step() -> None:
 
     def tell(context: Context) -> None:
         for number in range(1, 301):
-            context.tell(fake_handlers.step(number))
+            context.publish(fake_handlers.step(number))
             assert seen.acquire(timeout=S_MAX)
 
     async def scenario() -> None:
@@ -55,7 +55,7 @@ def test_a_fast_reader_receives_every_step() -> None:
 def test_a_lagging_event_loop_receives_few_steps() -> None:
     def tell(context: Context) -> None:
         for number in range(1, 20_001):
-            context.tell(fake_handlers.step(number))
+            context.publish(fake_handlers.step(number))
 
     async def scenario() -> None:
         async with worker(fake_handlers.open_after(tell)) as (broker, _):
@@ -74,10 +74,10 @@ def test_a_requeued_attempt_publishes_nothing() -> None:
     begun, say, said = threading.Event(), threading.Event(), threading.Event()
 
     def tell_twice(context: Context) -> None:
-        context.tell(fake_handlers.step(1))
+        context.publish(fake_handlers.step(1))
         begun.set()
         assert say.wait(S_MAX)
-        context.tell(fake_handlers.step(2))
+        context.publish(fake_handlers.step(2))
         said.set()
 
     async def scenario() -> None:

@@ -278,10 +278,10 @@ def test_a_second_attempt_publishes_a_restart_event() -> None:
 
 def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     trouble = ["no step"]
-    monkeypatch.setattr("app.worker.loop.BEAT_S", 0.02)
+    monkeypatch.setattr("app.worker.loop.HEARTBEAT_S", 0.02)
 
     def open_troubled(settings: Settings) -> Handler:
-        return dataclasses.replace(fake_handlers.open_quick(settings), trouble=lambda: "".join(trouble))
+        return dataclasses.replace(fake_handlers.open_quick(settings), health_problem=lambda: "".join(trouble))
 
     async def scenario() -> None:
         async with worker(open_troubled) as (broker, _):
@@ -297,7 +297,7 @@ def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest
 
 
 def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.worker.job_run.STORAGE_POLL_S", 0.01)
+    monkeypatch.setattr("app.worker.job_context.STORAGE_POLL_S", 0.01)
     away = [True] * 5
 
     async def get(self: MemoryStore, key: str, renew_s: float = 0.0) -> bytes | None:

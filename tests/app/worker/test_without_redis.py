@@ -88,7 +88,7 @@ async def served(
 ) -> AsyncIterator[None]:
     """A worker of this handler on a server that is away, which has given its first signs."""
     monkeypatch.setattr(metrics, "BEATS", beats)
-    for name, seconds in (("SIGN_S", 0.02), ("TELL_S_MAX", 0.02)):
+    for name, seconds in (("LOOP_ALIVE_S", 0.02), ("REPORT_S_MAX", 0.02)):
         monkeypatch.setattr(f"app.worker.loop.{name}", seconds)
     async with asyncio.timeout(S_MAX):
         task = asyncio.create_task(serve("q", lambda _: handler, Away(16), MemoryStore(1000), Settings()))
@@ -114,7 +114,7 @@ def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.Mon
 
 def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
-    handler = dataclasses.replace(fake_handlers.open_quick(Settings()), trouble=lambda: "".join(trouble))
+    handler = dataclasses.replace(fake_handlers.open_quick(Settings()), health_problem=lambda: "".join(trouble))
 
     async def scenario() -> None:
         async with served(beats, monkeypatch, handler):
