@@ -31,7 +31,8 @@ class SubmitOptions:
     detached    the job runs without subscribers; submitting it does not subscribe
     key_ttl_s   seconds after the job's end during which its key leads to it, if its result is cacheable
     pools       the job is admitted if each of these has room; subscribing to a job needs no room
-    deadline_in_s    seconds until the job must be done, None for no limit. A job that would be late is not admitted. A job
+    deadline_in_s    seconds until the job must be done, None for no limit. A job that would be late is not admitted.
+                     A job
                 with a kind is also not run if its turn comes too late
     """
 
@@ -134,7 +135,8 @@ class Broker(Protocol):
         If an unfinished job has the same key, the caller is subscribed to that job and nothing new runs.
 
         Raises QueueFull if a limit of the queue or of a concurrency group is reached, and DeadlineUnreachable if the
-        jobs ahead would take longer than `DEADLINE_SHARE` of `deadline_in_s` at the current throughput. Both carry a time to
+        jobs ahead would take longer than `DEADLINE_SHARE` of `deadline_in_s` at the current throughput. Both carry a
+        time to
         retry.
         Raises KeyReused if the key belongs to a job of another digest.
         """
@@ -167,7 +169,8 @@ class Broker(Protocol):
         """Worker: wait for the next job, interactive before batch, oldest first.
 
         A job whose worker died is delivered again, up to `job_attempts_max` times; then it is finished with the failure
-        WorkerLost. If others wait, a job that recent run times say cannot finish `deadline_in_s` is not run, but finished
+        WorkerLost. If others wait, a job that recent run times say cannot finish `deadline_in_s` is not run, but
+        finished
         with the failure DeadlineExceeded. Writes of a worker are ignored once another worker has taken the job.
 
         slots  number of jobs of the queue that this worker runs at once, the same at every call; it claims no more
