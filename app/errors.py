@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from compiler.errors import CANCELLED, INTERNAL, ErrorFacts
 
+# Facts that more than one class has.
 INVALID = ErrorFacts(422, "invalid_request", "The request is not what this path takes", ("errors",), outcome="refused")
 NO_AUTOMATON = ErrorFacts(
     404, "unknown_automaton", "No stored constraint has this hash", outcome="refused", explanation_optional=True
@@ -54,6 +55,7 @@ class InvalidRequest(CallerError):
     facts = INVALID
 
     def __init__(self, errors: tuple[tuple[str, str], ...]) -> None:
+        # The message names the first fault; `errors` lists all.
         path, message = errors[0]
         super().__init__(f"{path}: {message}" if path else message)
         self.errors = tuple({"path": path, "message": message} for path, message in errors)
@@ -150,7 +152,7 @@ class UnknownAutomaton(CallerError):
 
 
 class UnknownModel(CallerError):
-    """The request names a model that is not served here. `served` is the one that is."""
+    """The request names a model that is not served here. `served` names the served model."""
 
     facts = ErrorFacts(404, "unknown_model", "The model is not served here", ("served",))
 
@@ -199,7 +201,7 @@ class KeyReused(CallerError):
 
 
 class UnknownJob(CallerError):
-    """No job of this caller's has the id: there never was one, it is someone else's, or it is long over."""
+    """No job of this caller's has the id: it never existed, belongs to another caller, or has expired."""
 
     facts = ErrorFacts(404, "unknown_job", "No job has this id")
 
@@ -223,6 +225,7 @@ class MethodNotAllowed(CallerError):
 class ClientGone(CallerError):
     """The caller closed the connection before the answer was ready."""
 
+    # 499 is no registered status: proxies log it for clients that left.
     facts = ErrorFacts(499, "client_gone", "The client closed the connection")
 
 
@@ -240,6 +243,7 @@ class QueueFull(Busy):
     facts = ErrorFacts(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s"))
 
     def __init__(self, cap: int, limit: str = "queue_jobs_max", retry_after_s: int = 2) -> None:
+        # The same error serves the limits of a queue and of pending compilations.
         full = "the queue is full" if limit.startswith("queue") else "too many constraints are yet to be compiled"
         super().__init__(f"{full}: {limit} = {cap}", retry_after_s)
         self.limit = limit
@@ -255,6 +259,7 @@ class DeadlineUnreachable(Busy):
     )
 
     def __init__(self, wait_s: float, timeout_s: float, retry_after_s: int) -> None:
+        # Rounded, because the estimate is no more precise than that.
         self.wait_s, self.timeout_s = round(wait_s, 1), round(timeout_s, 1)
         super().__init__(
             f"with the requests ahead of it this one would take about {self.wait_s:g} s, too close to its timeout_s, "
@@ -298,7 +303,7 @@ class StorageDown(Busy):
 
 
 class Draining(Busy):
-    """This process is about to stop. Another one, or the one that comes after it, takes the request."""
+    """This process is about to stop. Another process, or its successor, takes the request."""
 
     facts = ErrorFacts(503, "draining", "The service is about to stop", ("retry_after_s",), retry_after_s=1)
 
@@ -331,6 +336,7 @@ class JobFailed(AppError):
 
     def __init__(self, error: str, detail: str, fields: Mapping[str, object], facts: ErrorFacts = INTERNAL) -> None:
         super().__init__(detail)
+        # These facts shadow those of the class: the error keeps the status and code of the class it had in the worker.
         self.error = error
         self.fields = dict(fields)
         self.facts = facts
@@ -345,6 +351,7 @@ class JobCancelled(AppError):
 class JobUnknown(AppError):
     """No job has this id."""
 
+    # A job that was submitted is only unknown if the server lost it, so the caller may try again.
     facts = STORAGE_DOWN
 
 
@@ -361,6 +368,7 @@ class WorkerLost(AppError):
 class AutomatonMissing(AppError):
     """A job names an automaton that the store no longer holds."""
 
+    # The caller gets the same answer as for a hash that was never stored: compile the constraint again.
     facts = NO_AUTOMATON
 
 
@@ -385,6 +393,7 @@ class SettingsInvalid(AppError):
 
 def without_message(error: BaseException) -> str:
     """An error for the log: its class and where it was raised, and so for its causes; messages may quote a prompt."""
+    # The same choice as Python's own traceback: an explicit cause, else the context unless it is suppressed.
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    own = f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
-    return own if cause is None else f"{own}from {without_message(cause)}"
+    frames = f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
+    return frames if cause is None else f"{frames}from {without_message(cause)}"

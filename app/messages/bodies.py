@@ -68,6 +68,7 @@ class CompileResponse(CompiledEventBody):
     @classmethod
     def of(cls, compiled: CompiledEventBody, explanation: ConstraintExplanation | None) -> Self:
         """The body for a constraint of these sizes."""
+        # A message has `kind` and `version` besides these fields, so only the shared ones are copied.
         sizes = {item.name: getattr(compiled, item.name) for item in fields(CompiledEventBody)}
         return cls(**sizes, explanation=explanation)
 

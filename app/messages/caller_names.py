@@ -14,6 +14,7 @@ Names = Mapping[str, tuple[str, ...]]
 
 def named_generation(result: GenerateJobResult, names: Names) -> GenerateJobResult:
     """The answers of a generation, their words and traces named."""
+    # An automaton is shared by callers who name its propositions differently, so each answer is renamed.
     choices = tuple(
         dataclasses.replace(choice, words=named_words(choice.words, names), trace=_named_trace(choice.trace, names))
         for choice in result.choices

@@ -31,9 +31,10 @@ from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
 from compiler.spec import Spec, spec_to_json
 
-VERSION: Final = 1
+VERSION: Final = 1  # each message carries it; readers reject other versions
 
 
+# Keyword-only fields let the subclasses declare positional fields without defaults.
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
 class JobHeader:
     """The origin of a job: the request that submitted it, and its tracing span.
@@ -42,6 +43,7 @@ class JobHeader:
     written  when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
     """
 
+    # The defaults describe the request that is being handled when the job is created.
     owner: str = ""
     written: float = field(default_factory=time.time)
     request_id: str = field(default_factory=logs.current_request)
@@ -87,7 +89,7 @@ class ExplainJob(JobHeader):
 
 @dataclass(frozen=True, config=CONFIG)
 class DescribeJob(OwnedJob):
-    """Say what a constraint was compiled to, to one caller, and explain it to him if he wants that."""
+    """Describe a compiled constraint to one caller; `explain` asks for an explanation too."""
 
     automaton: str
     explain: bool
@@ -142,7 +144,7 @@ class DecodeJob(OwnedJob):
     """
 
     automaton: str
-    log_probs: tuple[tuple[float | None, ...], ...]
+    log_probs: tuple[tuple[float | None, ...], ...]  # [steps, labels]; JSON has no -inf
     beams: int | Literal["exact"]
     alpha_min: float
     gamma: float
@@ -263,6 +265,7 @@ Result = (
     | Failure
 )
 News = Progress | StepMessage | RestartMessage
+# `kind` selects the class before its fields are validated, so a fault is reported for one class only.
 Message = Annotated[Job | Result | News, Discriminator("kind")]
 _MESSAGE: TypeAdapter[Job | Result | News] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 
@@ -277,17 +280,19 @@ def load(data: bytes) -> Job | Result | News:
     try:
         return _MESSAGE.validate_json(data)
     except ValidationError as error:
+        # Only the number of faults: pydantic's message would quote the data.
         raise MessageInvalid(f"not a message of version {VERSION} ({error.error_count()} faults)") from None
 
 
 def read_signed(secret: bytes, key: str, stored: bytes) -> Job | Result | News | None:
-    """The message that was stored under a key, None where these bytes were not."""
+    """The message that was signed and stored under a key; None if the signature or version does not match."""
     data = verify(secret, key, stored)
     if data is None:
         return None
+    # A valid signature proves the origin, not the version: the bytes may be of an older release.
     try:
         return load(data)
-    except MessageInvalid:  # of another version
+    except MessageInvalid:
         return None
 
 
@@ -298,17 +303,18 @@ def is_expected_error(error: BaseException) -> bool:
 
 def failure_of(error: Exception) -> Failure:
     """The message that carries an error; of a bug nothing but that it happened."""
-    if isinstance(error, JobFailed):
+    if isinstance(error, JobFailed):  # passed on from another process, with the facts of the original class
         return Failure(error.error, str(error), _json_object(error.fields), error.facts)
     facts = getattr(error, "facts", None)
-    if not isinstance(facts, ErrorFacts):
+    if not isinstance(facts, ErrorFacts):  # a bug: its message may quote the request
         return Failure("InternalError", "an internal error; the service's log has more")
+    # The public attributes of an error are its fields; the facts of its class say which of them HTTP shows.
     fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return Failure(type(error).__name__, str(error), _json_object(fields), facts)
 
 
 def spec_to_wire(spec: Spec) -> dict[str, JsonValue]:
-    """A constraint as a job carries it."""
+    """The JSON of a constraint that a job carries."""
     return _json_object(spec_to_json(spec))
 
 
@@ -322,7 +328,7 @@ def _json(value: object) -> JsonValue:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if math.isfinite(value) else str(value)
+            return value if math.isfinite(value) else str(value)  # JSON has no NaN and no infinities
         case dict():
             return {str(name): _json(item) for name, item in value.items()}
         case list() | tuple():

@@ -25,6 +25,7 @@ def automaton_hash(spec: Spec, fingerprint: str, limits: Limits = DEFAULT_LIMITS
 
     Raises what reading the constraint's formulas raises.
     """
+    # A token automaton fits one vocabulary only, so the fingerprint is part of the name.
     return hashlib.sha256(f"{FORMAT}:{spec_hash(spec, limits)}:{fingerprint}".encode()).hexdigest()
 
 
@@ -34,7 +35,7 @@ def automaton_key(automaton: str) -> str:
 
 
 def explanation_key(automaton: str) -> str:
-    """Store: the sealed ExplainResult of a compiled constraint. Lives for `automaton_ttl_s`, renewed by use."""
+    """Store: the signed ExplainJobResult of a compiled constraint. Lives for `automaton_ttl_s`, renewed by use."""
     return f"abs:explanation:v{FORMAT}:{automaton}"
 
 
@@ -44,12 +45,13 @@ def probe_key(process: str) -> str:
 
 
 def failure_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> str:
-    """Store: the sealed Failure of a compilation under these limits. Lives for its `ErrorFacts.cache_s`.
+    """Store: the signed Failure of a compilation under these limits. Lives for its `ErrorFacts.cache_s`.
 
     spec  the constraint as written. The failure quotes it, so it does not fit the same constraint in other words
     """
-    whole = json.dumps([spec, dataclasses.asdict(limits)], sort_keys=True).encode()
-    return f"abs:unmet:v{FORMAT}:{automaton}:{hashlib.sha256(whole).hexdigest()}"
+    # A constraint that is too large for these limits may compile under others. The prefix keeps its former name.
+    text = json.dumps([spec, dataclasses.asdict(limits)], sort_keys=True).encode()
+    return f"abs:unmet:v{FORMAT}:{automaton}:{hashlib.sha256(text).hexdigest()}"
 
 
 def compile_job_key(automaton: str) -> str:
@@ -62,10 +64,11 @@ def explain_job_key(automaton: str) -> str:
     return f"explain:{automaton}"
 
 
-def idempotent_job_key(owner: str, route: str, given: str) -> str:
+def idempotent_job_key(owner: str, route: str, key: str) -> str:
     """Broker: requests of one caller with the same Idempotency-Key lead to one job. Kept for `idempotency_ttl_s`."""
-    whole = json.dumps([owner, route, given]).encode()
-    return f"idem:{hashlib.sha256(whole).hexdigest()}"
+    # JSON keeps the parts apart: joined strings of different parts could be equal.
+    text = json.dumps([owner, route, key]).encode()
+    return f"idem:{hashlib.sha256(text).hexdigest()}"
 
 
 def store_share_key(owner: str) -> str:
@@ -95,4 +98,5 @@ def slots_key(owner: str) -> str:
 
 def request_id() -> str:
     """A fresh id of a request. It is also the broker's key of a job that is not shared."""
+    # 96 random bits: ids of different processes do not collide.
     return f"abs-{secrets.token_hex(12)}"

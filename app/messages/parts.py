@@ -15,8 +15,9 @@ Priority = Literal["interactive", "batch"]
 Algorithm = Literal["abs", "banked", "sample"]
 Reason = Literal["violates", "over_budget", "incomplete", "no_bytes"]  # why the constraint rejects a token after a row
 ALGORITHM_DEFAULT: Final = "banked"
-SEED_MAX = 2**63 - 1
+SEED_MAX = 2**63 - 1  # the largest signed 64-bit integer
 REJECTED_TOP_K_MAX = 16
+# Validators are built at their first use (`defer_build`), which keeps the import of this package fast.
 CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
@@ -55,6 +56,7 @@ class GenerationOptions(Strict):
     @property
     def rows(self) -> int:
         """The texts that are generated side by side, at most."""
+        # Samples are independent rows; a search keeps `beams` rows and answers with the best `n` of them.
         return self.n if self.algorithm == "sample" else self.beams
 
     def rank_value(self, log_prob: float, tokens: int) -> float:
@@ -62,6 +64,7 @@ class GenerationOptions(Strict):
         return float(log_prob / tokens**self.length_penalty)
 
 
+# Requests that set an option of another algorithm are refused, so that no option is ignored silently.
 _SEARCHES: tuple[Algorithm, ...] = ("banked", "abs")
 USED_BY: Final[dict[str, tuple[Algorithm, ...]]] = {
     "beams": _SEARCHES,
@@ -131,7 +134,7 @@ class CheckedConjunct:
 
     path         where it stands in the constraint: `all.0.keywords.1`
     summary      the conjunct in a few words
-    constraint   the conjunct, as it could be asked for
+    constraint   the conjunct, as a request could give it
     violated_at  as for the whole
     """
 

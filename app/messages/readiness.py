@@ -23,6 +23,7 @@ class NotReadyCode(StrEnum):
     @classmethod
     def of(cls, reason: str) -> NotReadyCode:
         """The code of a reason in a worker's status."""
+        # The detail may hold colons itself; the codes have none.
         return cls(reason.partition(": ")[0])
 
 

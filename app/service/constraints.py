@@ -1,4 +1,4 @@
-"""The story of a constraint: its name here, what is stored of it, its compilation and its explanation."""
+"""Resolves constraints to stored automata, and has them compiled and explained."""
 
 from __future__ import annotations
 
@@ -43,14 +43,20 @@ from compiler.diagnostics import ConstraintExplanation, told_as
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
-HIT_TTL_S = 1.0  # for so long what was found stored is taken to be stored: callers of one constraint come in swarms
+# Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
+HIT_TTL_S = 1.0
 _RECENT_HITS_BYTES_MAX, _RECENTLY_READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
 Names = dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConstraint:
-    """A constraint that somebody names: its hash, what the caller calls things, and its sizes if it is compiled."""
+    """A constraint that a request names.
+
+    automaton  hash of the constraint
+    names      the caller's names of the propositions, by the names of their meanings
+    compiled   sizes of the automaton; None if it is not compiled yet
+    """
 
     automaton: str
     names: Names
@@ -58,7 +64,7 @@ class ResolvedConstraint:
 
 
 class Constraints:
-    """Knows constraints by way of the store, and has them compiled and explained by way of jobs."""
+    """Looks constraints up in the store; compiles and explains them by jobs."""
 
     def __init__(self, settings: Settings, jobs: JobClient, store: Store, files: ModelFiles) -> None:
         self._settings = settings
@@ -73,13 +79,14 @@ class Constraints:
         if self._jobs.stopping.is_set():
             raise Draining
         self.require_model(model)
-        check_limits(spec, self._settings.limits)  # before anyone hashes it, writes it down or queues it
+        check_limits(spec, self._settings.limits)  # before it is hashed, serialized or queued
         timeout_s = self._settings.timeout_s_default
         async with until(timeout_s):
             automaton, _ = await self._read(spec)
             stored = await self._stored(automaton, spec)
             if stored is not None:
                 return stored
+            # The job's key is the constraint's hash, so concurrent requests wait for one compilation.
             with metrics.single_flight():
                 job = self._compile_job(automaton, spec, owner)
                 terms = self._jobs.compilation(owner, deadline_in_s=timeout_s)
@@ -93,7 +100,7 @@ class Constraints:
         """
         explanation = await self._catalogue.explanation(automaton)
         if explanation is None:
-            deadline = time.time() + self._settings.timeout_s_max  # others may join
+            deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
                 async with until(self._settings.timeout_s_default):
@@ -126,23 +133,24 @@ class Constraints:
         return compiled
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:
-        """A constraint's sizes, if it is stored. Raises JobFailed where it is known that it cannot be compiled."""
-        found, ends = self._recent_hits.get(automaton) or (None, 0.0)
-        if found is not None and time.monotonic() < ends:
+        """A constraint's sizes; None if it is not stored. Raises JobFailed for a cached failure."""
+        sizes, ends = self._recent_hits.get(automaton) or (None, 0.0)
+        if sizes is not None and time.monotonic() < ends:
             metrics.cache("hit")
-            return found
+            return sizes
+        # A miss is not remembered here, because the compilation that follows it ends it.
         stored = await self._catalogue.compiled(automaton)
         if stored is not None:
-            found = summary(automaton, stored, cached=True, compile_ms=0.0)
-            self._recent_hits.put(automaton, (found, time.monotonic() + HIT_TTL_S), _ENTRY_BYTES)
-            return found
+            sizes = summary(automaton, stored, cached=True, compile_ms=0.0)
+            self._recent_hits.put(automaton, (sizes, time.monotonic() + HIT_TTL_S), _ENTRY_BYTES)
+            return sizes
         failure = await self._catalogue.cached_failure(automaton, spec_to_wire(spec))
         if failure is not None:
             raise failure.as_error()
         return None
 
     async def resolve(self, spec: Spec) -> ResolvedConstraint:
-        """What a constraint is called here, and what is stored of it. Raises JobFailed as `_stored` does."""
+        """A constraint with its hash and, if it is compiled, its sizes. Raises JobFailed for a cached failure."""
         automaton, names = await self._read(spec)
         return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
 
@@ -155,18 +163,20 @@ class Constraints:
         return ResolvedConstraint(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
 
     async def _read(self, spec: Spec) -> tuple[str, Names]:
-        """What a constraint is called here, and what the caller calls things; known still of those asked for lately."""
-        known = self._recently_read.get(spec)
-        if known is not None:
-            return known
-        read, size = await asyncio.to_thread(self._resolve_uncached, spec)
-        self._recently_read.put(spec, read, size)
-        return read
+        """The hash of a constraint and the caller's names, from memory for recent constraints."""
+        recent = self._recently_read.get(spec)
+        if recent is not None:
+            return recent
+        # The canonical form needs the formulas parsed: a thread keeps the event loop free.
+        hash_and_names, size = await asyncio.to_thread(self._resolve_uncached, spec)
+        self._recently_read.put(spec, hash_and_names, size)
+        return hash_and_names
 
     def _resolve_uncached(self, spec: Spec) -> tuple[tuple[str, Names], int]:
         limits = self._settings.limits
-        read = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
-        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), read[1]]))
+        automaton, names = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
+        # An estimate of the memory of key and value: strings and tuples take several times their JSON text.
+        return (automaton, names), _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), names]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
@@ -175,9 +185,9 @@ class Constraints:
     async def begin_compile(
         self, constraint: ResolvedConstraint, spec: Spec, context: SubmissionContext, deadline_in_s: float
     ) -> str | None:
-        """The job that compiles a constraint, which all share who want the same; None where it is stored.
+        """Submit the compilation of a constraint, or join it. None if the constraint is compiled already.
 
-        deadline_in_s  for how long who asks for it waits
+        deadline_in_s  the time that this caller waits
         """
         if constraint.compiled is not None:
             return None
@@ -198,7 +208,7 @@ def require_text(spec: Spec) -> None:
 
 
 class ConstraintStore:
-    """Reads the store. What is there and is not ours is thrown away, and was never there.
+    """Reads the store. A value whose signature does not match is deleted and counts as absent.
 
     fingerprint  of the vocabulary that automata are compiled for
     """
@@ -209,14 +219,16 @@ class ConstraintStore:
         self._decode = open_decoder(settings, fingerprint)
 
     async def compiled(self, automaton: str) -> CompiledConstraint | None:
-        """The constraint that has this hash."""
+        """The constraint of this hash; None if it is not stored."""
         key = automaton_key(automaton)
         data = await self._store.get(key, self._settings.automaton_ttl_s)
         if data is None:
             return None
         try:
+            # Decoding verifies the signature and every array of the automaton: too long for the event loop.
             compiled = await asyncio.to_thread(self._decode, automaton, data)
         except ArtefactInvalid:
+            # Only these bytes are deleted, so a value that a worker writes meanwhile stays.
             metrics.cache("corrupt")
             await self._store.delete(key, data)
             return None
@@ -224,7 +236,7 @@ class ConstraintStore:
         return compiled
 
     async def cached_failure(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
-        """What the compilation of a constraint, written like this, has failed with, if it would fail again."""
+        """The failure of an earlier compilation of the constraint as it is written here; None without one."""
         key = failure_key(automaton, spec, self._settings.limits)
         data = await self._store.get(key)
         if data is not None:
@@ -238,7 +250,7 @@ class ConstraintStore:
         return None
 
     async def explanation(self, automaton: str) -> ConstraintExplanation | None:
-        """The explanation of a constraint, in the names of the propositions' meanings."""
+        """The stored explanation of a constraint; propositions go by the names of their meanings."""
         key = explanation_key(automaton)
         data = await self._store.get(key, self._settings.automaton_ttl_s)
         if data is None:

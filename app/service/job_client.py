@@ -40,7 +40,8 @@ from app.messages import (
 from app.settings import QUEUES, Settings
 
 R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult)
-READY_S = 0.25  # for so long a queue that had a worker is not asked for one again: workers speak every few seconds
+# A queue that had a worker is trusted this long without asking the broker again: heartbeats come every few seconds.
+READY_S = 0.25
 _NO_JOB = "no job has this id; answers are kept for a time only"
 Observer = Callable[[Progress | StepMessage], None]
 
@@ -90,7 +91,7 @@ async def until(timeout_s: float, whole_s: float | None = None) -> AsyncIterator
 
 
 class JobClient:
-    """Submits jobs to a broker and knows what became of them. One for each API process."""
+    """Submits jobs to a broker and reports their states. One for each API process."""
 
     def __init__(self, settings: Settings, broker: Broker) -> None:
         self.settings = settings
@@ -109,7 +110,7 @@ class JobClient:
         """Return once `hands_over` is true; never if no other process has the jobs."""
         await self.stopping.wait()
         if not self._broker.durable:
-            await asyncio.Event().wait()
+            await asyncio.Event().wait()  # never set: the caller cancels this wait
 
     async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[NotReadyReason, ...]:
         """Why requests would not be served now; empty when they would."""
@@ -124,6 +125,7 @@ class JobClient:
 
     async def require_worker(self, queue: str) -> None:
         """Raise Draining, or NotReady, where a job of this queue would not be run."""
+        # Checked before the readiness of the last moment, which stays valid while the process stops.
         if self.stopping.is_set():
             raise Draining
         if time.monotonic() < self._ready_until.get(queue, 0.0):
@@ -133,14 +135,16 @@ class JobClient:
             raise NotReady(reasons)
         self._ready_until[queue] = time.monotonic() + READY_S
 
-    async def submit(self, queue: str, key: str, job: Job, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
+    async def submit(self, queue: str, key: str, job: Job, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
         """The job's id. Raises QueueFull, DeadlineUnreachable, KeyReused, Draining, NotReady."""
         await self.require_worker(queue)
-        submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), terms))
+        # The broker may store the job even if the caller is cancelled meanwhile. The shielded submission then goes on,
+        # and the share that it took is given back.
+        submitted = asyncio.ensure_future(self._broker.submit(queue, key, dump(job), options))
         try:
             return await asyncio.shield(submitted)
-        except asyncio.CancelledError:  # the caller is gone, but the job may be submitted nevertheless
-            if not terms.detached:
+        except asyncio.CancelledError:
+            if not options.detached:
                 submitted.add_done_callback(self._disown)
             raise
 
@@ -149,12 +153,13 @@ class JobClient:
             self._later(self.unsubscribe(submitted.result()))
 
     def compilation(self, owner: str, detached: bool = False, deadline_in_s: float | None = None) -> SubmitOptions:
-        """The terms of a compilation, which all share who want the same; with none of those for whom it is too much.
+        """The options of a compilation, which all callers of one constraint share.
 
-        deadline_in_s  for how long he waits who asks now; others, who join it, may have more time
+        deadline_in_s  the time that this caller waits; a caller that joins the compilation may wait longer
         """
         settings = self.settings
         pools = [ConcurrencyGroup("compile", settings.pending_compiles_max, "pending_compiles_max")]
+        # A service without keys has one nameless owner, and a limit of 0 is no limit: neither gets a group.
         if owner and settings.key_pending_compiles_max:
             pools.append(
                 ConcurrencyGroup(f"compile:{owner}", settings.key_pending_compiles_max, "key_pending_compiles_max")
@@ -171,30 +176,31 @@ class JobClient:
         priority: Priority = "interactive",
         weight: int = 0,
     ) -> str:
-        """The id of a job of one caller's own."""
+        """Submit a job that belongs to one caller; returns its id."""
+        # Without an Idempotency-Key the job's key is random, so that no other request joins it.
         key = request_id() if context.key is None else idempotent_job_key(context.owner, context.route, context.key)
-        terms = SubmitOptions(
+        options = SubmitOptions(
             owner=context.owner, kind=kind, digest=context.digest, priority=priority, weight=weight, after=after,
             detached=context.detached,
             key_ttl_s=0.0 if context.key is None else self.settings.idempotency_ttl_s,
             deadline_in_s=max(0.0, job.deadline - time.time()),
         )
-        return await self.submit(queue, key, job, terms)
+        return await self.submit(queue, key, job, options)
 
-    async def run(self, queue: str, key: str, job: Job, wanted: type[R], terms: SubmitOptions = DEFAULT_SUBMIT) -> R:
+    async def run(self, queue: str, key: str, job: Job, result_type: type[R], options: SubmitOptions = DEFAULT_SUBMIT) -> R:
         """Submit a job and wait for its result. A job is cancelled once its last waiting caller leaves."""
-        job_id = await self.submit(queue, key, job, terms)
+        job_id = await self.submit(queue, key, job, options)
         try:
             async with self.observed(job_id):
                 result = await self.result(job_id)
-        except (JobFailed, StorageDown):
+        except (JobFailed, StorageDown):  # the job is over, or its server is away: the error need not wait for either
             self.unsubscribe_soon(job_id)
             raise
         except BaseException:
             await self.unsubscribe(job_id)
             raise
         self.unsubscribe_soon(job_id)
-        if not isinstance(result, wanted):
+        if not isinstance(result, result_type):
             raise MessageInvalid(f"a {job.kind} job was answered by a {result.kind} message")
         return result
 
@@ -213,7 +219,7 @@ class JobClient:
         return result
 
     async def outcome(self, job_id: str) -> Result:
-        """The same, a failure too."""
+        """Wait for the result of a job, which may be a failure. Raises JobUnknown, JobCancelled, StorageDown."""
         message = load(await self._broker.result(job_id))
         if not isinstance(message, Result):
             raise MessageInvalid(f"a job was answered by a {message.kind} message")
@@ -235,9 +241,9 @@ class JobClient:
 
     async def _observe(self, job_id: str, observer: Observer) -> None:
         async for event in self._broker.events(job_id):
-            news = load(event.data)
-            if isinstance(news, Progress | StepMessage):
-                observer(news)
+            message = load(event.data)
+            if isinstance(message, Progress | StepMessage):
+                observer(message)
 
     async def events(self, job_id: str, after: str = "") -> AsyncGenerator[JobEvent, None]:
         """The events of a job, with the broker's ids."""
@@ -250,37 +256,39 @@ class JobClient:
             state = await self._broker.state(job_id)
         except JobUnknown:
             raise UnknownJob(_NO_JOB) from None
+        # Jobs without a kind, such as compilations, are shared and belong to no caller. The error is the same as for an
+        # id that never existed, so it does not reveal the jobs of others.
         if state.owner != owner or not state.kind:
             raise UnknownJob(_NO_JOB)
         return state
 
     async def subscribe(self, job_id: str) -> None:
-        """Have a share in a job that someone reads along with."""
+        """Take a share in a job, for a new reader of its events."""
         with contextlib.suppress(JobUnknown):
             await self._broker.subscribe(job_id)
 
     async def cancel(self, job_id: str) -> None:
-        """Call a job off."""
+        """Cancel a job for all its callers."""
         await self._broker.cancel(job_id)
 
     async def unsubscribe(self, *job_ids: str | None) -> None:
-        """Give up a share in each; the last to leave calls a job off. Where the server is away it runs to its end."""
+        """Give up a share in each job. Giving up the last share cancels a job; if the server is away, it runs on."""
         for job_id in job_ids:
             if job_id is not None:
                 with contextlib.suppress(StorageDown):
                     await self._broker.unsubscribe(job_id)
 
     def unsubscribe_soon(self, *job_ids: str | None) -> None:
-        """The same without a wait: an answer in hand is not to be kept back, or lost, for a server that is away."""
+        """Give up the shares in the background, so that an unreachable server does not delay the answer."""
         self._later(self.unsubscribe(*job_ids))
 
     def unsubscribe_later(self, *job_ids: str | None) -> None:
-        """The same when `stream_grace_s` have passed, unless this process stops before: then others read on."""
+        """Give up the shares after `stream_grace_s`, unless this process stops before."""
         self._later(self._unsubscribe_later(job_ids))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._leaving.add(task)
+        self._leaving.add(task)  # the event loop itself refers to tasks only weakly
         task.add_done_callback(self._leaving.discard)
 
     async def _unsubscribe_later(self, job_ids: tuple[str | None, ...]) -> None:
@@ -291,12 +299,12 @@ class JobClient:
         for job_id in filter(None, job_ids):
             while not self.stopping.is_set():
                 with contextlib.suppress(StorageDown):
-                    with contextlib.suppress(JobUnknown):
+                    with contextlib.suppress(JobUnknown):  # also an answer: the server is reachable
                         await self._broker.state(job_id)
                     break
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
-            return
+            return  # the shares stay: readers may reconnect to another process
         await self.unsubscribe(*job_ids)
 
     def drain(self) -> None:

@@ -46,7 +46,7 @@ from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
-CONTEXT_DEFAULT = SubmissionContext()  # for, by someone who goes when he goes
+CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Service:
     async def begin_describe(
         self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext
     ) -> SubmittedJob:
-        """Compile a constraint by a job of the caller's own, which he may come back to."""
+        """Submit the compilation of a constraint as a job of the caller, who may fetch the result later."""
         self.constraints.require_model(model)
         check_limits(spec, self.settings.limits)
         await self.jobs.require_worker("compile")
@@ -105,7 +105,7 @@ class Service:
     async def begin_generate(
         self, params: GenerateParams, context: SubmissionContext = CONTEXT_DEFAULT
     ) -> SubmittedJob:
-        """Put a generation into its queue, behind the compilation of its constraint where there must be one."""
+        """Submit a generation, which waits for the compilation of its constraint if that is needed."""
         async with context.charged(params.weight) as charge:
             submitted = await self._begin_generate(params, context)
             charge.job_id = submitted.job_id
@@ -113,6 +113,7 @@ class Service:
 
     async def _begin_generate(self, params: GenerateParams, context: SubmissionContext) -> SubmittedJob:
         options = params.options
+        # All checks that need no broker come first, so that a request over a limit costs the queue nothing.
         self.constraints.require_model(params.model)
         check_generate_limits(params, self.settings, self.files)
         if params.spec is not None:
@@ -121,9 +122,10 @@ class Service:
         await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self._resolve(params)
+        # With the scope "full" the prompt satisfies a part of the constraint: only the worker knows the least budget.
         max_tokens = options.max_tokens if options.scope == "answer" else None
         _require_budget(constraint.compiled, max_tokens)
-        compile_job = None
+        compile_job = None  # a hash names a stored constraint, which needs no compilation
         if params.spec is not None:
             compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
         job = GenerateJob(
@@ -148,7 +150,7 @@ class Service:
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
     async def begin_decode(self, params: DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT) -> SubmittedJob:
-        """Put the decoding of a matrix into its queue, behind the compilation of its constraint if need be."""
+        """Submit the decoding of a matrix, which waits for the compilation of its constraint if that is needed."""
         async with context.charged(params.weight) as charge:
             submitted = await self._begin_decode(params, context)
             charge.job_id = submitted.job_id
@@ -160,6 +162,7 @@ class Service:
         await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self.constraints.resolve(params.spec)
+        # An automaton that is not compiled yet has no size to check; the worker checks it again.
         if constraint.compiled is not None:
             check_paths(len(params.log_probs), constraint.compiled.states, self.settings)
         compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
@@ -187,7 +190,7 @@ class Service:
                 async with self.jobs.observed(submitted.job_id):
                     result = await self.jobs.result(submitted.job_id)
         except StorageDown:
-            reader.gone()  # there is no reaching it now; the job goes on, and the caller may ask again
+            reader.gone()  # the share cannot be given up now; the job runs on, and the caller may try again
             raise
         except JobFailed:
             self.jobs.unsubscribe_soon(*submitted.shares)
@@ -201,20 +204,20 @@ class Service:
     async def compiled(self, submitted: SubmittedJob) -> None:
         """Wait for the compilation that a job waits for.
 
-        Raises what it failed with, which the job will fail with too, and BudgetTooSmall, which is known now: no
-        reason to wait for a model.
+        Raises the failure of the compilation, with which the job fails too, and BudgetTooSmall, which does not need to
+        wait for a model.
         """
         if submitted.compile_job is None:
             return
-        with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job then finds out itself
+        with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job reports it then
             async with self.jobs.observed(submitted.compile_job):
                 compiled = await self.jobs.result(submitted.compile_job)
             if isinstance(compiled, CompileJobResult):
                 _require_budget(compiled, submitted.max_tokens)
 
     def until_deadline(self, submitted: SubmittedJob) -> contextlib.AbstractAsyncContextManager[None]:
-        """Raise DeadlineExceeded where the body is not done when the job must be."""
-        if submitted.deadline == math.inf:
+        """Raise DeadlineExceeded if the body is not done at the job's deadline."""
+        if submitted.deadline == math.inf:  # a reader of another caller's stream has no deadline of its own
             return contextlib.nullcontext()
         return until(max(0.0, submitted.deadline - time.time()), submitted.timeout_s)
 
@@ -223,20 +226,20 @@ class Service:
         return EventSubscription(self, submitted)
 
     async def subscribe(self, job_id: str) -> EventSubscription:
-        """Someone who has come to read along; he has a share in the job while he does."""
+        """Subscribe to the events of an existing job; the subscription holds a share in it."""
         await self.jobs.subscribe(job_id)
         return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT))
 
     async def state(self, job_id: str, owner: str) -> tuple[JobStatus, Result | None]:
-        """Where a caller's job is, and its result, a failure too, once it has one. Raises UnknownJob."""
+        """The state of a caller's job and, once it is done, its result or failure. Raises UnknownJob."""
         state = await self.jobs.state(job_id, owner)
         try:
             return state, await self.jobs.outcome(job_id) if state.state == "done" else None
-        except JobUnknown as error:  # its time ran out just now
+        except JobUnknown as error:  # it expired between the two calls
             raise UnknownJob(str(error)) from None
 
     async def cancel(self, job_id: str, owner: str) -> bool:
-        """Call a caller's job off; False where it was over already. Raises UnknownJob."""
+        """Cancel a caller's job; False if it was over already. Raises UnknownJob."""
         state = await self.jobs.state(job_id, owner)
         if state.state in ("done", "cancelled"):
             return False
@@ -270,7 +273,7 @@ class Service:
         """Give up the share in a compilation if the body fails. For a detached job nothing is given up."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # a cancellation too: the share in the compilation must not outlive the request
             if not context.detached:
                 await self.jobs.unsubscribe(compile_job)
             raise
@@ -285,13 +288,13 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class EventSubscription:
-    """Someone who reads along with a job, and has a share in it."""
+    """A reader of a job's events, with a share in the job."""
 
     service: Service
     job: SubmittedJob
 
     async def wait_until_compiled(self) -> None:
-        """Until the job waits for nothing but its turn. Raises what `compiled` does."""
+        """Wait until the constraint is compiled. Raises what `compiled` does."""
         try:
             async with self.until_deadline():
                 await self.service.compiled(self.job)
@@ -300,11 +303,11 @@ class EventSubscription:
             raise
 
     async def done(self) -> None:
-        """He has read to the end."""
+        """Give up the share, because the reader has everything."""
         await self.service.jobs.unsubscribe(*self.job.shares)
 
     def gone(self) -> None:
-        """His connection broke off; he may come back within `stream_grace_s`."""
+        """Give up the share after `stream_grace_s`, in which the reader may reconnect."""
         self.service.jobs.unsubscribe_later(*self.job.shares)
 
     def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -313,6 +316,6 @@ class EventSubscription:
 
 
 def _require_budget(compiled: CompileJobResult | None, max_tokens: int | None) -> None:
-    """Raise BudgetTooSmall where a constraint that is compiled needs more than it may have."""
+    """Raise BudgetTooSmall if a compiled constraint needs more than `max_tokens`."""
     if compiled is not None and max_tokens is not None and compiled.min_tokens > max_tokens:
         raise BudgetTooSmall(compiled.min_tokens, max_tokens)
