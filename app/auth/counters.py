@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 MINUTE_S = 60
-LEASE_S = 60.0
+LEASE_S = 60.0  # of a concurrency slot; the limiter renews it three times in that time
 Members = Mapping[str, Sequence[str]]  # owner: ids of its requests
 
 

@@ -149,6 +149,7 @@ def remove_key(path: Path, id: str) -> bool:
     replacement = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(replacement, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+        # The whole file is replaced: a reader sees all keys or all but one.
         file.writelines(f"{line_of(key)}\n" for key in remaining)
     replacement.replace(path)
     return True
@@ -185,7 +186,7 @@ class KeyRing:
         stamp = _stamp(self._path)
         if stamp == self._last_stamp:
             return
-        self._last_stamp = stamp
+        self._last_stamp = stamp  # first: an invalid file is reported once, not at every request
         try:
             self._keys = {key.id: key for key in read_keys(self._path)}
         except SettingsInvalid as error:

@@ -129,6 +129,7 @@ class SharedCounters:
         return remaining
 
     async def refund(self, owner: str, tokens: int) -> None:
+        # The script checks no cap for a negative number.
         await self._run(_CHARGE, [tokens_key(owner)], -tokens, 0, _MINUTE_MS)
 
     async def settle(self, owner: str, tokens: int, job_id: str, ttl_s: float) -> None:

@@ -80,7 +80,7 @@ _SHAPES = tuple((scope, _shape(scope.path)) for scope in ROUTE_SCOPES)
 
 def scope_of(method: str, path: str) -> RouteScope:
     """The row of a request. Raises RouteNotFound, and MethodNotAllowed if the path has only rows of other methods."""
-    scopes = _scopes_at(path)
+    scopes = _scopes_at(path)  # several rows: one for each method
     if not scopes:
         raise RouteNotFound("there is no such path")
     for scope in scopes:

@@ -31,8 +31,8 @@ class SubmitOptions:
     detached    the job runs without subscribers; submitting it does not subscribe
     key_ttl_s   seconds after the job's end during which its key leads to it, if its result is cacheable
     pools       the job is admitted if each of these has room; subscribing to a job needs no room
-    deadline_in_s    seconds until the job must be done, None for no limit. A job that would be late is not admitted.
-                     A job
+    deadline_in_s
+                seconds until the job must be done, None for no limit. A job that would be late is not admitted. A job
                 with a kind is also not run if its turn comes too late
     """
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from app.cli.render import show_generated
 from app.settings import BUILT_IN_MODEL, keyless_environment
 
-LISTENING = "listening on "
+LISTENING = "listening on "  # precedes the URL in the output of `abs serve` and `abs up`
 START_S_MAX = 120.0
 REQUEST_S_MAX = 60.0
 PROMPT = "sentence:"
@@ -71,11 +71,12 @@ def run_demo(console: Console) -> None:
 def _server() -> Iterator[str]:
     """The URL of a service that is ready for requests; it is stopped at the end."""
     options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
+    # A process of its own, so that the demo takes the same path as a deployed service.
     command = [sys.executable, "-m", "app.main", "serve", *options]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=keyless_environment())
         try:
-            yield _ready_url(process, log)
+            yield _ready_url(process, log)  # the port is free, so only the process itself knows it
         finally:
             process.terminate()
             try:
@@ -89,9 +90,10 @@ def _server() -> Iterator[str]:
 
 def _ready_url(process: subprocess.Popen[str], log: IO[bytes]) -> str:
     assert process.stdout is not None
-    line = process.stdout.readline()
+    line = process.stdout.readline()  # empty if the process ends before it listens
     if LISTENING not in line:
         raise ServerFailed(f"the service did not start: {_log_tail(process, log)}")
+    # It listens before its workers are ready, so that the port is bound at once.
     url, ends = line.partition(LISTENING)[2].strip(), time.monotonic() + START_S_MAX
     problem: dict[str, Any] = {}
     while time.monotonic() < ends and process.poll() is None:
@@ -106,6 +108,6 @@ def _ready_url(process: subprocess.Popen[str], log: IO[bytes]) -> str:
 
 def _log_tail(process: subprocess.Popen[str], log: IO[bytes]) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=5)
+        process.wait(timeout=5)  # an ending process still writes
     log.seek(0)
     return log.read().decode(errors="replace")[-2_000:].strip()

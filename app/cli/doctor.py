@@ -80,7 +80,7 @@ def examine(read: Callable[[], Settings], create_app: CreateApp, deep: bool) -> 
 
     deep  also load the model, compile, generate, and hash all weights
     """
-    findings = list(_python())
+    findings = list(_python())  # needs no settings
     try:
         settings = read()
     except AppError as error:
@@ -129,7 +129,7 @@ def _python() -> Iterator[Finding]:
 def _settings_summary(settings: Settings) -> str:
     """The settings that differ from the defaults; values that may contain a secret are hidden."""
     defaults = Settings(secret=settings.secret)
-    hidden = ("secret", "broker", "store", "api_key")
+    hidden = ("secret", "broker", "store", "api_key")  # URLs may contain a password
     names = [item.name for item in dataclasses.fields(settings)]
     changed = [name for name in names if getattr(settings, name) != getattr(defaults, name)]
     texts = [name if name in hidden else f"{name} = {getattr(settings, name)}" for name in changed if name != "limits"]
@@ -191,6 +191,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("weights", OK, f"{size / GIB:.1f} GiB in {len(weights)} files; --deep hashes them")
     free = _available_bytes()
+    # The factor leaves memory for activations and the KV cache.
     if weights and free is not None and free < 1.5 * size:
         yield Finding("memory", "warning", f"{free / GIB:.1f} GiB are free, the weights need {size / GIB:.1f} GiB",
                       "use a smaller model, ABS_DTYPE=bfloat16, or a machine with more memory")
@@ -282,7 +283,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY and files < FILES_MIN:
         yield Finding("open files", "warning", f"at most {files}", f"raise the limit: ulimit -n {FILES_MIN * 4}")
-    with tempfile.TemporaryDirectory(prefix="abs-doctor-"):
+    with tempfile.TemporaryDirectory(prefix="abs-doctor-"):  # raises OSError if the folder is not writable
         yield Finding("temporary files", OK, tempfile.gettempdir())
 
 

@@ -48,7 +48,7 @@ def _new(
         read_keys(path)  # an invalid file must not grow
     add_key(path, key)
     Console(stderr=True, highlight=False).print(f"added a key for {name} to {path}; it is not shown again:")
-    print(text)
+    print(text)  # alone on standard output, so that it can be piped
 
 
 def _list(file: File = None) -> None:
@@ -73,6 +73,6 @@ def _revoke(
 def _file(option: Path | None) -> Path:
     """The keys file. Raises SettingsInvalid if neither the option nor the setting names one."""
     path = option or Path(read_settings().keys_file)
-    if path == Path():
+    if path == Path():  # an empty setting
         raise SettingsInvalid("set ABS_KEYS_FILE or --file")
     return path

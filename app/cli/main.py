@@ -201,7 +201,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         model: Model = None,
     ) -> None:
         """Check everything that the service needs, and report problems with advice."""
-        from app.cli.doctor import examine, show
+        from app.cli.doctor import examine, show  # imported here, so that help is fast
 
         findings = examine(lambda: _settings(model=model), create_app, deep)
         if as_json:
@@ -325,6 +325,7 @@ async def _answer(sender: _Sender, send: Send) -> Mapping[str, Any]:
 def _exit_status(error: AbsError) -> int:
     if error.code in UNSATISFIED_CODES:
         return UNSATISFIED
+    # 429 is no usage error: the same request may succeed later.
     return USAGE if error.status < 500 and error.status != 429 else FAILED
 
 

@@ -25,7 +25,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
         model: Model = None, log_level: str | None = None,
     ) -> None:
         """Run a worker as a separate process, on the server of ABS_BROKER and ABS_STORE."""
-        from app.cli.worker_process import run_worker
+        from app.cli.worker_process import run_worker  # imported here, so that help is fast
 
         run_worker(queue, chosen(model=model, log_level=log_level))
 
@@ -41,6 +41,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
         """Run the service as supervised processes: a Redis server, the API and workers."""
         from app.local.up import run_up
 
+        # None leaves the setting of the environment.
         data_dir = None if data is None else str(data)
         settings = chosen(host=host, port=port, data_dir=data_dir, model=model, log_level=log_level)
         run_up(settings, {"compile": workers_compile, "generate": workers_generate}, _event_printer(as_json))
@@ -51,7 +52,7 @@ def _event_printer(as_json: bool) -> Callable[[Mapping[str, object]], None]:
 
     def emit(event: Mapping[str, object]) -> None:
         if as_json:
-            print(json.dumps(event), flush=True)
+            print(json.dumps(event), flush=True)  # the reader may be a program that waits for the line
         elif event["event"] == "ready":
             print(f"abs: {LISTENING}{event['url']} (data and logs in {event['data']})", flush=True)
         elif event["event"] == "stopping":

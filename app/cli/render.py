@@ -98,6 +98,7 @@ def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None
 def _show_position(console: Console, source: str, line: int, position: int) -> None:
     """A line of the source (from 1) with a caret under the character at `position` of the source (from 0)."""
     lines = source.split("\n")
+    # Positions count characters of the whole source; each earlier line adds its line break.
     column = position - sum(len(before) + 1 for before in lines[: line - 1])
     console.print(Text("  " + lines[line - 1]))
     console.print(Text("  " + " " * column + "^", style="red"))
@@ -123,6 +124,7 @@ def _token_line(trace: list[Mapping[str, Any]]) -> RenderableType:
     line = Text("tokens: ", style="dim")
     for step in trace:
         probability = math.exp(step["log_prob"])
+        # The last threshold is 0, so there always is a colour.
         colour = next(name for least, name in COLOURS if probability >= least)
         line.append(step["text"].replace("\n", "⏎") or "∎", style=f"black on {colour}")
     return line

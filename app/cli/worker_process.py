@@ -45,6 +45,7 @@ def run_worker(queue: str, settings: Settings) -> None:
 
 async def _work(queue: str, settings: Settings) -> None:
     """Runs the worker and handles signals."""
+    # Until the server is checked there are no jobs to finish, so the first signal cancels at once.
     started, stopping = asyncio.Event(), asyncio.Event()
     worker = asyncio.create_task(_serve(queue, settings, started, stopping))
 
@@ -59,7 +60,7 @@ async def _work(queue: str, settings: Settings) -> None:
     try:
         await worker
     except asyncio.CancelledError:
-        if not stopping.is_set():
+        if not stopping.is_set():  # not our own cancellation after a signal
             raise
 
 

@@ -53,7 +53,7 @@ class Folder:
 
     def write(self, path: Path, text: str) -> None:
         """Writes a file atomically, readable by its owner only."""
-        draft = path.with_suffix(".new")
+        draft = path.with_suffix(".new")  # renamed at the end, so readers see the old or the new file
         with suppress(FileNotFoundError):
             draft.unlink()
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -96,6 +96,6 @@ def _locked(path: Path) -> int:
             f"the data folder {path} is in use by another `abs up` (process {holder}), which may be stopping: stop it, "
             "or use another folder with --data"
         ) from None
-    os.truncate(lock, 0)
+    os.truncate(lock, 0)  # the id of an earlier holder may be longer
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock

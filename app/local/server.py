@@ -97,5 +97,5 @@ def answers(path: Path) -> bool:
         connection.settimeout(_ANSWER_S)
         connection.connect(str(path))
         connection.sendall(b"PING\r\n")
-        return connection.recv(64).startswith(b"+PONG")
+        return connection.recv(64).startswith(b"+PONG")  # "-LOADING" before that
     return False

@@ -76,7 +76,7 @@ class Supervisor:
     """A running supervisor with its programs; none of them runs before `start`."""
 
     def __init__(self, folder: Folder, programs: tuple[Program, ...], environment: Mapping[str, str]) -> None:
-        password = secrets.token_urlsafe(32)
+        password = secrets.token_urlsafe(32)  # of this run, in a file that only its owner can read
         self._folder = folder
         self._grace_s = sum(program.grace_s for program in programs)
         self._group = {program.name: f"rank-{program.rank}" for program in programs}

@@ -44,7 +44,7 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
     for name in ("broker", "store"):
         if getattr(settings, name) != getattr(Settings(), name):
             raise SettingsInvalid(f"`abs up` starts its own server: unset {PREFIX}{name.upper()}")
-    open_model_files(settings.model)
+    open_model_files(settings.model)  # reports a wrong model before any process starts
     settings = dataclasses.replace(settings, port=_free_port(settings.host, settings.port))
     server = find_server()
     folder = open_folder(Path(settings.data_dir))
@@ -146,7 +146,7 @@ async def _start_and_watch(local: _Local) -> None:
     while True:
         await asyncio.sleep(POLL_S)
         for name, status in local.supervisor.statuses().items():
-            if status.state == "FATAL":
+            if status.state == "FATAL":  # supervisor gave up after its restarts
                 local.supervisor.start(name)
             pid = status.pid if status.state in RUNNING else 0
             if pid != pids[name]:

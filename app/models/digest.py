@@ -37,7 +37,7 @@ def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) 
     """Raises ModelChanged if the digests differ from the built-in model's or the pinned ones."""
     if _is_built_in(settings.model):
         require_same(digests, read_list(BUILT_IN_LIST), "that were shipped")
-    if settings.model_sha256:
+    if settings.model_sha256:  # also of the built-in model, if it is pinned
         _require_pinned(digests, settings.model_sha256, folder)
 
 
@@ -98,6 +98,7 @@ def _require_pinned(digests: Mapping[str, str], pinned: str, folder: Path) -> No
     if digest == pinned:
         return
     which = f"that {PREFIX}MODEL_SHA256 names"
+    # The folder's list is not trusted unless its own digest is the pinned one.
     if (folder / LIST).exists():
         expected = read_list(folder / LIST)
         if digest_of(expected) == pinned:

@@ -48,7 +48,7 @@ class ModelFiles:
         return self.folder / "tokenizer.json"
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=2)  # workers of one process share the vocabulary
 def open_model_files(model: str) -> ModelFiles:
     """The files of a model, by folder or by name.
 
@@ -59,6 +59,7 @@ def open_model_files(model: str) -> ModelFiles:
     text_config = config.get("text_config")
     if isinstance(text_config, dict):  # multimodal models nest the language model's configuration
         config = {**config, **text_config}
+    # The generation configuration lists all end tokens; the other one may have only the first.
     generation = _read_json(folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
     eos_ids = _ids(generation.get("eos_token_id")) or _ids(config.get("eos_token_id"))
     if not eos_ids:
@@ -104,6 +105,7 @@ def download(model: str, files: tuple[str, ...]) -> Path:
 
     Raises SettingsInvalid if the model cannot be downloaded.
     """
+    # Imported here, because a model in a folder does not need the hub.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -56,6 +56,7 @@ class Speller:
         if any(token >= len(self._tokens) for token in ids):
             return None
         pieces = [self._tokens[token] or b"" for token in ids]
+        # The prefix takes at most two ids: a space of the tokenizer, and the line break.
         for first in range(3):
             if b"".join(pieces[first:]) == text and b"".join(pieces[:first]).strip(b" ") == before:
                 return first

@@ -187,7 +187,9 @@ class JobClient:
         )
         return await self.submit(queue, key, job, options)
 
-    async def run(self, queue: str, key: str, job: Job, result_type: type[R], options: SubmitOptions = DEFAULT_SUBMIT) -> R:
+    async def run(
+        self, queue: str, key: str, job: Job, result_type: type[R], options: SubmitOptions = DEFAULT_SUBMIT
+    ) -> R:
         """Submit a job and wait for its result. A job is cancelled once its last waiting caller leaves."""
         job_id = await self.submit(queue, key, job, options)
         try:

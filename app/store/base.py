@@ -1,10 +1,10 @@
-"""What a store of bytes must do. Every implementation passes the contract in tests/app/store/test_contract.py."""
+"""The protocol of stores. Every implementation passes the contract in tests/app/store/test_contract.py."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-ENTRY_BYTES = 1_024  # what a value counts in its owner's share beside its own bytes
+ENTRY_BYTES = 1_024  # added to each value's size in its owner's share, so that many small values count
 
 
 class Store(Protocol):
@@ -14,7 +14,7 @@ class Store(Protocol):
     """
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        """The value, or None where there is none or its time ran out. It lives on for `renew_s`, if that is more."""
+        """The value, None if there is none. It is then kept for at least `renew_s` seconds."""
 
     async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         """Keep `value` for `ttl_s` seconds and replace an earlier one. Values that are too long are not kept.
@@ -27,7 +27,7 @@ class Store(Protocol):
         """Delete the key if it still holds `value`. A later value survives."""
 
     async def used_bytes(self) -> int:
-        """What the store holds, as far as it can tell: its values, or all that its server does."""
+        """The bytes of all values, or of all data on the store's server."""
 
     async def close(self) -> None:
-        """Give up connections; the store is not used after."""
+        """Close the connections. The store must not be used afterwards."""

@@ -11,17 +11,17 @@ from app.store.base import ENTRY_BYTES
 
 
 class MemoryStore:
-    """Obeys app.store.base.Store. Used from one event loop, so no method needs a lock."""
+    """Implements app.store.base.Store. It is used from one event loop, so no method needs a lock."""
 
     def __init__(
         self, bytes_max: int, now: Callable[[], float] = time.monotonic, owner_bytes_max: int = 0
     ) -> None:
         self._bytes_max, self._owner_bytes_max = bytes_max, owner_bytes_max
         self._now = now
-        self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # least recently used first
         self._bytes = 0
-        self._owners: dict[str, str] = {}  # of entries that are in somebody's share
-        self._shares: defaultdict[str, dict[str, int]] = defaultdict(dict)  # the first to be put is the first
+        self._owners: dict[str, str] = {}  # of the entries in a share, by key
+        self._shares: defaultdict[str, dict[str, int]] = defaultdict(dict)  # sizes by key, the oldest first
         self._share_bytes: defaultdict[str, int] = defaultdict(int)
 
     @classmethod
@@ -67,7 +67,7 @@ class MemoryStore:
         self._bytes = 0
 
     def _put_into_share(self, owner: str, key: str, size: int) -> None:
-        """The newest stays, whatever its size."""
+        """Add a value to its owner's share and drop the oldest values. The newest stays, whatever its size."""
         share = self._shares[owner]
         self._owners[key], share[key] = owner, size + ENTRY_BYTES
         self._share_bytes[owner] += share[key]

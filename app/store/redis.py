@@ -50,10 +50,10 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 
 
 class RedisStore:
-    """Obeys app.store.base.Store. Used from one event loop."""
+    """Implements app.store.base.Store. It is used from one event loop."""
 
     def __init__(self, url: str, value_bytes_max: int, wait_s: float, owner_bytes_max: int = 0) -> None:
-        self._link = Connection(url)
+        self._link = Connection(url)  # connects at the first call
         self._value_bytes_max, self._owner_bytes_max = value_bytes_max, owner_bytes_max
         self._wait_s = wait_s
 
@@ -65,32 +65,35 @@ class RedisStore:
         )
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        found: bytes | None = await self._ask("get", _GET, [key], round(renew_s * 1000))
-        return found
+        value: bytes | None = await self._run("get", _GET, [key], round(renew_s * 1000))
+        return value
 
     async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         if len(value) > self._value_bytes_max:
             return
+        # The server rejects a time to live of 0.
         ttl_ms = max(1, round(ttl_s * 1000))
         if owner and self._owner_bytes_max:
             keys = [key, store_share_key(owner)]
-            await self._ask("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
+            await self._run("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
             return
 
+        # Without a share there are no counts to keep, so one plain command suffices.
         def command(client: Redis[bytes]) -> Awaitable[Any]:
             return client.set(key, value, px=ttl_ms)
 
         await self._link.call("put", command, self._wait_s, keep_full=False)
 
     async def delete(self, key: str, value: bytes) -> None:
-        await self._ask("delete", _DELETE, [key], value)
+        await self._run("delete", _DELETE, [key], value)
 
     async def used_bytes(self) -> int:
+        # Of the whole server, because it does not count the bytes of single keys.
         memory = await self._link.call("info", lambda client: client.info("memory"), self._wait_s)
         return int(str(memory["used_memory"]))
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _ask(self, op: str, ask: Script[bytes], keys: list[str], *arguments: str | bytes | int) -> Any:
-        return await self._link.run(op, ask, keys, arguments, self._wait_s, keep_full=False)
+    async def _run(self, op: str, script: Script[bytes], keys: list[str], *arguments: str | bytes | int) -> Any:
+        return await self._link.run(op, script, keys, arguments, self._wait_s, keep_full=False)

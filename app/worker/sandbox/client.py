@@ -1,4 +1,4 @@
-"""The worker's side: hands requests to a fork server, and says why one came to nothing. Knows no compiler stage."""
+"""The worker's side of the sandbox: it sends requests to a fork server and reports why one failed."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from app.worker.sandbox.protocol import (
 from compiler.errors import CompileCancelled, LimitExceeded
 from compiler.limits import Limits
 
-GRACE_S = 2.0  # beyond compile_s_max: the stages' own check comes first, for it costs the least, and then the encoding
+GRACE_S = 2.0  # beyond compile_s_max: the compiler's own check comes first, and then the result is encoded
 ANSWER_BYTES_MAX = 128 * 2**20
 START_S_MAX = 120.0  # a large vocabulary on a busy machine
-_LATE_S = 5.0  # how much later than it should a server may report before it counts as lost
-_POLL_MS = 20  # how soon a job that is called off is
+_LATE_S = 5.0  # delay of a report after which the server counts as lost
+_POLL_MS = 20  # interval of looks for a cancellation
 _END_S_MAX = 1.0
 _ATTEMPTS = 2
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
@@ -56,17 +56,17 @@ log = logging.getLogger(__name__)
 
 
 class Sandbox:
-    """Runs requests, one at a time, each in a process of its own under `limits`.
+    """Runs requests one at a time, each in its own process under `limits`.
 
-    target  "module:function": takes the bytes of `setup`, once, and returns what turns a request into its answer.
-            What that raises but MemoryError is a bug.
-    The server is warm when the constructor returns. Raises InternalError where it does not start.
+    target  "module:function": called once with the bytes of `setup`, it returns the function from requests to answers.
+            Any exception of that function except MemoryError is a bug
+    The server is warm when the constructor returns. Raises InternalError if it does not start.
     """
 
     def __init__(self, target: str, setup: bytes, limits: Limits) -> None:
         self._target, self._setup, self._limits = target, setup, limits
         self._lock = threading.Lock()
-        self._since: float | None = None  # when the attempt at hand began
+        self._since: float | None = None  # start of the current attempt, None between requests
         self._server = self._start()
 
     @property
@@ -76,16 +76,16 @@ class Sandbox:
 
     @property
     def overdue_s(self) -> float:
-        """By how many s the request at hand is past all that its limits allow; negative before that, or without one."""
+        """Seconds by which the current request exceeds all its limits; negative within them and without a request."""
         since = self._since
         return -math.inf if since is None else time.monotonic() - since - self._limits.compile_s_max - GRACE_S
 
     def run(self, request: bytes, cancelled: Callable[[], bool]) -> bytes:
         """The answer to a request.
 
-        cancelled  asked again and again; once it says so the job is killed
-        Raises LimitExceeded where the job outgrew its time or memory, CompileCancelled where it was called off and
-        InternalError where it died of anything else. A server that dies is replaced and asked once more.
+        cancelled  called repeatedly; the job is killed once it returns True
+        Raises LimitExceeded if the job exceeded its time or memory, CompileCancelled if it was cancelled, and
+        InternalError if it died otherwise. A server that dies is replaced, and the request is sent once more.
         """
         with self._lock:
             try:
@@ -112,7 +112,7 @@ class Sandbox:
         raise InternalError("the compile process died at every attempt")
 
     def close(self) -> None:
-        """End the server. Otherwise it ends when this object is forgotten, or this process ends."""
+        """End the server, which otherwise ends with this object or process."""
         self._server.close()
 
     def _start(self) -> _ForkServer:
@@ -131,7 +131,7 @@ class Sandbox:
             return CompileCancelled("the compilation was called off")
         if ended.kind == TIMED_OUT or (ended.kind, ended.number) == (SIGNALLED, signal.SIGXCPU):
             return LimitExceeded("compile_s_max", seconds, seconds + GRACE_S)
-        starved = ended.number in _CRASHES and ended.peak_bytes > cap / 2  # a library that gets no memory aborts
+        starved = ended.number in _CRASHES and ended.peak_bytes > cap / 2  # libraries abort without memory
         killed = ended.number == signal.SIGKILL  # not by us, so by a system short of memory
         if (ended.kind, ended.number) == (EXITED, EXIT_NO_MEMORY) or (ended.kind == SIGNALLED and (starved or killed)):
             return LimitExceeded("compile_memory_bytes_max", cap, ended.peak_bytes)
@@ -140,15 +140,15 @@ class Sandbox:
 
 
 class _ServerLost(Exception):
-    """The fork server is gone, or says nothing."""
+    """The fork server has ended or does not answer."""
 
 
 class _ForkServer:
-    """One fork server, from its start to its end."""
+    """One process of the fork server."""
 
     def __init__(self, target: str, setup: bytes, budget: Budget) -> None:
         self._budget = budget
-        self._job: int | None = None  # the session of the last job that began
+        self._job: int | None = None  # the session of the last job that started
         self._control, theirs = socket.socketpair()
         directory = tempfile.mkdtemp(prefix="abs-compile-")
         with theirs, _file(setup) as opened:
@@ -169,6 +169,7 @@ class _ForkServer:
                 pass_fds=(theirs.fileno(), opened),
                 start_new_session=True,
             )
+        # Runs at the end of this process too, so no server stays behind.
         self._end = weakref.finalize(self, _end, self._process, self._control, directory)
         try:
             self._next_report(time.monotonic() + START_S_MAX)
@@ -181,7 +182,7 @@ class _ForkServer:
         return self._process.pid
 
     def run(self, request: int, answer: int, cancelled: Callable[[], bool]) -> Report:
-        """How the job on these two open files ended. Raises _ServerLost."""
+        """Run a job on these two open files and return how it ended. Raises _ServerLost."""
         self._job = None
         late = time.monotonic() + self._budget.wall_s + _LATE_S
         try:
@@ -195,14 +196,14 @@ class _ForkServer:
             self._job = report.number
 
     def close(self) -> None:
-        """End the server, and whatever is left of its last job where it could not do that itself."""
+        """End the server, and the processes of its last job if it could not end them."""
         self._end()
         if self._process.returncode != 0 and self._job is not None:
             _end_session(self._job)
 
     def _next_report(self, late: float, cancelled: Callable[[], bool] = lambda: False) -> Report:
-        """The server's next word. Tells it once that the job is called off. Raises _ServerLost."""
-        events, told = select.poll(), False
+        """The server's next report; a cancellation is sent to it once. Raises _ServerLost."""
+        events, cancel_sent = select.poll(), False
         events.register(self._control, select.POLLIN)
         try:
             while time.monotonic() < late:
@@ -211,17 +212,17 @@ class _ForkServer:
                     if len(data) == REPORT_BYTES:
                         return Report.unpack(data)
                     raise _ServerLost("it is gone")
-                if not told and cancelled():
+                if not cancel_sent and cancelled():
                     self._control.sendall(CANCEL)
-                    told = True
+                    cancel_sent = True
         except OSError as error:
             raise _ServerLost("it is gone") from error
         raise _ServerLost("it does not answer")
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket, directory: str) -> None:
-    """Have a server end by closing its socket; kill it where it does not, and clear up in its place."""
-    control.close()
+    """End a server by closing its socket; kill it if it does not end, and remove its directory."""
+    control.close()  # the server ends its job before itself, so killing it comes second
     try:
         process.wait(_END_S_MAX)
     except subprocess.TimeoutExpired:
@@ -232,6 +233,7 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket, directory: st
 
 def _end_session(session: int) -> None:
     """Kill every process of a session whose server died before it could."""
+    # By session, because the processes of a job may be in several process groups.
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # ended meanwhile
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -241,7 +243,7 @@ def _end_session(session: int) -> None:
 
 @contextlib.contextmanager
 def _file(content: bytes = b"") -> Iterator[int]:
-    """An open file without a name, in memory where the system has such files, that holds `content`; read from 0."""
+    """An open file without a name that holds `content`, in memory on Linux. Its position is 0."""
     with contextlib.ExitStack() as stack:
         if sys.platform == "linux":
             opened = os.memfd_create("abs-job")
@@ -255,7 +257,7 @@ def _file(content: bytes = b"") -> Iterator[int]:
 
 
 def _content(opened: int) -> bytes:
-    """All that an open file holds."""
+    """The content of an open file."""
     with os.fdopen(opened, "rb", closefd=False) as file:
         file.seek(0)
         return file.read()

@@ -38,8 +38,8 @@ from compiler.vocab import Vocabulary, byte_vocabulary
 
 TARGET = "app.worker.sandbox.compile_task:open_job"
 Over = Literal["tokens", "bytes"]  # the model's vocabulary, or single bytes
-_WRITES_NOTHING = -1  # in place of the number of an id's bytes
-_WARM_UP: tuple[dict[str, object], ...] = (  # between them they ask for every table that is made once per process
+_WRITES_NOTHING = -1  # instead of the byte length of an id
+_WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache that lives as long as the process
     {"regex": r"(?i)[^\wk]*\d\s\D\S\W[[:é]?.|" + "x{1,3}"},
     {"ltlf": "F dog & G(cat -> X ball)", "propositions": {"cat": {"regex": r"(?i)c\w+"}, "dog": ["dog", "a dog"]}},
     {"keywords": [["dog"], ["ball"]], "ordered": True, "case_sensitive": True},
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """One explanation, of a constraint that the codec's bytes hold."""
+    """One explanation of a constraint, which is given as the codec's bytes."""
 
     automaton: str
     stored: bytes
@@ -75,7 +75,7 @@ class ExplainRequest:
 
 
 def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
-    """What `open_job` opens."""
+    """The setup for `open_job`."""
     head = {
         "limits": dataclasses.asdict(settings.limits),
         "secret": settings.secret.hex(),
@@ -88,7 +88,7 @@ def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
 
 
 def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
-    """What turns a request into its answer, warm: all that is made once per process has been made; and a rehearsal."""
+    """The function from requests to answers, with warm caches, and a request to rehearse it."""
     head_bytes, lengths, joined = _split(setup)
     head = json.loads(head_bytes)
     vocabulary = Vocabulary(_tokens(np.frombuffer(lengths, dtype=np.int32), joined), tuple(head["eos_ids"]))
@@ -96,7 +96,7 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     compiler = _Compiler(vocabulary, Limits(**head["limits"]), engines, bytes.fromhex(head["secret"]))
     for spec in _WARM_UP:
         compiler.warm(spec, "tokens")
-    compiler.warm(_WARM_UP[0], "bytes")  # all that is made for the others was made already
+    compiler.warm(_WARM_UP[0], "bytes")  # the tables of the other forms are shared
     return compiler.answer, Request("", _REHEARSAL, "tokens").pack()
 
 
@@ -118,15 +118,14 @@ class _Compiler:
         self._secret = secret
 
     def warm(self, spec: dict[str, object], over: Over) -> None:
-        """Compile, encode and explain a constraint, and forget it, or that it is over a limit, or needs what is not
-        there."""
-        with contextlib.suppress(CompileError):
+        """Compile, encode and explain a constraint for the caches that this fills."""
+        with contextlib.suppress(CompileError):  # over a limit of the operator, or without an optional engine
             _, stored = self._compile(Request("", spec, over))
             if over == "tokens":
                 self._explain("", stored)
 
     def answer(self, request: bytes) -> bytes:
-        """Compile or explain. Every error but the lack of memory, which the process itself reports, is an answer."""
+        """Compile or explain. Every error is an answer, except MemoryError, which the exit status reports."""
         try:
             fields = json.loads(request)
             if "stored" in fields:
@@ -135,6 +134,7 @@ class _Compiler:
         except MemoryError:
             raise
         except Exception as error:
+            # Expected errors are for the caller; only bugs need a text for the log.
             evidence = "" if is_expected_error(error) else without_message(error)
             return _join(dump(failure_of(error)), evidence.encode())
 
@@ -149,7 +149,7 @@ class _Compiler:
     def _explain(self, automaton: str, stored: bytes) -> bytes:
         secret = automaton_secret(self._secret, automaton)
         compiled = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
-        text = dataclasses.replace(compiled.text, limits=self._limits)  # stored under those of its time
+        text = dataclasses.replace(compiled.text, limits=self._limits)  # stored with earlier settings
         explanation = explain(dataclasses.replace(compiled, text=text), guard=ResourceGuard(self._limits))
         return dump(ExplainJobResult(automaton, explanation))
 
@@ -169,7 +169,7 @@ def _join(*parts: bytes) -> bytes:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """What `_join` joined."""
+    """The byte strings that `_join` joined."""
     (count,) = struct.unpack_from("<I", data)
     at, parts = 4 + 8 * count, []
     for length in struct.unpack_from(f"<{count}Q", data, 4):

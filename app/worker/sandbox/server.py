@@ -1,8 +1,8 @@
-"""The fork server: holds what every job needs, and forks a process for each. Runs in a process of its own.
+"""The fork server: it keeps the compiler's tables and forks a process for each job.
 
-It has one thread, reads nothing that a caller wrote, and does one thing at a time, so that nothing a job does can reach
-it. A job's process has a session, a directory and limits of its own. When it ends, for whatever reason, everything it
-started is killed and collected before the worker hears of it. Where the worker goes away, so does the server.
+It runs in its own process with one thread, and never parses data of a caller, so a job cannot affect it. A job's
+process has its own session, directory and limits. When it ends, all processes that it started are killed and collected
+before the worker gets the report. The server ends when its worker ends.
 
 The next job's process stands by before the job comes, and has rehearsed: a fork shares its memory until it writes to
 it, and the first job in a process would pay 5 ms for pages that every job writes to.
@@ -83,7 +83,7 @@ def _control_process(option: int, value: int) -> None:
 
 
 class _Server:
-    """One job after the other, and a process that stands by for the next."""
+    """Runs one job at a time, and keeps a process ready for the next."""
 
     def __init__(self, control: socket.socket, work: Work, rehearsal: bytes, budget: Budget, directory: str) -> None:
         self._directory = directory
@@ -94,7 +94,7 @@ class _Server:
         self._next = self._fork()
 
     def serve(self) -> None:
-        """Until the worker closes its end. A CANCEL that comes after its job's end is passed over."""
+        """Run jobs until the worker closes its end. A CANCEL that arrives after its job's end is ignored."""
         while True:
             order, files, _, _ = socket.recv_fds(self._control, 1, 2)
             if not order:
@@ -105,27 +105,28 @@ class _Server:
                 self._next = self._fork()
 
     def end(self) -> None:
-        """End the process that stands by, or whose job is under way."""
+        """End the process that is ready or runs a job."""
         self._next.collect()
 
     def _fork(self) -> _Process:
         directory = tempfile.mkdtemp(dir=self._directory)
-        door, inner = socket.socketpair()
+        connection, inner = socket.socketpair()
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._control.close()
-            door.close()
-            _live(self._work, self._rehearsal, inner, self._budget, directory, server)
+            connection.close()
+            _run_process(self._work, self._rehearsal, inner, self._budget, directory, server)
         inner.close()
-        return _Process(pid, door, directory)
+        return _Process(pid, connection, directory)
 
     def _hand_over(self, files: list[int]) -> None:
-        """Give the job to the process that stands by; to another where that was killed before it could begin."""
+        """Give the job to the ready process, or to a second one if that was killed before it could start."""
         for last in (False, True):
-            self._control.sendall(Report(STARTED, self._next.pid).pack())  # first, lest we die before it is known
+            # The report comes first: if the server dies, the worker must know this session.
+            self._control.sendall(Report(STARTED, self._next.pid).pack())
             self._next.give(files)
-            if last or (self._next.spoke(self._budget.wall_s) and self._next.word() == STARTED):
+            if last or (self._next.has_message(self._budget.wall_s) and self._next.message() == STARTED):
                 break
             self._next.collect()
             self._next = self._fork()
@@ -133,12 +134,12 @@ class _Server:
             os.close(file)
 
     def _wait(self) -> bytes:
-        """Until the job is done, ends, is called off, or has used up its time."""
+        """Wait until the job is done, ends, is cancelled, or exceeds its time."""
         ends = time.monotonic() + self._budget.wall_s
         while (left_s := ends - time.monotonic()) > 0:
-            if self._next.spoke(left_s, self._control):
-                if (word := self._next.word()) != STARTED:
-                    return word
+            if self._next.has_message(left_s, self._control):
+                if (message := self._next.message()) != STARTED:
+                    return message
             elif _readable(self._control) and self._control.recv(1) in (b"", CANCEL):
                 return CANCELLED
         return TIMED_OUT
@@ -158,39 +159,39 @@ class _Server:
 
 
 class _Process:
-    """A job's process, seen from the server. It says STARTED and DONE through the door, open until it ends."""
+    """A job's process, seen from the server. It sends STARTED and DONE over a socket that is open until it ends."""
 
-    def __init__(self, pid: int, door: socket.socket, directory: str) -> None:
+    def __init__(self, pid: int, connection: socket.socket, directory: str) -> None:
         self.pid = pid
-        self._door = door
+        self._socket = connection
         self._directory = directory
         self._ended: tuple[int, int] | None = None
 
     def give(self, files: list[int]) -> None:
         """Give it the request and the file for the answer."""
         with contextlib.suppress(OSError):  # it has just died, as will be seen
-            socket.send_fds(self._door, [JOB], files)
+            socket.send_fds(self._socket, [JOB], files)
 
-    def spoke(self, within_s: float, *others: socket.socket) -> bool:
-        """Wait until it says something, `others` can be read or the time is up: True for the first."""
-        return self._door in select.select([self._door, *others], [], [], within_s)[0]
+    def has_message(self, within_s: float, *others: socket.socket) -> bool:
+        """Wait for a message, for `others` to be readable, or for the timeout; True if there is a message."""
+        return self._socket in select.select([self._socket, *others], [], [], within_s)[0]
 
-    def word(self) -> bytes:
-        """What it said: STARTED, DONE, or EXITED as it has ended."""
+    def message(self) -> bytes:
+        """The process's message: STARTED, DONE, or EXITED if it has ended."""
         try:
-            return self._door.recv(len(DONE)) or EXITED
+            return self._socket.recv(len(DONE)) or EXITED
         except OSError:
             return EXITED
 
     def collect(self) -> tuple[int, int]:
-        """Kill it and all that it started, where they still run; its status (or -signal), and its memory at most."""
+        """Kill the process and all that it started. Returns its status (or -signal) and its peak memory in bytes."""
         if self._ended is None:
             os.kill(self.pid, signal.SIGKILL)  # changes nothing where it has ended: its number is its own until wait4
             _, status, usage = os.wait4(self.pid, 0)
             growth_bytes = max(0, usage.ru_maxrss * 1024 - _memory_bytes(_RESIDENT))
             self._ended = os.waitstatus_to_exitcode(status), growth_bytes
             _end_children()
-            self._door.close()
+            self._socket.close()
             shutil.rmtree(self._directory, ignore_errors=True)
         return self._ended
 
@@ -200,14 +201,14 @@ def _readable(opened: socket.socket) -> bool:
 
 
 def _memory_bytes(field: int) -> int:
-    """What the system says of this process's memory; 0 where it says nothing."""
+    """This process's memory as the system reports it; 0 if it does not."""
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text().split()[field]) * resource.getpagesize()
 
 
 def _end_children() -> None:
-    """Kill and collect what the job's process left behind; as each dies, its own children become ours."""
+    """Kill and collect the processes that a job left; the children of each become ours when it dies."""
     with contextlib.suppress(ChildProcessError):  # none is left
         while True:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -216,18 +217,20 @@ def _end_children() -> None:
                 time.sleep(0.001)
 
 
-def _live(work: Work, rehearsal: bytes, door: socket.socket, budget: Budget, directory: str, server: int) -> NoReturn:
-    """The whole life of a job's process."""
+def _run_process(
+    work: Work, rehearsal: bytes, connection: socket.socket, budget: Budget, directory: str, server: int
+) -> NoReturn:
+    """Run a job's process from its fork to its exit."""
     status = EXIT_FAILED
     try:
         _confine(budget, directory, server)
-        if rehearsal and not _readable(door):  # no job waits already
+        if rehearsal and not _readable(connection):  # no job waits already
             work(rehearsal)
-        _, (request, answer), _, _ = socket.recv_fds(door, 1, 2)
-        door.sendall(STARTED)
+        _, (request, answer), _, _ = socket.recv_fds(connection, 1, 2)
+        connection.sendall(STARTED)
         with os.fdopen(request, "rb") as source, os.fdopen(answer, "wb") as sink:
             sink.write(work(source.read()))
-        door.sendall(DONE)
+        connection.sendall(DONE)
         status = EXIT_DONE
     except MemoryError:
         status = EXIT_NO_MEMORY
@@ -236,7 +239,7 @@ def _live(work: Work, rehearsal: bytes, door: socket.socket, budget: Budget, dir
 
 
 def _confine(budget: Budget, directory: str, server: int) -> None:
-    """A session, a directory and limits of its own; no terminal, no files but its own, and dead when the server is."""
+    """Give this process its own session, directory and limits, and let it die with the server."""
     os.setsid()
     _control_process(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != server:  # it died before that
@@ -257,7 +260,7 @@ def _confine(budget: Budget, directory: str, server: int) -> None:
 
 
 def _lower(limit: int, value: int, more: int = 0) -> None:
-    """Set a limit, `more` above it the one that cannot be passed; one that the operator set lower stays."""
+    """Set a soft limit, and the hard limit `more` above it. A lower limit of the operator stays."""
     hard = resource.getrlimit(limit)[1]
     top = value + more if hard == resource.RLIM_INFINITY else min(value + more, hard)
     resource.setrlimit(limit, (min(value, top), top))
