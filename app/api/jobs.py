@@ -23,7 +23,7 @@ from app.service import Service
 ID = re.compile(r"[0-9a-f]{32}")
 JobId = Annotated[str, Path(description="As `Location`, `x-job-id` or the `id` of an answer gave it")]
 LastEventId = Annotated[
-    str | None, Header(description="The `id` of the last event that was read: the next ones are told")
+    str | None, Header(description="The `id` of the last event that was read: the stream continues after it")
 ]
 Answer = GenerateResponse | DecodeResponse | CompileResponse
 _ERRORS = errors(404, 500, 503)
@@ -124,7 +124,7 @@ _READ: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/jobs/{job_id}/events", status_code=200, responses=_READ | _ERRORS, response_class=Response, response_model=None,
-    summary="What is told of a job, from wherever a reader was",
+    summary="The events of a job, from the last one read",
 )
 async def job_events(
     request: Request, service: ServiceDependency, job_id: JobId, last_event_id: LastEventId = None

@@ -60,7 +60,7 @@ class JobEvents(EventSourceResponse):
         headers: dict[str, str] | None = None,
     ) -> None:
         self._reader, self._request_id, self._ended = reader, request_id, False
-        super().__init__(self._told(source, after), headers={**STREAM_HEADERS, **(headers or {})})
+        super().__init__(self._stream(source, after), headers={**STREAM_HEADERS, **(headers or {})})
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
@@ -77,7 +77,7 @@ class JobEvents(EventSourceResponse):
             else:
                 self._reader.gone()
 
-    async def _told(self, source: Source, after: str) -> AsyncIterator[bytes]:
+    async def _stream(self, source: Source, after: str) -> AsyncIterator[bytes]:
         yield f"retry: {RETRY_MS}\n\n".encode()
         try:
             async for chunk in _chunks(source, self._reader, after):
