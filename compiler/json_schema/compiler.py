@@ -5,7 +5,9 @@ Knows nothing of documents and references.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
@@ -24,19 +26,69 @@ from compiler.json_schema.value_sets import LANES, NO_VALUE, TypeLanguage, Value
 from compiler.limits import ResourceGuard
 
 _WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
-_CONDITIONS_MAX = 3  # decided together at most: each decides the clauses after it twice, so n of them take 2 ** n times
-_CONDITIONS_TRIED_MAX = 8  # decided together at most where deciding them one by one refuses the schema
+_CONDITIONS_MAX = 3  # branched on together without trying them apart: n of them compile the nodes 2 ** n times
+_CONDITIONS_TRIED_MAX = 8  # branched on together at most where branching apart refuses the schema
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Either | Condition | int  # a choice, a condition, or a node that must not hold
 
 
-@dataclass(frozen=True, slots=True)
-class _All:
-    """Nodes that hold together, and the clauses of them that are not yet decided. `seen` holds the nodes' kin too."""
+class _ChoicePlan(enum.Enum):
+    """How a choice is eliminated from a conjunction.
 
-    plain: tuple[int, ...]
+    LIST        its options are scalars alone: one set of constants, intersected with the others
+    DISTRIBUTE  each option is compiled with all other clauses, then the options are united
+    INTERSECT   the options are compiled without the other clauses, then intersected with them
+    """
+
+    LIST = enum.auto()
+    DISTRIBUTE = enum.auto()
+    INTERSECT = enum.auto()
+
+
+class _Branching(enum.Enum):
+    """How the conditions of a conjunction are eliminated.
+
+    TOGETHER  each branch keeps the clauses behind it: n conditions make up to 2 ** n branches
+    APART     each condition is compiled without the others, then intersected with them: 2 * n branches
+    """
+
+    TOGETHER = enum.auto()
+    APART = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Conjunction:
+    """Nodes that hold together, and their clauses that are not yet eliminated.
+
+    visited    the nodes, and all that were gathered with them
+    branching  how conditions are eliminated; None where that is not chosen yet
+    """
+
+    nodes: tuple[int, ...]
     clauses: tuple[_Clause, ...]
-    seen: frozenset[int]
+    visited: frozenset[int]
+    branching: _Branching | None = None
+
+    def without_first(self) -> _Conjunction:
+        """The same without its first clause."""
+        return replace(self, clauses=self.clauses[1:])
+
+    def choice_count(self) -> int:
+        """How many combinations of options its choices have."""
+        return prod(len(clause.nodes) for clause in self.clauses if isinstance(clause, Either))
+
+    def branchings(self) -> tuple[_Branching, ...]:
+        """How its conditions may be eliminated, the cheapest first.
+
+        TOGETHER is more than a matter of speed: an `if` that other conditions narrow can be negated where it could not
+        be by itself.
+        """
+        count = sum(isinstance(clause, Condition) for clause in self.clauses)
+        if count <= _CONDITIONS_MAX or self.branching is _Branching.TOGETHER:
+            return (_Branching.TOGETHER,)
+        if count > _CONDITIONS_TRIED_MAX or self.branching is _Branching.APART:
+            return (_Branching.APART,)
+        return (_Branching.APART, _Branching.TOGETHER)
 
 
 class SchemaCompiler:
@@ -54,12 +106,12 @@ class SchemaCompiler:
         self.width = alphabet.width
         self._outside = outside
         self._known: dict[tuple[tuple[int, ...], Position], Value] = {}
+        self._refusals: dict[tuple[tuple[int, ...], Position], SpecUnsupported] = {}
         self._texts: dict[tuple[tuple[int, ...], Position], Fragment | None] = {}
         self._active: set[tuple[tuple[int, ...], Position]] = set()
         self._strings: dict[int, tuple[Fragment, Fragment | None]] = {}
         self._bytes = 0  # of all texts that are kept
         self._scalars = Scalars(nodes, alphabet, guard)
-        self._conditions_apart = self._conditions_together = False  # of the conditions in hand, how they are decided
 
     def text(self, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
@@ -78,7 +130,7 @@ class SchemaCompiler:
         """The texts of each distinct scalar that the items may be; None where they may be many, or no scalars."""
         found: list[Scalar] = []
         for numbers in items:
-            together = [self.nodes[number] for number in self._gather(numbers, frozenset()).plain]
+            together = [self.nodes[number] for number in self._gather(numbers, frozenset()).nodes]
             if any(node.never for node in together):
                 continue
             listed = [node.values for node in together if node.values is not None]
@@ -96,6 +148,8 @@ class SchemaCompiler:
     def value(self, numbers: Sequence[int], spot: Position) -> Value:
         """The values at a place that fit all the nodes."""
         key = (self._key(numbers), spot)
+        if key in self._refusals:
+            raise self._refusals[key]
         if key not in self._known:
             if key in self._active:
                 field = self.nodes[key[0][0]].field
@@ -104,94 +158,102 @@ class SchemaCompiler:
                 )
             self._active.add(key)
             try:
-                self._known[key] = self._decided(self._gather(key[0], frozenset()), spot)
-            finally:  # what is refused may be tried in another way
+                self._known[key] = self._conjunction(self._gather(key[0], frozenset()), spot)
+            except SpecUnsupported as error:  # another branching around it would ask for the same values again
+                self._refusals[key] = error
+                raise
+            finally:
                 self._active.remove(key)
         return self._known[key]
 
-    def _gather(self, numbers: Sequence[int], seen: frozenset[int]) -> _All:
-        """The nodes and all that hold wherever they do; those in `seen` are left out."""
-        order = [number for number in dict.fromkeys(numbers) if number not in seen]
-        known = {*seen, *order}
+    def _gather(self, numbers: Sequence[int], visited: frozenset[int]) -> _Conjunction:
+        """The nodes and all that hold wherever they do, without those in `visited`."""
+        order = [number for number in dict.fromkeys(numbers) if number not in visited]
+        gathered = {*visited, *order}
         for number in order:  # grows while it is walked
-            fresh = [other for other in self.nodes[number].all_of if other not in known]
+            fresh = [other for other in self.nodes[number].all_of if other not in gathered]
             order.extend(dict.fromkeys(fresh))
-            known.update(fresh)
+            gathered.update(fresh)
         choices: list[_Clause] = []
         negations: list[_Clause] = []
         for node in (self.nodes[number] for number in order):
-            choices += [*node.either, *(one for one in node.conditions if not one.says_nothing())]
+            choices += [*node.either, *(condition for condition in node.conditions if not condition.says_nothing())]
             negations += node.none_of
-        return _All(tuple(order), (*choices, *negations), frozenset(known))
+        return _Conjunction(tuple(order), (*choices, *negations), frozenset(gathered))
 
-    def _also(self, together: _All, rest: Sequence[_Clause], numbers: Sequence[int]) -> _All:
-        """The same without a clause, and with some nodes more."""
-        more = self._gather(numbers, together.seen)
-        clauses = sorted((*rest, *more.clauses), key=lambda clause: isinstance(clause, int))
-        return _All((*together.plain, *more.plain), tuple(clauses), more.seen)
+    def _joined(self, conjunction: _Conjunction, numbers: Sequence[int]) -> _Conjunction:
+        """The conjunction with more nodes and their clauses."""
+        more = self._gather(numbers, conjunction.visited)
+        # Negations come last: what is subtracted from is as narrow as possible by then.
+        clauses = sorted((*conjunction.clauses, *more.clauses), key=lambda clause: isinstance(clause, int))
+        return replace(
+            conjunction, nodes=(*conjunction.nodes, *more.nodes), clauses=tuple(clauses), visited=more.visited
+        )
 
-    def _decided(self, together: _All, spot: Position) -> Value:
-        """The values that fit nodes and clauses: one clause is decided, the others below."""
+    def _conjunction(self, conjunction: _Conjunction, spot: Position) -> Value:
+        """The values that fit nodes and clauses. The first clause is eliminated here, the others recursively."""
         self.guard.check_time()
-        if not together.clauses:
-            return self._plain(together.plain, spot)
-        clause, rest = together.clauses[0], together.clauses[1:]
-        if isinstance(clause, int):
-            return self._less(
-                self._decided(replace(together, clauses=rest), spot), self.value((clause,), spot), spot, clause
-            )
-        if isinstance(clause, Condition):
-            return self._condition(together, clause, rest, spot)
-        constants = self._constants(clause)
-        if constants is not None:
-            return both(self._decided(replace(together, clauses=rest), spot), constants, self.guard)
-        ways = prod(len(one.nodes) for one in together.clauses if isinstance(one, Either))
-        apart = bool(rest) and ways > _WAYS_MAX
-        behind = () if apart else rest  # the plain facts stay: beside them an option is far smaller than alone
-        options = [self._decided(self._also(together, behind, (node,)), spot) for node in clause.nodes]
-        chosen = self._chosen(options, clause, spot)
-        return both(self._decided(replace(together, clauses=rest), spot), chosen, self.guard) if apart else chosen
+        if not conjunction.clauses:
+            return self._plain(conjunction.nodes, spot)
+        match conjunction.clauses[0]:
+            case Either() as choice:
+                return self._choice(conjunction, choice, spot)
+            case Condition() as condition:
+                *cheaper, last = conjunction.branchings()
+                for branching in cheaper:
+                    with suppress(SpecUnsupported):  # whether an `if` can be negated is known once it is compiled
+                        return self._condition(replace(conjunction, branching=branching), condition, branching, spot)
+                fixed = replace(conjunction, branching=last) if cheaper else conjunction
+                return self._condition(fixed, condition, last, spot)
+            case negated:
+                others = self._conjunction(conjunction.without_first(), spot)
+                return self._less(others, self.value((negated,), spot), spot, negated)
 
-    def _constants(self, clause: Either) -> Value | None:
-        """What a choice among scalars allows, all at once; None for any other choice."""
-        nodes = [self.nodes[number] for number in clause.nodes]
-        values = [value for node in nodes for value in node.values or ()]
-        distinct = {(isinstance(value, bool), value) for value in values}
-        if not all(node.only_lists() for node in nodes) or (clause.exactly_one and len(distinct) < len(values)):
-            return None
-        return self._scalars.listed(values)
+    def _choice(self, conjunction: _Conjunction, choice: Either, spot: Position) -> Value:
+        """The values of a conjunction whose first clause is a choice."""
+        others = conjunction.without_first()
+        match self._choice_plan(conjunction, choice):
+            case _ChoicePlan.LIST:
+                constants = self._scalars.listed(self._constants(choice))
+                return both(self._conjunction(others, spot), constants, self.guard)
+            case _ChoicePlan.DISTRIBUTE:
+                options = [self._conjunction(self._joined(others, (node,)), spot) for node in choice.nodes]
+                return self._chosen(options, choice, spot)
+            case _ChoicePlan.INTERSECT:
+                # The nodes without clauses stay: beside them, an option is far smaller than alone.
+                alone = replace(conjunction, clauses=())
+                options = [self._conjunction(self._joined(alone, (node,)), spot) for node in choice.nodes]
+                chosen = self._chosen(options, choice, spot)
+                return both(self._conjunction(others, spot), chosen, self.guard)
 
-    def _condition(self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Position) -> Value:
-        """A condition beside all others; of many apart from them, where more is refused, as less narrows an open `if`.
+    def _choice_plan(self, conjunction: _Conjunction, choice: Either) -> _ChoicePlan:
+        """Chosen from the clauses alone, before anything is built."""
+        constants = self._constants(choice)
+        distinct = {(isinstance(value, bool), value) for value in constants}
+        exclusive = choice.exactly_one and len(distinct) < len(constants)
+        if all(self.nodes[node].only_lists() for node in choice.nodes) and not exclusive:
+            return _ChoicePlan.LIST
+        many = len(conjunction.clauses) > 1 and conjunction.choice_count() > _WAYS_MAX
+        return _ChoicePlan.INTERSECT if many else _ChoicePlan.DISTRIBUTE
 
-        So where something is refused that way, and there are not very many, they are decided together all the same.
-        """
-        count = sum(isinstance(one, Condition) for one in together.clauses)
-        if count <= _CONDITIONS_MAX or self._conditions_together:
-            return self._condition_beside(together, clause, rest, spot, apart=False)
-        if self._conditions_apart or count > _CONDITIONS_TRIED_MAX:
-            return self._condition_beside(together, clause, rest, spot, apart=True)
-        self._conditions_apart = True
-        try:
-            return self._condition_beside(together, clause, rest, spot, apart=True)
-        except SpecUnsupported:
-            self._conditions_together = True
-            return self._condition_beside(together, clause, rest, spot, apart=False)
-        finally:
-            self._conditions_apart = self._conditions_together = False
+    def _constants(self, choice: Either) -> list[Scalar]:
+        """The scalars that the options of a choice list."""
+        return [value for node in choice.nodes for value in self.nodes[node].values or ()]
 
-    def _condition_beside(
-        self, together: _All, clause: Condition, rest: Sequence[_Clause], spot: Position, apart: bool
+    def _condition(
+        self, conjunction: _Conjunction, condition: Condition, branching: _Branching, spot: Position
     ) -> Value:
-        then = () if clause.then is None else (clause.then,)
-        otherwise = () if clause.otherwise is None else (clause.otherwise,)
-        behind = () if apart else rest
-        holds = self._decided(self._also(together, behind, (clause.if_, *then)), spot)
-        fails = self._decided(self._also(together, behind, otherwise), spot)
-        if apart:
-            others = self._decided(replace(together, clauses=tuple(rest)), spot)
-            holds, fails = both(others, holds, self.guard), both(others, fails, self.guard)
-        return either(holds, self._less(fails, self.value((clause.if_,), spot), spot, clause.if_), self.guard)
+        """The values of a conjunction whose first clause is a condition: those for which it holds, and the others."""
+        then = () if condition.then is None else (condition.then,)
+        otherwise = () if condition.otherwise is None else (condition.otherwise,)
+        others = conjunction.without_first()
+        beside = others if branching is _Branching.TOGETHER else replace(conjunction, clauses=())
+        holds = self._conjunction(self._joined(beside, (condition.if_, *then)), spot)
+        fails = self._conjunction(self._joined(beside, otherwise), spot)
+        if branching is _Branching.APART:
+            context = self._conjunction(others, spot)
+            holds, fails = both(context, holds, self.guard), both(context, fails, self.guard)
+        return either(holds, self._less(fails, self.value((condition.if_,), spot), spot, condition.if_), self.guard)
 
     def _less(self, left: Value, right: Value, spot: Position, node: int) -> Value:
         return without(left, right, lambda name: self._everything(name, spot), self.nodes[node].field, self.guard)
