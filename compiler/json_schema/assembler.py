@@ -6,6 +6,7 @@ deterministic as long as no text of a block goes on with a character that may fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ from compiler.json_schema.fragments import DEAD, START, Fragment, narrowed
 from compiler.limits import ResourceGuard
 
 QUOTE, BACKSLASH = ord('"'), ord("\\")
-_CONTROLS = 32
-_SHORT = {'"': QUOTE, "\\": BACKSLASH, "b": 8, "t": 9, "n": 10, "f": 12, "r": 13}
+_ESCAPED = (*range(32), QUOTE, BACKSLASH)
+_ESCAPES = {json.dumps(chr(code))[2:-1]: code for code in _ESCAPED}  # what follows the backslash: "n", "u001f", ...
 _ENTRY_BYTES = 4  # of an int32
 
 
@@ -118,32 +119,46 @@ def escaped(table: np.ndarray) -> np.ndarray:
 
     Each string has one spelling, that of `json.dumps(text, ensure_ascii=False)`. States after a backslash are added.
     """
-    added: list[np.ndarray] = []
-    count = len(table)
+    return _EscapeTableBuilder(table).build()
 
-    def states(edges: Mapping[str, np.ndarray]) -> np.ndarray:
-        """For each state of the table, one that has these edges: int32 [S], DEAD where all are."""
-        nonlocal count
-        columns = np.column_stack(list(edges.values()))
-        distinct, which = np.unique(columns, axis=0, return_inverse=True)
-        rows = np.zeros((len(distinct), table.shape[1]), dtype=np.int32)
-        rows[:, [ord(char) for char in edges]] = distinct
+
+class _EscapeTableBuilder:
+    """Replaces the edges of characters that JSON escapes by paths through new states.
+
+    After a backslash, and after each character of an escape but the last, there is one new state for all old states
+    that go on alike from there.
+    """
+
+    def __init__(self, table: np.ndarray) -> None:
+        self._table = table
+        self._added: list[np.ndarray] = []  # [new states, M] each
+        self._count = len(table)
+
+    def build(self) -> np.ndarray:
+        after_backslash = self._after(_ESCAPES)
+        table = self._table.copy()
+        table[:, list(_ESCAPES.values())] = DEAD
+        table[:, BACKSLASH] = after_backslash
+        return np.concatenate([table, *self._added])
+
+    def _after(self, spellings: Mapping[str, int]) -> np.ndarray:
+        """For each state, the new one that reads a spelling and goes on as if its character were read: int32 [S]."""
+        by_first: dict[str, dict[str, int]] = {}
+        for spelling, code in spellings.items():
+            by_first.setdefault(spelling[0], {})[spelling[1:]] = code
+        # int32 [S, first characters]: where each old state is to go after each of them
+        targets = np.column_stack(
+            [self._table[:, tails[""]] if "" in tails else self._after(tails) for tails in by_first.values()]
+        )
+        distinct, which = np.unique(targets, axis=0, return_inverse=True)
         alive = distinct.any(axis=1)
+        rows = np.zeros((np.count_nonzero(alive), self._table.shape[1]), dtype=np.int32)
+        rows[:, [ord(char) for char in by_first]] = distinct[alive]
         number = np.full(len(distinct), DEAD, dtype=np.int32)
-        number[alive] = count + np.arange(np.count_nonzero(alive))
-        added.append(rows[alive])
-        count += len(added[-1])
+        number[alive] = self._count + np.arange(len(rows))
+        self._added.append(rows)
+        self._count += len(rows)
         return np.asarray(number[which.reshape(-1)])
-
-    low = states({f"{code:x}": table[:, code] for code in range(16) if code not in _SHORT.values()})
-    high = states({f"{code - 16:x}": table[:, code] for code in range(16, _CONTROLS)})
-    zeros = states({"0": states({"0": states({"0": low, "1": high})})})
-    after = states({**{char: table[:, code] for char, code in _SHORT.items()}, "u": zeros})
-    plain = table.copy()
-    plain[:, :_CONTROLS] = DEAD
-    plain[:, QUOTE] = DEAD
-    plain[:, BACKSLASH] = after
-    return np.concatenate([plain, *added])
 
 
 def string_block(content: Fragment, guard: ResourceGuard) -> Fragment:
