@@ -1,141 +1,175 @@
-"""Arrays as automata: items one after the other, counted as far as anyone counts."""
+"""Arrays as automata: items one after the other, counted only as far as the schema distinguishes counts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.assembler import Assembler, ObjectLayout
-from compiler.json_schema.fragments import START, Fragment, classified, trimmed
+from compiler.json_schema.fragments import START, Fragment, label_by, trim
 from compiler.json_schema.nodes import ArrayFacts, Contains, Schema
-from compiler.json_schema.texts import Position, Texts
+from compiler.json_schema.property_order import Position
+from compiler.json_schema.strings import StringAlphabet
+from compiler.limits import ResourceGuard
 
-_Counts = tuple[int, ...]  # how many items so far are of each `contains`, no further than it matters
+_Counts = tuple[int, ...]  # of items so far, for each constant of `uniqueItems` and each `contains`; capped
+_Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
 
 
-def array_block(texts: Texts, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
+class TextCompiler(Protocol):
+    """The compiler of schemas, as arrays and objects use it for the values inside them."""
+
+    nodes: Sequence[Schema]
+    alphabet: StringAlphabet
+    layout: ObjectLayout
+    guard: ResourceGuard
+    width: int
+
+    def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
+        """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
+        ...
+
+    def content(self, node_ids: Sequence[int]) -> Fragment | None:
+        """The contents of the strings that fit all the nodes."""
+        ...
+
+    def scalar_texts(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
+        """The text of each distinct scalar that the items may be; None where they may be many, or no scalars."""
+        ...
+
+
+def array_fragment(compiler: TextCompiler, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
     """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
 
     Raises SpecUnsupported and LimitExceeded.
     """
-    if not spot.may_nest():
+    if not position.may_nest():
         return None, True
-    return _Arrays(texts, numbers, spot).block()
+    return _ArrayBuilder(compiler, node_ids, position).build()
 
 
-class _Arrays:
-    def __init__(self, texts: Texts, numbers: Sequence[int], spot: Position) -> None:
-        self._texts, self._spot = texts, spot
-        nodes: list[Schema] = [texts.nodes[number] for number in numbers]
+class _ArrayBuilder:
+    """Merges the facts of several nodes about an array, and builds its automaton."""
+
+    def __init__(self, compiler: TextCompiler, node_ids: Sequence[int], position: Position) -> None:
+        self._compiler, self._position = compiler, position
+        nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ArrayFacts] = [node.arrays for node in nodes if node.arrays is not None]
         self._minimum = max((facts.minimum for facts in self._facts), default=0)
         self._maximum = min((facts.maximum for facts in self._facts if facts.maximum is not None), default=None)
-        self._contains: list[Contains] = [one for facts in self._facts for one in facts.contains]
-        self._stable = True
+        self._contains: list[Contains] = [contains for facts in self._facts for contains in facts.contains]
+        self._safe = True
         prefix = max((len(facts.prefix) for facts in self._facts), default=0)
-        self._last = max(prefix, spot.space.prefix, self._minimum, self._maximum or 0)
-        self._once: list[Fragment | None] = []  # values of which each occurs once at most
+        # From this index on, all items are alike: a larger index is never distinguished from it.
+        self._last = max(prefix, position.scope.prefix, self._minimum, self._maximum or 0)
+        self._constants: list[Fragment | None] = []  # values of which each occurs at most once, for `uniqueItems`
         for node, facts in zip([node for node in nodes if node.arrays is not None], self._facts, strict=True):
             if facts.unique and (self._maximum is None or self._maximum > 1):
-                self._once = self._distinct(prefix, node.field)
+                self._constants = self._distinct(prefix, node.field)
 
     def _distinct(self, prefix: int, field: str) -> list[Fragment | None]:
-        """The texts of each value that an item may be, where these are a few scalars."""
-        found = self._texts.finite([self._item(index) for index in range(prefix + 1)])
-        if found is None:
+        """The text of each value that an item may be, where these are a few scalars."""
+        texts = self._compiler.scalar_texts([self._item(index) for index in range(prefix + 1)])
+        if texts is None:
             raise SpecUnsupported(
                 "uniqueItems is supported where maxItems is 1 or the items are of a few constants",
                 construct="uniqueItems",
                 field=f"{field}.uniqueItems" if field else "uniqueItems",
             )
-        return found
+        return texts
 
     def _item(self, index: int) -> tuple[int, ...]:
         """The nodes of the item at an index."""
-        found = []
+        node_ids = []
         for facts in self._facts:
             if index < len(facts.prefix):
-                found.append(facts.prefix[index])
-            elif facts.rest is not None:
-                found.append(facts.rest)
-        return tuple(found)
+                node_ids.append(facts.prefix[index])
+            elif facts.items is not None:
+                node_ids.append(facts.items)
+        return tuple(node_ids)
 
-    def _block_at(self, index: int) -> Fragment | None:
-        """The texts of the item at an index, labelled by the constants and `contains` that they are of."""
-        inner = self._spot.item(index)
-        item, stable = self._texts.text(self._item(index), inner)
-        self._stable &= stable
-        tests = list(self._once)
-        for one in self._contains:
-            block, stable = self._texts.text((one.item,), inner)
-            if not stable and one.maximum is not None:
+    def _item_fragment(self, index: int) -> Fragment | None:
+        """The texts of the item at an index, labelled by the constants and the `contains` that they fit."""
+        inside = self._position.item(index)
+        item, safe = self._compiler.text(self._item(index), inside)
+        self._safe &= safe
+        tests = list(self._constants)
+        for contains in self._contains:
+            test, safe = self._compiler.text((contains.item,), inside)
+            # An item that the test rejects may still fit it once equal keys are resolved, and would not be counted.
+            if not safe and contains.maximum is not None:
                 raise SpecUnsupported(
                     "maxContains of objects with undeclared properties is not supported",
                     construct="maxContains",
-                    field=self._texts.nodes[one.item].field,
+                    field=self._compiler.nodes[contains.item].field,
                 )
-            self._stable &= stable
-            tests.append(block)
-        return classified(item, tests, self._texts.guard)
+            self._safe &= safe
+            tests.append(test)
+        return label_by(item, tests, self._compiler.guard)
 
-    def _counted(self, counts: _Counts, label: int) -> _Counts | None:
-        """The counts after an item with a label; None where it is one too many."""
-        bits, found = label - 1, []
-        limits = [(0, 1)] * len(self._once) + [(one.minimum, one.maximum) for one in self._contains]
+    def _counts_after(self, counts: _Counts, label: int) -> _Counts | None:
+        """The counts after an item with a label; None where one of them is too high then."""
+        bits, after = label - 1, []
+        limits = [(0, 1)] * len(self._constants) + [(contains.minimum, contains.maximum) for contains in self._contains]
         for bit, (count, (minimum, maximum)) in enumerate(zip(counts, limits, strict=True)):
             more = count + (bits >> bit & 1)
             if maximum is not None and more > maximum:
                 return None
-            found.append(min(more, max(minimum, maximum or 0)))
-        return tuple(found)
+            # Once the minimum is reached, and without a maximum, further items change nothing.
+            after.append(min(more, max(minimum, maximum or 0)))
+        return tuple(after)
 
     def _may_end(self, index: int, counts: _Counts) -> bool:
-        counted = counts[len(self._once) :]
-        enough = all(count >= one.minimum for count, one in zip(counted, self._contains, strict=True))
+        """True when the array has enough items, and enough of each `contains`."""
+        of_contains = counts[len(self._constants) :]
+        enough = all(count >= contains.minimum for count, contains in zip(of_contains, self._contains, strict=True))
         return index >= self._minimum and enough
 
-    def block(self) -> tuple[Fragment | None, bool]:
-        guard, layout, level = self._texts.guard, self._texts.layout, self._spot.level
-        machine = Assembler(self._texts.width, guard)
-        done, opened = machine.end(), machine.state()
-        machine.write(START, "[", opened)
-        start = (0, (0,) * (len(self._once) + len(self._contains)))
+    def build(self) -> tuple[Fragment | None, bool]:
+        """The product of the items' order with the counts: two states for each index and tuple of counts."""
+        layout, level = self._compiler.layout, self._position.level
+        assembler = Assembler(self._compiler.width, self._compiler.guard)
+        end, opened = assembler.new_end(), assembler.new_state()
+        assembler.add_text(START, "[", opened)
+        start: _Control = (0, (0,) * (len(self._constants) + len(self._contains)))
         if self._may_end(*start):
-            machine.write(opened, "]", done)
-        before = {start: machine.state()}  # not `opened`: after a comma the array may not end
-        after: dict[tuple[int, _Counts], int] = {}
-        machine.write(opened, layout.inside(level), before[start])
-        blocks: dict[int, Fragment | None] = {}
+            assembler.add_text(opened, "]", end)
+        # The state before the first item is not `opened`: after a comma the array may not end.
+        before: dict[_Control, int] = {start: assembler.new_state()}
+        after: dict[_Control, int] = {}
+        assembler.add_text(opened, layout.inside(level), before[start])
+        items: dict[int, Fragment | None] = {}
         waiting = [start]
         for index, counts in waiting:  # grows while it is walked
             if self._maximum is not None and index >= self._maximum:
                 continue
-            if index not in blocks:
-                blocks[index] = self._block_at(index)
-            item = blocks[index]
+            if index not in items:
+                items[index] = self._item_fragment(index)
+            item = items[index]
             if item is None:
                 continue
             targets = {}
             for label in sorted(set(item.label.tolist()) - {0}):
-                more = self._counted(counts, label)
-                if more is None:
+                counted = self._counts_after(counts, label)
+                if counted is None:
                     continue
-                control = (min(index + 1, self._last), more)
+                control = (min(index + 1, self._last), counted)
                 if control not in after:
-                    after[control] = machine.state()
+                    after[control] = assembler.new_state()
                     if control not in before:
-                        before[control] = machine.state()
+                        before[control] = assembler.new_state()
                         waiting.append(control)
-                    self._continue(machine, layout, control, after[control], before[control], done)
+                    self._continue(assembler, control, after[control], before[control], end)
                 targets[label] = after[control]
-            machine.read(before[index, counts], item, targets)
-        return trimmed(machine.finish()), self._stable
+            # Labels without a target are items that no array may have here: their paths lead nowhere.
+            assembler.add_fragment(before[index, counts], item, targets)
+        return trim(assembler.finish()), self._safe
 
-    def _continue(
-        self, machine: Assembler, layout: ObjectLayout, control: tuple[int, _Counts], after: int, before: int, done: int
-    ) -> None:
+    def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, end: int) -> None:
         """What may follow an item: a comma and the next, or the end."""
+        layout, level = self._compiler.layout, self._position.level
         if self._maximum is None or control[0] < self._maximum:
-            machine.write(after, "," + layout.inside(self._spot.level), before)
+            assembler.add_text(after, "," + layout.inside(level), before)
         if self._may_end(*control):
-            machine.write(after, layout.closing(self._spot.level) + "]", done)
+            assembler.add_text(after, layout.closing(level) + "]", end)

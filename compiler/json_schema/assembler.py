@@ -1,7 +1,8 @@
-"""Assembles blocks into one automaton: states, edges, literal texts, and blocks between them. Knows no schema.
+"""Links fragments into one automaton: states, edges, literal texts, and fragments between them. Knows no schema.
 
-A block is put at a state, and where a text of it ends, the automaton goes on as from another state. That is
-deterministic as long as no text of a block goes on with a character that may follow it, and JSON is made so.
+A fragment is put at a state, and where a text of it ends, the automaton goes on as from another state. The result is
+deterministic as long as no text of a fragment goes on with a character that may follow it. JSON has this property: a
+number is followed by a comma or a bracket, and a string, array or object ends with its own delimiter.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.json_schema.fragments import DEAD, START, Fragment, narrowed
+from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, START, Fragment, compressed
 from compiler.limits import ResourceGuard
 
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 _ESCAPED = (*range(32), QUOTE, BACKSLASH)
 _ESCAPES = {json.dumps(chr(code))[2:-1]: code for code in _ESCAPED}  # what follows the backslash: "n", "u001f", ...
-_ENTRY_BYTES = 4  # of an int32
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectLayout:
-    """The white space of a text: none at all, or what `json.dumps(value, indent=2)` writes. Levels count from 0."""
+    """The white space of a text: none at all, or that of `json.dumps(value, indent=2)`. Levels count from 0.
+
+    >>> ObjectLayout(pretty=True).inside(1), ObjectLayout(pretty=False).inside(1)
+    ('\\n    ', '')
+    """
 
     pretty: bool
 
@@ -32,7 +36,7 @@ class ObjectLayout:
         return "\n" + "  " * (level + 1) if self.pretty else ""
 
     def closing(self, level: int) -> str:
-        """Before the closing bracket, unless nothing is inside."""
+        """Before the closing bracket of an array or object that is not empty."""
         return "\n" + "  " * level if self.pretty else ""
 
     @property
@@ -41,77 +45,84 @@ class ObjectLayout:
 
 
 class Assembler:
-    """An automaton under construction; its start is START. Raises LimitExceeded over `dfa_states_max`."""
+    """An automaton under construction over `width` symbols; its start is START.
+
+    Its parts are collected, and the table is written once, in `finish`. Raises LimitExceeded over `dfa_states_max` or
+    `table_bytes_max`.
+    """
 
     def __init__(self, width: int, guard: ResourceGuard) -> None:
         self._width, self._guard = width, guard
         self._size = START + 1
-        self._placed: list[tuple[int, np.ndarray]] = []
-        self._edges: list[tuple[int, int, int]] = []
-        self._joins: list[tuple[np.ndarray, int]] = []
-        self._starts: list[tuple[int, int]] = []
+        self._tables: list[tuple[int, np.ndarray]] = []  # offset of the state numbers, and rows [S, M]
+        self._edges: list[tuple[int, int, int]] = []  # source, symbol, target
+        self._starts: list[tuple[int, int]] = []  # a state, and the start of the fragment that is read from it
+        self._joins: list[tuple[np.ndarray, int]] = []  # states, and the state that they go on as
         self._ends: list[int] = []
 
-    def state(self) -> int:
-        """A new state."""
+    def new_state(self) -> int:
+        """A new state without edges."""
         self._grow(1)
         return self._size - 1
 
-    def end(self) -> int:
+    def new_end(self) -> int:
         """A new state in which the text may end."""
-        self._ends.append(self.state())
+        self._ends.append(self.new_state())
         return self._ends[-1]
 
     def _grow(self, count: int) -> None:
         self._size += count
         self._guard.check_time()
         self._guard.check("dfa_states_max", self._size)
-        self._guard.check("table_bytes_max", self._size * self._width * _ENTRY_BYTES)
+        self._guard.check("table_bytes_max", self._size * self._width * ENTRY_BYTES)
 
-    def write(self, source: int, text: str, target: int) -> None:
-        """Read an ASCII text between two states; where there is nothing to read, `source` goes on as `target` does."""
+    def add_text(self, source: int, text: str, target: int) -> None:
+        """Read an ASCII text between two states; where it is empty, `source` goes on as `target` does."""
         if not text:
             self._joins.append((np.array([source]), target))
-        at = source
+        state = source
         for number, char in enumerate(text, 1):
-            following = target if number == len(text) else self.state()
-            self._edges.append((at, ord(char), following))
-            at = following
+            following = target if number == len(text) else self.new_state()
+            self._edges.append((state, ord(char), following))
+            state = following
 
-    def place(self, table: np.ndarray) -> int:
-        """The rows of a table, without the dead one; returns what to add to its state numbers."""
+    def add_table(self, table: np.ndarray) -> int:
+        """The states of a table [S, M] without the dead one; returns what to add to its state numbers."""
         offset = self._size - START
-        self._placed.append((offset, table))
+        self._tables.append((offset, table))
         self._grow(len(table) - START)
         return offset
 
-    def read(self, source: int, block: Fragment, targets: Mapping[int, int]) -> None:
-        """Read a text of a block from `source`; where it may end, go on as from the target of the label."""
-        offset = self.place(block.wide)
+    def add_fragment(self, source: int, fragment: Fragment, targets: Mapping[int, int]) -> None:
+        """Read a text of a fragment from `source`; where one with a label ends, go on as from the label's target."""
+        offset = self.add_table(fragment.full_table)
         self._starts.append((source, offset + START))
         for label, target in targets.items():
-            self._joins.append((np.flatnonzero(block.label == label) + offset, target))
+            self._joins.append((np.flatnonzero(fragment.label == label) + offset, target))
 
-    def close(self, states: Sequence[int] | np.ndarray, target: int) -> None:
+    def add_quotes(self, states: Sequence[int] | np.ndarray, target: int) -> None:
         """An edge on the quotation mark from each of `states`."""
         self._edges.extend((int(state), QUOTE, target) for state in states)
 
     def finish(self) -> Fragment:
-        """The block; it may hold states that lead nowhere, and accept no text at all."""
+        """The fragment; it may have states from which nothing is accepted, and accept no text at all."""
         table = np.zeros((self._size, self._width), dtype=np.int32)
-        for offset, rows in self._placed:
+        for offset, rows in self._tables:
             table[offset + START : offset + len(rows)] = np.where(rows[START:] == DEAD, DEAD, rows[START:] + offset)
         if self._edges:
             source, symbol, target = np.array(self._edges).T
             table[source, symbol] = target
+        # Two rows are merged entry by entry. In each entry at most one of them is not DEAD, since the automaton is
+        # deterministic, so the maximum is the one that is not.
         for state, start in self._starts:
             table[state] = np.maximum(table[state], table[start])
         accepting = np.zeros(self._size, dtype=bool)
         accepting[self._ends] = True
+        # Joins come last: a follower may be a state from which a fragment is read, and has its edges by then.
         for states, follower in self._joins:
             table[states] = np.maximum(table[states], table[follower])
             accepting[states] |= accepting[follower]
-        return narrowed(table, accepting.astype(np.int32))
+        return compressed(table, accepting.astype(np.int32))
 
 
 def escaped(table: np.ndarray) -> np.ndarray:
@@ -161,10 +172,10 @@ class _EscapeTableBuilder:
         return np.asarray(number[which.reshape(-1)])
 
 
-def string_block(content: Fragment, guard: ResourceGuard) -> Fragment:
+def string_fragment(content: Fragment, guard: ResourceGuard) -> Fragment:
     """The JSON strings whose content is a text of `content`."""
-    machine = Assembler(len(content.columns), guard)
-    offset = machine.place(escaped(content.wide))
-    machine.write(START, '"', offset + START)
-    machine.close(np.flatnonzero(content.label) + offset, machine.end())
-    return machine.finish()
+    assembler = Assembler(len(content.columns), guard)
+    offset = assembler.add_table(escaped(content.full_table))
+    assembler.add_text(START, '"', offset + START)
+    assembler.add_quotes(np.flatnonzero(content.label) + offset, assembler.new_end())
+    return assembler.finish()

@@ -1,7 +1,7 @@
 """JSON schemas to automata: the texts of the values that a schema allows.
 
-The properties of an object are written in the schema's order, undeclared ones behind them; strings as
-`json.dumps(text, ensure_ascii=False)` writes them; white space `compact` or `pretty` (two spaces a level). Nesting is
+The properties of an object are written in the schema's order, undeclared ones behind them. Strings are spelled as
+`json.dumps(text, ensure_ascii=False)` does, and white space is `compact` or `pretty` (two spaces a level). Nesting is
 bounded where the schema does not spell it out. `format` is asserted.
 """
 
@@ -15,38 +15,46 @@ from compiler.errors import LimitExceeded
 from compiler.json_schema.assembler import ObjectLayout
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import dfa_of
-from compiler.json_schema.property_order import PropertyScope, Spaces
-from compiler.json_schema.reader import SchemaReader, supported_keywords
+from compiler.json_schema.property_order import Position, PropertyScope, PropertyScopes
+from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.strings import Embed, StringAlphabet
-from compiler.json_schema.texts import Position
 from compiler.limits import ResourceGuard
 
-__all__ = ["schema_dfa", "supported_keywords", "write_instance"]
 Whitespace = Literal["compact", "pretty"]
 
 
 def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, guard: ResourceGuard) -> CharDfa:
-    """The minimal DFA of the JSON texts of a schema, given as parsed JSON.
+    """The minimal DFA of the JSON texts of a schema, which is parsed JSON.
 
     max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
                levels that it spells out are not counted
-    embed      compiles the value of the keyword `constraint`, standing in a field, over a string's characters
+    embed      compiles the value of the keyword `constraint`, in the field that is its second argument, to an automaton
+               over a string's characters
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> no_embedding = lambda constraint, field: everything()
+    >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    >>> dfa = schema_dfa(schema, "compact", 2, no_embedding, ResourceGuard(DEFAULT_LIMITS))
+    >>> dfa.accepts('{"a":1}'), dfa.accepts('{"a":1.5}'), dfa.accepts('{}')
+    (True, False, False)
     """
     try:
         nodes = SchemaReader(document, guard).nodes
-        spaces = Spaces(nodes, guard)
+        scopes = PropertyScopes(nodes, guard)
         alphabet = StringAlphabet(nodes, embed, guard)
         pretty = whitespace == "pretty"
-        outside = Position(spaces.space(()), 0, 0, pretty)
-        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), outside, guard)
-        block, _ = compiler.text((0,), Position(spaces.space((0,)), max_depth, 0, pretty))
+        # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
+        no_nesting = Position(scopes.scope(()), 0, 0, pretty)
+        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), no_nesting, guard)
+        fragment, _ = compiler.text((0,), Position(scopes.scope((0,)), max_depth, 0, pretty))
     except RecursionError:
+        # Nodes may recurse through references far deeper than the document is nested.
         cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
-    if block is None:
+    if fragment is None:
         return char_complement(everything())
-    return coarsened(CharDfa(dfa_of(block, guard), alphabet.minterms))
+    return coarsened(CharDfa(dfa_of(fragment, guard), alphabet.minterms))
 
 
 def write_instance(document: object, instance: object, whitespace: Whitespace, guard: ResourceGuard) -> str:
@@ -54,20 +62,20 @@ def write_instance(document: object, instance: object, whitespace: Whitespace, g
 
     Raises what reading the schema raises.
     """
-    spaces = Spaces(SchemaReader(document, guard).nodes, guard)
-    ordered = _ordered(instance, spaces.space((0,)))
+    scopes = PropertyScopes(SchemaReader(document, guard).nodes, guard)
+    ordered = _ordered(instance, scopes.scope((0,)))
     if whitespace == "pretty":
         return json.dumps(ordered, ensure_ascii=False, indent=2)
     return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
 
 
-def _ordered(instance: object, space: PropertyScope) -> object:
-    """The same value with the properties in the order of the space."""
+def _ordered(instance: object, scope: PropertyScope) -> object:
+    """The same value with the properties in the order of the scope."""
     if isinstance(instance, list):
-        return [_ordered(item, space.item(index)) for index, item in enumerate(instance)]
+        return [_ordered(item, scope.item(index)) for index, item in enumerate(instance)]
     if not isinstance(instance, dict):
         return instance
-    names = [name for name in space.names if name in instance]
-    declared = {name: _ordered(instance[name], space.property(name)) for name in names}
+    names = [name for name in scope.names if name in instance]
+    declared = {name: _ordered(instance[name], scope.property(name)) for name in names}
     others = [name for name in instance if name not in declared]
-    return {**declared, **{name: _ordered(instance[name], space.property(None)) for name in others}}
+    return {**declared, **{name: _ordered(instance[name], scope.property(None)) for name in others}}

@@ -1,4 +1,4 @@
-"""Nodes to values: conjunctions merged before anything is built, choices distributed over what surrounds them.
+"""Nodes to sets of values: conjunctions are merged before anything is built, choices are distributed over them.
 
 Knows nothing of documents and references.
 """
@@ -13,23 +13,34 @@ from functools import reduce
 from math import prod
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.arrays import array_block
-from compiler.json_schema.assembler import Assembler, ObjectLayout, string_block
+from compiler.json_schema.arrays import array_fragment
+from compiler.json_schema.assembler import Assembler, ObjectLayout, string_fragment
 from compiler.json_schema.fragments import START, Fragment
-from compiler.json_schema.keywords import same
-from compiler.json_schema.nodes import Condition, Either, Scalar, Schema
-from compiler.json_schema.objects import object_block
-from compiler.json_schema.scalars import Scalars
+from compiler.json_schema.keywords import equal
+from compiler.json_schema.nodes import Alternatives, Condition, Scalar, Schema
+from compiler.json_schema.objects import object_fragment
+from compiler.json_schema.property_order import Position
+from compiler.json_schema.scalars import ScalarCompiler
 from compiler.json_schema.strings import StringAlphabet
-from compiler.json_schema.texts import Position
-from compiler.json_schema.value_sets import LANES, NO_VALUE, TypeLanguage, Value, Whole, both, either, lane_of, without
+from compiler.json_schema.value_sets import (
+    AUTOMATON_TYPES,
+    NO_VALUES,
+    Trivial,
+    TypeLanguage,
+    ValueSet,
+    from_fragment,
+    intersect,
+    subtract,
+    unite,
+)
 from compiler.limits import ResourceGuard
 
-_WAYS_MAX = 16  # choices are distributed over each other as long as there are no more combinations than this
+_COMBINATIONS_MAX = 16  # of options of all choices: up to here, choices are distributed over each other
 _CONDITIONS_MAX = 3  # branched on together without trying them apart: n of them compile the nodes 2 ** n times
 _CONDITIONS_TRIED_MAX = 8  # branched on together at most where branching apart refuses the schema
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
-_Clause = Either | Condition | int  # a choice, a condition, or a node that must not hold
+_Clause = Alternatives | Condition | int  # a choice, a condition, or a node that must not hold
+_Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
 
 
 class _ChoicePlan(enum.Enum):
@@ -73,9 +84,9 @@ class _Conjunction:
         """The same without its first clause."""
         return replace(self, clauses=self.clauses[1:])
 
-    def choice_count(self) -> int:
+    def combination_count(self) -> int:
         """How many combinations of options its choices have."""
-        return prod(len(clause.nodes) for clause in self.clauses if isinstance(clause, Either))
+        return prod(len(clause.nodes) for clause in self.clauses if isinstance(clause, Alternatives))
 
     def branchings(self) -> tuple[_Branching, ...]:
         """How its conditions may be eliminated, the cheapest first.
@@ -92,65 +103,72 @@ class _Conjunction:
 
 
 class SchemaCompiler:
-    """Compiles the nodes of one document; equal work is done once. Raises SpecUnsupported and LimitExceeded."""
+    """Compiles the nodes of one document; equal work is done once.
+
+    no_nesting  a position where neither array nor object may stand, for the contents of strings
+    Raises SpecUnsupported and LimitExceeded.
+    """
 
     def __init__(
         self,
         nodes: Sequence[Schema],
         alphabet: StringAlphabet,
         layout: ObjectLayout,
-        outside: Position,
+        no_nesting: Position,
         guard: ResourceGuard,
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
         self.width = alphabet.width
-        self._outside = outside
-        self._known: dict[tuple[tuple[int, ...], Position], Value] = {}
-        self._refusals: dict[tuple[tuple[int, ...], Position], SpecUnsupported] = {}
-        self._texts: dict[tuple[tuple[int, ...], Position], Fragment | None] = {}
-        self._active: set[tuple[tuple[int, ...], Position]] = set()
-        self._strings: dict[int, tuple[Fragment, Fragment | None]] = {}
-        self._bytes = 0  # of all texts that are kept
-        self._scalars = Scalars(nodes, alphabet, guard)
+        self._no_nesting = no_nesting
+        self._values: dict[_Key, ValueSet] = {}
+        self._refusals: dict[_Key, SpecUnsupported] = {}
+        self._texts: dict[_Key, Fragment | None] = {}
+        self._active: set[_Key] = set()  # under construction, to notice a schema that negates itself
+        self._strings: dict[Fragment, Fragment] = {}  # contents to strings
+        self._bytes = 0  # of all texts in the cache
+        self._scalars = ScalarCompiler(nodes, alphabet, guard)
 
-    def text(self, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
+    def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
-        key = (self._key(numbers), spot)
-        value = self.value(numbers, spot)
+        key = (self._constrained(node_ids), position)
+        values = self.values(node_ids, position)
         if key not in self._texts:
-            self._texts[key] = self._written(value, spot)
-        return self._texts[key], value.stable
+            self._texts[key] = self._text_of(values, position)
+        return self._texts[key], values.duplicate_key_safe
 
-    def content(self, numbers: Sequence[int]) -> Fragment | None:
+    def content(self, node_ids: Sequence[int]) -> Fragment | None:
         """The contents of the strings that fit all the nodes."""
-        lane = self.value(numbers, self._outside).lane("string")
-        return self._resolved("string", lane, self._outside)
+        language = self.values(node_ids, self._no_nesting).language("string")
+        return self._fragment("string", language, self._no_nesting)
 
-    def finite(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
-        """The texts of each distinct scalar that the items may be; None where they may be many, or no scalars."""
-        found: list[Scalar] = []
-        for numbers in items:
-            together = [self.nodes[number] for number in self._gather(numbers, frozenset()).nodes]
-            if any(node.never for node in together):
+    def scalar_texts(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
+        """The text of each distinct scalar that the items may be; None where they may be many, or no scalars."""
+        scalars: list[Scalar] = []
+        for node_ids in items:
+            nodes = [self.nodes[number] for number in self._gather(node_ids, frozenset()).nodes]
+            if any(node.never for node in nodes):
                 continue
-            listed = [node.values for node in together if node.values is not None]
-            listed += [_few(node) for node in together if node.types is not None and node.types <= {"null", "boolean"}]
-            if not listed:
+            # Any of these lists contains all values of the item: the first is as good as the others.
+            lists = [node.values for node in nodes if node.values is not None]
+            lists += [_literals(node) for node in nodes if node.types is not None and node.types <= {"null", "boolean"}]
+            if not lists:
                 return None
-            found += [one for one in listed[0] if not any(same(one, other) for other in found)]
-        if len(found) > _DISTINCT_MAX:
+            scalars += [value for value in lists[0] if not any(equal(value, other) for other in scalars)]
+        if len(scalars) > _DISTINCT_MAX:
             return None
-        return [self._written(self._scalars.listed((one,)), self._outside) for one in found]
+        return [self._text_of(self._scalars.constants((value,)), self._no_nesting) for value in scalars]
 
-    def _key(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        return tuple(sorted({number for number in numbers if not self.nodes[number].says_nothing()}))
+    def _constrained(self, node_ids: Sequence[int]) -> tuple[int, ...]:
+        """The nodes that say something, in a canonical order."""
+        return tuple(sorted({number for number in node_ids if not self.nodes[number].is_unconstrained()}))
 
-    def value(self, numbers: Sequence[int], spot: Position) -> Value:
-        """The values at a place that fit all the nodes."""
-        key = (self._key(numbers), spot)
+    def values(self, node_ids: Sequence[int], position: Position) -> ValueSet:
+        """The values at a position that fit all the nodes."""
+        key = (self._constrained(node_ids), position)
         if key in self._refusals:
             raise self._refusals[key]
-        if key not in self._known:
+        if key not in self._values:
+            # Recursion through arrays and objects uses up depth. Only a negation or an `if` leads back to the same key.
             if key in self._active:
                 field = self.nodes[key[0][0]].field
                 raise SpecSyntaxError(
@@ -158,17 +176,17 @@ class SchemaCompiler:
                 )
             self._active.add(key)
             try:
-                self._known[key] = self._conjunction(self._gather(key[0], frozenset()), spot)
+                self._values[key] = self._conjunction(self._gather(key[0], frozenset()), position)
             except SpecUnsupported as error:  # another branching around it would ask for the same values again
                 self._refusals[key] = error
                 raise
             finally:
                 self._active.remove(key)
-        return self._known[key]
+        return self._values[key]
 
-    def _gather(self, numbers: Sequence[int], visited: frozenset[int]) -> _Conjunction:
+    def _gather(self, node_ids: Sequence[int], visited: frozenset[int]) -> _Conjunction:
         """The nodes and all that hold wherever they do, without those in `visited`."""
-        order = [number for number in dict.fromkeys(numbers) if number not in visited]
+        order = [number for number in dict.fromkeys(node_ids) if number not in visited]
         gathered = {*visited, *order}
         for number in order:  # grows while it is walked
             fresh = [other for other in self.nodes[number].all_of if other not in gathered]
@@ -177,194 +195,200 @@ class SchemaCompiler:
         choices: list[_Clause] = []
         negations: list[_Clause] = []
         for node in (self.nodes[number] for number in order):
-            choices += [*node.either, *(condition for condition in node.conditions if not condition.says_nothing())]
+            choices += [*node.choices, *(test for test in node.conditions if not test.only_evaluates())]
             negations += node.none_of
         return _Conjunction(tuple(order), (*choices, *negations), frozenset(gathered))
 
-    def _joined(self, conjunction: _Conjunction, numbers: Sequence[int]) -> _Conjunction:
+    def _joined(self, conjunction: _Conjunction, node_ids: Sequence[int]) -> _Conjunction:
         """The conjunction with more nodes and their clauses."""
-        more = self._gather(numbers, conjunction.visited)
-        # Negations come last: what is subtracted from is as narrow as possible by then.
+        more = self._gather(node_ids, conjunction.visited)
+        # Negations come last in the list. They are eliminated last, so they subtract from what all else has narrowed.
         clauses = sorted((*conjunction.clauses, *more.clauses), key=lambda clause: isinstance(clause, int))
-        return replace(
-            conjunction, nodes=(*conjunction.nodes, *more.nodes), clauses=tuple(clauses), visited=more.visited
-        )
+        nodes = (*conjunction.nodes, *more.nodes)
+        return replace(conjunction, nodes=nodes, clauses=tuple(clauses), visited=more.visited)
 
-    def _conjunction(self, conjunction: _Conjunction, spot: Position) -> Value:
+    def _conjunction(self, conjunction: _Conjunction, position: Position) -> ValueSet:
         """The values that fit nodes and clauses. The first clause is eliminated here, the others recursively."""
         self.guard.check_time()
         if not conjunction.clauses:
-            return self._plain(conjunction.nodes, spot)
+            return self._merged(conjunction.nodes, position)
         match conjunction.clauses[0]:
-            case Either() as choice:
-                return self._choice(conjunction, choice, spot)
+            case Alternatives() as choice:
+                return self._choice(conjunction, choice, position)
             case Condition() as condition:
                 *cheaper, last = conjunction.branchings()
                 for branching in cheaper:
-                    with suppress(SpecUnsupported):  # whether an `if` can be negated is known once it is compiled
-                        return self._condition(replace(conjunction, branching=branching), condition, branching, spot)
+                    # Whether an `if` can be negated is known only once it is compiled.
+                    with suppress(SpecUnsupported):
+                        fixed = replace(conjunction, branching=branching)
+                        return self._condition(fixed, condition, branching, position)
                 fixed = replace(conjunction, branching=last) if cheaper else conjunction
-                return self._condition(fixed, condition, last, spot)
+                return self._condition(fixed, condition, last, position)
             case negated:
-                others = self._conjunction(conjunction.without_first(), spot)
-                return self._less(others, self.value((negated,), spot), spot, negated)
+                others = self._conjunction(conjunction.without_first(), position)
+                return self._subtract(others, self.values((negated,), position), position, negated)
 
-    def _choice(self, conjunction: _Conjunction, choice: Either, spot: Position) -> Value:
+    def _choice(self, conjunction: _Conjunction, choice: Alternatives, position: Position) -> ValueSet:
         """The values of a conjunction whose first clause is a choice."""
         others = conjunction.without_first()
         match self._choice_plan(conjunction, choice):
             case _ChoicePlan.LIST:
-                constants = self._scalars.listed(self._constants(choice))
-                return both(self._conjunction(others, spot), constants, self.guard)
+                constants = self._scalars.constants(self._constants(choice))
+                return intersect(self._conjunction(others, position), constants, self.guard)
             case _ChoicePlan.DISTRIBUTE:
-                options = [self._conjunction(self._joined(others, (node,)), spot) for node in choice.nodes]
-                return self._chosen(options, choice, spot)
+                options = [self._conjunction(self._joined(others, (node,)), position) for node in choice.nodes]
+                return self._united(options, choice, position)
             case _ChoicePlan.INTERSECT:
                 # The nodes without clauses stay: beside them, an option is far smaller than alone.
                 alone = replace(conjunction, clauses=())
-                options = [self._conjunction(self._joined(alone, (node,)), spot) for node in choice.nodes]
-                chosen = self._chosen(options, choice, spot)
-                return both(self._conjunction(others, spot), chosen, self.guard)
+                options = [self._conjunction(self._joined(alone, (node,)), position) for node in choice.nodes]
+                united = self._united(options, choice, position)
+                return intersect(self._conjunction(others, position), united, self.guard)
 
-    def _choice_plan(self, conjunction: _Conjunction, choice: Either) -> _ChoicePlan:
+    def _choice_plan(self, conjunction: _Conjunction, choice: Alternatives) -> _ChoicePlan:
         """Chosen from the clauses alone, before anything is built."""
         constants = self._constants(choice)
         distinct = {(isinstance(value, bool), value) for value in constants}
-        exclusive = choice.exactly_one and len(distinct) < len(constants)
-        if all(self.nodes[node].only_lists() for node in choice.nodes) and not exclusive:
+        # A value that `oneOf` lists twice is not allowed, so the list is not the set of values.
+        repeated = choice.exactly_one and len(distinct) < len(constants)
+        if all(self.nodes[node].only_constants() for node in choice.nodes) and not repeated:
             return _ChoicePlan.LIST
-        many = len(conjunction.clauses) > 1 and conjunction.choice_count() > _WAYS_MAX
+        many = len(conjunction.clauses) > 1 and conjunction.combination_count() > _COMBINATIONS_MAX
         return _ChoicePlan.INTERSECT if many else _ChoicePlan.DISTRIBUTE
 
-    def _constants(self, choice: Either) -> list[Scalar]:
+    def _constants(self, choice: Alternatives) -> list[Scalar]:
         """The scalars that the options of a choice list."""
         return [value for node in choice.nodes for value in self.nodes[node].values or ()]
 
     def _condition(
-        self, conjunction: _Conjunction, condition: Condition, branching: _Branching, spot: Position
-    ) -> Value:
+        self, conjunction: _Conjunction, condition: Condition, branching: _Branching, position: Position
+    ) -> ValueSet:
         """The values of a conjunction whose first clause is a condition: those for which it holds, and the others."""
         then = () if condition.then is None else (condition.then,)
         otherwise = () if condition.otherwise is None else (condition.otherwise,)
         others = conjunction.without_first()
         beside = others if branching is _Branching.TOGETHER else replace(conjunction, clauses=())
-        holds = self._conjunction(self._joined(beside, (condition.if_, *then)), spot)
-        fails = self._conjunction(self._joined(beside, otherwise), spot)
+        holds = self._conjunction(self._joined(beside, (condition.if_, *then)), position)
+        fails = self._conjunction(self._joined(beside, otherwise), position)
         if branching is _Branching.APART:
-            context = self._conjunction(others, spot)
-            holds, fails = both(context, holds, self.guard), both(context, fails, self.guard)
-        return either(holds, self._less(fails, self.value((condition.if_,), spot), spot, condition.if_), self.guard)
+            context = self._conjunction(others, position)
+            holds, fails = intersect(context, holds, self.guard), intersect(context, fails, self.guard)
+        fails = self._subtract(fails, self.values((condition.if_,), position), position, condition.if_)
+        return unite(holds, fails, self.guard)
 
-    def _less(self, left: Value, right: Value, spot: Position, node: int) -> Value:
-        return without(left, right, lambda name: self._everything(name, spot), self.nodes[node].field, self.guard)
+    def _subtract(self, left: ValueSet, right: ValueSet, position: Position, node: int) -> ValueSet:
+        return subtract(left, right, lambda name: self._all(name, position), self.nodes[node].field, self.guard)
 
-    def _chosen(self, options: Sequence[Value], clause: Either, spot: Position) -> Value:
-        """Any of the options, or exactly one; in halves, so that no large automaton is read again for each."""
+    def _united(self, options: Sequence[ValueSet], choice: Alternatives, position: Position) -> ValueSet:
+        """The values in any of the options, or in exactly one."""
         if len(options) == 1:
             return options[0]
-        if not clause.exactly_one:
+        if not choice.exactly_one:
+            # In halves, so that each automaton is read log2(n) times and not n times.
             half = len(options) // 2
-            left, right = (self._chosen(some, clause, spot) for some in (options[:half], options[half:]))
-            return either(left, right, self.guard)
-        some, several = self._halves(options)
-        if not several:
-            return some
-        return self._less(
-            some, reduce(lambda left, right: either(left, right, self.guard), several), spot, clause.nodes[0]
-        )
+            left, right = (self._united(part, choice, position) for part in (options[:half], options[half:]))
+            return unite(left, right, self.guard)
+        united, overlaps = self._overlaps(options)
+        if not overlaps:
+            return united
+        overlap = reduce(lambda left, right: unite(left, right, self.guard), overlaps)
+        return self._subtract(united, overlap, position, choice.nodes[0])
 
-    def _halves(self, options: Sequence[Value]) -> tuple[Value, list[Value]]:
-        """The values in any option, and those in two or more."""
+    def _overlaps(self, options: Sequence[ValueSet]) -> tuple[ValueSet, list[ValueSet]]:
+        """The values in any option, and sets of values whose union is in two options or more."""
         if len(options) == 1:
             return options[0], []
         half = len(options) // 2
-        left, twice_left = self._halves(options[:half])
-        right, twice_right = self._halves(options[half:])
-        return either(left, right, self.guard), [*twice_left, *twice_right, both(left, right, self.guard)]
+        left, left_overlaps = self._overlaps(options[:half])
+        right, right_overlaps = self._overlaps(options[half:])
+        united = unite(left, right, self.guard)
+        return united, [*left_overlaps, *right_overlaps, intersect(left, right, self.guard)]
 
-    def _plain(self, numbers: Sequence[int], spot: Position) -> Value:
-        """The values that fit nodes without clauses."""
-        nodes = [self.nodes[number] for number in numbers]
+    def _merged(self, node_ids: Sequence[int], position: Position) -> ValueSet:
+        """The values that fit nodes without clauses: their facts are merged, type by type."""
+        nodes = [self.nodes[number] for number in node_ids]
         if any(node.never for node in nodes):
-            return NO_VALUE
+            return NO_VALUES
         types = [node.types for node in nodes if node.types is not None]
 
         def may(name: str) -> bool:
             return all(name in allowed for allowed in types)
 
-        nothing = Whole.NOTHING
         literals = ({"null"} if may("null") else set()) | ({"false", "true"} if may("boolean") else set())
-        strings = self._scalars.contents(nodes) if may("string") else nothing
-        arrays, objects, stable = self._containers(numbers, spot)
-        lanes = (
-            self._scalars.numbers(nodes, types),
-            strings,
-            arrays if may("array") else nothing,
-            objects if may("object") else nothing,
-        )
-        found = Value(frozenset(literals), lanes, stable)
+        strings = self._scalars.string_language(nodes) if may("string") else Trivial.EMPTY
+        arrays, objects, safe = self._containers(node_ids, position)
+        numbers = self._scalars.number_language(nodes, types)
+        # Facts about a type that is not allowed say nothing.
+        languages = (
+            numbers, strings, arrays if may("array") else Trivial.EMPTY, objects if may("object") else Trivial.EMPTY
+        )  # fmt: skip
+        values = ValueSet(frozenset(literals), languages, safe)
         for node in nodes:
             if node.values is not None:
-                found = both(found, self._scalars.listed(node.values), self.guard)
-        return found
+                values = intersect(values, self._scalars.constants(node.values), self.guard)
+        return values
 
-    def _containers(self, numbers: Sequence[int], spot: Position) -> tuple[TypeLanguage, TypeLanguage, bool]:
-        """The arrays and the objects that fit nodes, as far as their types are allowed, and whether they are stable."""
-        arrays: TypeLanguage = Whole.EVERYTHING
-        objects: TypeLanguage = Whole.EVERYTHING
-        stable = True
-        nodes = [self.nodes[number] for number in numbers]
+    def _containers(self, node_ids: Sequence[int], position: Position) -> tuple[TypeLanguage, TypeLanguage, bool]:
+        """The arrays and the objects that fit nodes, and whether they are safe from duplicate keys.
+
+        A type that the nodes do not allow is not compiled.
+        """
+        arrays: TypeLanguage = Trivial.ALL
+        objects: TypeLanguage = Trivial.ALL
+        safe = True
+        nodes = [self.nodes[number] for number in node_ids]
         types = [node.types for node in nodes if node.types is not None]
         if any(node.arrays is not None for node in nodes) and all("array" in allowed for allowed in types):
-            block, stable = array_block(self, numbers, spot)
-            arrays = lane_of(block)
+            fragment, safe = array_fragment(self, node_ids, position)
+            arrays = from_fragment(fragment)
         if any(node.objects is not None for node in nodes) and all("object" in allowed for allowed in types):
-            block, steady = object_block(self, numbers, spot)
-            objects, stable = lane_of(block), stable and steady
-        return arrays, objects, stable
+            fragment, objects_safe = object_fragment(self, node_ids, position)
+            objects, safe = from_fragment(fragment), safe and objects_safe
+        return arrays, objects, safe
 
-    def _everything(self, name: str, spot: Position) -> Fragment | None:
-        """All texts of a lane."""
+    def _all(self, name: str, position: Position) -> Fragment | None:
+        """All texts of a type."""
         if name == "number":
             return self._scalars.any_number()
         if name == "string":
             return self._scalars.any_text
-        build = array_block if name == "array" else object_block
-        return build(self, (), spot)[0]
+        build = array_fragment if name == "array" else object_fragment
+        return build(self, (), position)[0]
 
-    def _resolved(self, name: str, lane: TypeLanguage, spot: Position) -> Fragment | None:
-        if isinstance(lane, Fragment):
-            return lane
-        return self._everything(name, spot) if lane is Whole.EVERYTHING else None
+    def _fragment(self, name: str, language: TypeLanguage, position: Position) -> Fragment | None:
+        if isinstance(language, Fragment):
+            return language
+        return self._all(name, position) if language is Trivial.ALL else None
 
     def _string(self, content: Fragment | None) -> Fragment | None:
         if content is None:
             return None
-        if id(content) not in self._strings:  # the content is kept too, so that its id stays its own
-            self._strings[id(content)] = (content, string_block(content, self.guard))
-        return self._strings[id(content)][1]
+        if content not in self._strings:
+            self._strings[content] = string_fragment(content, self.guard)
+        return self._strings[content]
 
-    def _written(self, value: Value, spot: Position) -> Fragment | None:
-        """The texts of a value. Each kind begins with characters of its own."""
-        machine = Assembler(self.width, self.guard)
-        end, anything = machine.end(), bool(value.literals)
-        for text in sorted(value.literals):
-            machine.write(START, text, end)
-        for name, lane in zip(LANES, value.lanes, strict=True):
-            part = self._resolved(name, lane, spot)
-            part = self._string(part) if name == "string" else part
-            if part is not None:
-                machine.read(START, part, {1: end})
-                anything = True
-        if not anything:
+    def _text_of(self, values: ValueSet, position: Position) -> Fragment | None:
+        """The texts of a set of values."""
+        # Texts of different types begin with different characters, so one automaton reads them all.
+        assembler = Assembler(self.width, self.guard)
+        end, empty = assembler.new_end(), not values.literals
+        for literal in sorted(values.literals):
+            assembler.add_text(START, literal, end)
+        for name, language in zip(AUTOMATON_TYPES, values.languages, strict=True):
+            fragment = self._fragment(name, language, position)
+            fragment = self._string(fragment) if name == "string" else fragment
+            if fragment is not None:
+                assembler.add_fragment(START, fragment, {1: end})
+                empty = False
+        if empty:
             return None
-        found = machine.finish()
-        self._bytes += found.table.nbytes
+        text = assembler.finish()
+        self._bytes += text.table.nbytes
         self.guard.check("table_bytes_max", self._bytes)
-        return found
+        return text
 
 
-def _few(node: Schema) -> tuple[Scalar, ...]:
-    """The values of a node whose type has few."""
+def _literals(node: Schema) -> tuple[Scalar, ...]:
+    """The null and the booleans that a node's types allow."""
     allowed = node.types or frozenset()
     return (*((None,) if "null" in allowed else ()), *((False, True) if "boolean" in allowed else ()))

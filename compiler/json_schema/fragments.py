@@ -1,6 +1,6 @@
-"""Small automata to build larger ones from: tables over one alphabet, state 0 dead, state 1 the start.
+"""DFA fragments over one alphabet, and their Boolean operations. State 0 is dead, state 1 is the start.
 
-Owns their Boolean operations. An absent block (None) is the empty language. Knows nothing of JSON.
+An absent fragment (None) is the empty language. Nothing here knows JSON.
 """
 
 from __future__ import annotations
@@ -15,16 +15,24 @@ from compiler.automata import Dfa, minimize, steps_to, unique_rows
 from compiler.limits import ResourceGuard
 
 DEAD, START = 0, 1
-_ENTRY_BYTES = 4  # of an int32
+ENTRY_BYTES = 4  # of an int32
+Operation = Literal["and", "or", "less"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """A deterministic automaton. S states, K columns, M symbols.
+    """A deterministic automaton with labelled acceptance. S states, K columns, M symbols.
 
     columns  int32 [M]: the column that each symbol reads
-    table    int32 [S, K]; row DEAD is all DEAD
-    label    int32 [S]: 0 where no text ends; where one may, anything else, which tells kinds of texts apart
+    table    int32 [S, K]: the successor of each state; row DEAD is all DEAD
+    label    int32 [S]: 0 where no text ends; any other number tells kinds of accepted texts apart
+
+    Fragments are compared and hashed by identity, so one can be the key of a dictionary.
+
+    >>> table = np.array([[0, 0], [0, 2], [0, 0]])
+    >>> exactly_b = Fragment(columns=np.array([0, 1]), table=table, label=np.array([0, 0, 7]))
+    >>> exactly_b.run([1]), exactly_b.run([0])
+    (7, 0)
     """
 
     columns: np.ndarray
@@ -42,7 +50,7 @@ class Fragment:
         return len(self.label)
 
     @property
-    def wide(self) -> np.ndarray:
+    def full_table(self) -> np.ndarray:
         """The table with one column for each symbol: int32 [S, M]."""
         return np.asarray(self.table[:, self.columns])
 
@@ -54,93 +62,99 @@ class Fragment:
         return int(self.label[state])
 
 
-def narrowed(table: np.ndarray, label: np.ndarray) -> Fragment:
-    """The block of a table with one column for each symbol."""
-    first, which = unique_rows(table.T)
-    return Fragment(which.astype(np.int32), table[:, first], label)
+def compressed(full_table: np.ndarray, label: np.ndarray) -> Fragment:
+    """The fragment of a table [S, M]: symbols with equal columns share one."""
+    first, columns = unique_rows(full_table.T)
+    return Fragment(columns.astype(np.int32), full_table[:, first], label)
 
 
-def dfa_of(block: Fragment, guard: ResourceGuard) -> Dfa:
-    """The minimal complete DFA of a block, over the same symbols."""
-    return minimize(Dfa(block.columns, block.table, block.label != 0, START), guard)
+def dfa_of(fragment: Fragment, guard: ResourceGuard) -> Dfa:
+    """The minimal complete DFA of a fragment, over the same symbols."""
+    return minimize(Dfa(fragment.columns, fragment.table, fragment.label != 0, START), guard)
 
 
-def block_of(dfa: Dfa) -> Fragment | None:
-    """The block of a DFA, all its dead states one; None where the language is empty."""
+def fragment_of(dfa: Dfa) -> Fragment | None:
+    """The fragment of a DFA; None where the language is empty. The label of accepted texts is 1."""
+    # All states from which nothing is accepted become DEAD; the others keep their order, behind the start.
     live = steps_to(dfa.next_state, dfa.accepting) < dfa.states
     if not live[dfa.start]:
         return None
     order = np.flatnonzero(live)
     order = np.concatenate([[dfa.start], order[order != dfa.start]])
-    number = np.zeros(dfa.states, dtype=np.int32)
+    number = np.zeros(dfa.states, dtype=np.int32)  # [states of the DFA] -> state of the fragment
     number[order] = np.arange(START, START + len(order))
-    rows = np.zeros((START + len(order), dfa.next_state.shape[1]), dtype=np.int32)
-    rows[START:] = number[dfa.next_state[order]]
-    label = np.zeros(len(rows), dtype=np.int32)
+    table = np.zeros((START + len(order), dfa.next_state.shape[1]), dtype=np.int32)
+    table[START:] = number[dfa.next_state[order]]
+    label = np.zeros(len(table), dtype=np.int32)
     label[START:] = dfa.accepting[order]
-    return Fragment(dfa.symbol_class, rows, label)
+    return Fragment(dfa.symbol_class, table, label)
 
 
-def trimmed(block: Fragment) -> Fragment | None:
-    """The same without the states that lead nowhere; labels become 1."""
-    return block_of(Dfa(block.columns, block.table, block.label != 0, START))
+def trim(fragment: Fragment) -> Fragment | None:
+    """The same language without states from which nothing is accepted; labels become 1."""
+    return fragment_of(Dfa(fragment.columns, fragment.table, fragment.label != 0, START))
 
 
-def minimal(block: Fragment, guard: ResourceGuard) -> Fragment | None:
+def minimal_fragment(fragment: Fragment, guard: ResourceGuard) -> Fragment | None:
     """The same language with the fewest states; labels become 1."""
-    return block_of(dfa_of(block, guard))
+    return fragment_of(dfa_of(fragment, guard))
 
 
 def trie(words: Sequence[Sequence[int]], width: int, guard: ResourceGuard) -> Fragment | None:
-    """Exactly these words; None without any. Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`."""
-    rows: list[dict[int, int]] = [{}, {}]
+    """Exactly these words over `width` symbols; None without any.
+
+    Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
+    """
+    children: list[dict[int, int]] = [{}, {}]  # of each state; those of DEAD stay empty
     ends = set()
     for word in words:
-        at = START
+        state = START
         for symbol in word:
-            if symbol not in rows[at]:
-                rows[at][symbol] = len(rows)
-                rows.append({})
-            at = rows[at][symbol]
-        ends.add(at)
+            if symbol not in children[state]:
+                children[state][symbol] = len(children)
+                children.append({})
+            state = children[state][symbol]
+        ends.add(state)
         guard.check_time()
-        guard.check("dfa_states_max", len(rows))
-    used = sorted({symbol for row in rows for symbol in row})
-    columns = np.zeros(width, dtype=np.int32)  # column 0 is of the symbols that no word has
+        guard.check("dfa_states_max", len(children))
+    used = sorted({symbol for successors in children for symbol in successors})
+    # A column for each symbol that occurs. Column 0, all DEAD, is shared by the symbols that no word has.
+    columns = np.zeros(width, dtype=np.int32)
     columns[used] = 1 + np.arange(len(used))
-    guard.check("table_bytes_max", len(rows) * (1 + len(used)) * _ENTRY_BYTES)
-    table = np.zeros((len(rows), 1 + len(used)), dtype=np.int32)
-    for state, row in enumerate(rows):
-        table[state, columns[list(row)]] = list(row.values())
-    label = np.zeros(len(rows), dtype=np.int32)
+    guard.check("table_bytes_max", len(children) * (1 + len(used)) * ENTRY_BYTES)
+    table = np.zeros((len(children), 1 + len(used)), dtype=np.int32)
+    for state, successors in enumerate(children):
+        table[state, columns[list(successors)]] = list(successors.values())
+    label = np.zeros(len(children), dtype=np.int32)
     label[sorted(ends)] = 1
     return Fragment(columns, table, label) if ends else None
 
 
-def combined(
-    left: Fragment | None, right: Fragment | None, how: Literal["and", "or", "less"], guard: ResourceGuard
+def combine(
+    left: Fragment | None, right: Fragment | None, operation: Operation, guard: ResourceGuard
 ) -> Fragment | None:
     """The texts in both, in either, or in `left` alone; minimal. Raises LimitExceeded over `dfa_states_max`."""
+    # The empty language and equal operands need no product.
     if left is None or right is None:
-        return None if how == "and" else left or (right if how == "or" else None)
+        return None if operation == "and" else left or (right if operation == "or" else None)
     if left is right:
-        return None if how == "less" else left
-    whole = joined([left, right], guard, _NEEDED[how])
-    ends = whole.states[:, 0], whole.states[:, 1]
-    first, second = left.label[ends[0]] != 0, right.label[ends[1]] != 0
-    accepting = {"and": first & second, "or": first | second, "less": first & ~second}[how]
-    return block_of(minimize(Dfa(whole.symbol_class, whole.table, accepting, START), guard))
+        return None if operation == "less" else left
+    pairs = product([left, right], guard, _REQUIRED[operation])
+    first, second = left.label[pairs.states[:, 0]] != 0, right.label[pairs.states[:, 1]] != 0
+    accepting = {"and": first & second, "or": first | second, "less": first & ~second}[operation]
+    return fragment_of(minimize(Dfa(pairs.symbol_class, pairs.table, accepting, START), guard))
 
 
-_NEEDED = {"and": (True, True), "or": (False, False), "less": (True, False)}
+# Whether the result is empty once the left or the right operand is dead.
+_REQUIRED = {"and": (True, True), "or": (False, False), "less": (True, False)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """Several blocks read side by side. S states, B blocks, K columns, M symbols.
+class FragmentProduct:
+    """Fragments that read the same text side by side. S states, F fragments, K columns, M symbols.
 
-    symbol_class  int32 [M], table int32 [S, K] as in a Dfa, with the states DEAD and START
-    states        int64 [S, B]: the state of each block
+    symbol_class  int32 [M], table int32 [S, K]: as in a Dfa, with the states DEAD and START
+    states        int64 [S, F]: the state of each fragment in each state of the product
     """
 
     symbol_class: np.ndarray
@@ -148,54 +162,56 @@ class Joined:
     states: np.ndarray
 
 
-def joined(blocks: Sequence[Fragment], guard: ResourceGuard, needed: Sequence[bool]) -> Joined:
-    """The reachable tuples of states; where a needed block is dead all are, and so where every one is.
+def product(fragments: Sequence[Fragment], guard: ResourceGuard, required: Sequence[bool]) -> FragmentProduct:
+    """The reachable tuples of states, breadth first.
 
+    required  for each fragment, whether the product is dead where that fragment is; it is where all are, too
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
     """
-    first, symbol_class = unique_rows(np.column_stack([block.columns for block in blocks]))
-    tables = [block.table[:, block.columns[first]].astype(np.int64) for block in blocks]
-    dead = (DEAD,) * len(blocks)
-    start = (START,) * len(blocks)
+    # Symbols that every fragment treats alike share a column of the product.
+    first, symbol_class = unique_rows(np.column_stack([fragment.columns for fragment in fragments]))
+    tables = [fragment.table[:, fragment.columns[first]].astype(np.int64) for fragment in fragments]
+    dead = (DEAD,) * len(fragments)
+    start = (START,) * len(fragments)
     index = {dead: DEAD, start: START}
     order, rows = [dead, start], [np.zeros((1, len(first)), dtype=np.int64)]
     frontier = np.array([start], dtype=np.int64)
     while len(frontier):
+        # [frontier, columns, fragments]
         targets = np.stack([table[frontier[:, which]] for which, table in enumerate(tables)], axis=2)
-        for which, must in enumerate(needed):
+        for which, must in enumerate(required):
             if must:
                 targets[targets[:, :, which] == DEAD] = DEAD
-        flat = targets.reshape(-1, len(blocks))
+        flat = targets.reshape(-1, len(fragments))
         places, inverse = unique_rows(flat)
         number = np.empty(len(places), dtype=np.int64)
-        found = []
+        fresh = []
         for position, state in enumerate(map(tuple, flat[places].tolist())):
             if state not in index:
                 index[state] = len(index)
                 order.append(state)
-                found.append(state)
+                fresh.append(state)
             number[position] = index[state]
         rows.append(number[inverse].reshape(targets.shape[:2]))
-        frontier = np.array(found, dtype=np.int64).reshape(-1, len(blocks))
+        frontier = np.array(fresh, dtype=np.int64).reshape(-1, len(fragments))
         guard.check_time()
         guard.check("dfa_states_max", len(index))
-        guard.check("table_bytes_max", len(index) * len(first) * _ENTRY_BYTES)
-    return Joined(symbol_class.astype(np.int32), np.concatenate(rows).astype(np.int32), np.array(order, dtype=np.int64))
+        guard.check("table_bytes_max", len(index) * len(first) * ENTRY_BYTES)
+    table = np.concatenate(rows).astype(np.int32)
+    return FragmentProduct(symbol_class.astype(np.int32), table, np.array(order, dtype=np.int64))
 
 
-def classified(base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard) -> Fragment | None:
-    """The texts of `base`, labelled 1 + the bit set of the tests that accept them too; all of `base` is needed."""
+def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard) -> Fragment | None:
+    """The texts of `base`, labelled by the tests that accept them: 1 + the sum of 2 ** i over accepting tests i."""
     if base is None:
         return None
-    real = [test for test in tests if test is not None]
-    if not real:
+    present = [(bit, test) for bit, test in enumerate(tests) if test is not None]
+    if not present:
         return Fragment(base.columns, base.table, (base.label != 0).astype(np.int32))
-    whole = joined([base, *real], guard, (True, *(False for _ in real)))
-    bits = np.zeros(len(whole.states), dtype=np.int32)
-    column = 1
-    for bit, test in enumerate(tests):
-        if test is not None:
-            bits |= (test.label[whole.states[:, column]] != 0).astype(np.int32) << bit
-            column += 1
-    accepted = base.label[whole.states[:, 0]] != 0
-    return Fragment(whole.symbol_class, whole.table, np.where(accepted, 1 + bits, 0).astype(np.int32))
+    # A dead test still leaves the text to the others: only `base` is required.
+    tuples = product([base, *(test for _, test in present)], guard, (True, *(False for _ in present)))
+    bits = np.zeros(len(tuples.states), dtype=np.int32)
+    for column, (bit, test) in enumerate(present, 1):
+        bits |= (test.label[tuples.states[:, column]] != 0).astype(np.int32) << bit
+    accepted = base.label[tuples.states[:, 0]] != 0
+    return Fragment(tuples.symbol_class, tuples.table, np.where(accepted, 1 + bits, 0).astype(np.int32))

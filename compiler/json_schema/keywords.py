@@ -1,6 +1,6 @@
-"""The keywords of one schema object that speak of one type each, checked and turned into facts.
+"""The keywords of a schema object that speak of one type each, checked and turned into facts.
 
-Knows nothing of references, texts or automata.
+Each check raises with the field of the keyword. Knows nothing of references, texts or automata.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from compiler.json_schema.nodes import (
     Bound,
     Condition,
     Contains,
+    EmbeddedConstraint,
     NumberFacts,
     ObjectFacts,
     Scalar,
@@ -23,57 +24,58 @@ from compiler.json_schema.nodes import (
     StringFacts,
 )
 from compiler.json_schema.numbers import as_decimal
-from compiler.json_schema.references import Place
+from compiler.json_schema.references import SchemaLocation
 
 _EXPONENT_MAX = 400  # beyond what a double holds
 
 
 class TypeKeywords:
-    """Reads the keywords of `value`, which stands at `place`. Raises SpecSyntaxError or SpecUnsupported.
+    """Reads the keywords of the schema object `value`. Raises SpecSyntaxError or SpecUnsupported.
 
-    child  the node of the schema at some steps below, in a tuple of its own
-    add    the number of a new node that stands for shorthand
+    child  the node of the schema at some steps below, as a tuple of one
+    add    the number of a new node, for what is shorthand in the document
     """
 
     def __init__(
         self,
         value: dict[str, object],
-        place: Place,
+        location: SchemaLocation,
         child: Callable[..., tuple[int, ...]],
         add: Callable[[Schema], int],
     ) -> None:
-        self._value, self._place, self._child, self._add = value, place, child, add
+        self._value, self._location, self._child, self._add = value, location, child, add
 
     def children(self, keyword: str) -> tuple[int, ...]:
-        """The nodes of a list of schemas, which has to hold one at least."""
-        given = self._value[keyword]
-        if not isinstance(given, list) or not given:
+        """The nodes of a list of schemas, which must not be empty."""
+        raw = self._value[keyword]
+        if not isinstance(raw, list) or not raw:
             raise SpecSyntaxError(
-                f"{keyword} holds a list of schemas", expected="a list", field=self._place.below(keyword)
+                f"{keyword} holds a list of schemas", expected="a list", field=self._location.below(keyword)
             )
-        return tuple(node for number in range(len(given)) for node in self._child(keyword, str(number)))
+        return tuple(node for number in range(len(raw)) for node in self._child(keyword, str(number)))
 
-    def named(self, keyword: str) -> dict[str, object]:
+    def mapping(self, keyword: str) -> dict[str, object]:
         """The value of a keyword that maps names; empty where it is absent."""
-        given = self._value.get(keyword, {})
-        if not isinstance(given, dict):
-            raise SpecSyntaxError(f"{keyword} maps names", expected="an object", field=self._place.below(keyword))
-        return given
+        raw = self._value.get(keyword, {})
+        if not isinstance(raw, dict):
+            raise SpecSyntaxError(f"{keyword} maps names", expected="an object", field=self._location.below(keyword))
+        return raw
 
-    def _only(self, keyword: str) -> int | None:
+    def _optional_child(self, keyword: str) -> int | None:
         return self._child(keyword)[0] if keyword in self._value else None
 
     def _count(self, keyword: str) -> int | None:
-        return whole_number(self._value[keyword], self._place.below(keyword)) if keyword in self._value else None
+        return whole_number(self._value[keyword], self._location.below(keyword)) if keyword in self._value else None
 
     def _decimal(self, keyword: str) -> Decimal | None:
         if keyword not in self._value:
             return None
-        given = self._value[keyword]
-        exact = as_decimal(given) if isinstance(given, int | float | Decimal) and not isinstance(given, bool) else None
+        raw = self._value[keyword]
+        # Decimals keep a bound as it is written: 0.1 is one tenth, not the double nearest to it.
+        exact = as_decimal(raw) if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool) else None
         if exact is None or not exact.is_finite() or abs(exact.adjusted()) > _EXPONENT_MAX:
             raise SpecSyntaxError(
-                f"{keyword} is a number", expected="a number that a double holds", field=self._place.below(keyword)
+                f"{keyword} is a number", expected="a number that a double holds", field=self._location.below(keyword)
             )
         return exact
 
@@ -81,19 +83,21 @@ class TypeKeywords:
         """The scalars that `enum` and `const` allow, None for all, and a node for each array and object."""
         if "const" not in self._value and "enum" not in self._value:
             return None, ()
-        listed = self._value.get("enum", [self._value.get("const")])
-        if not isinstance(listed, list):
-            raise SpecSyntaxError("enum is a list", expected="a list", field=self._place.below("enum"))
+        constants = self._value.get("enum", [self._value.get("const")])
+        if not isinstance(constants, list):
+            raise SpecSyntaxError("enum is a list", expected="a list", field=self._location.below("enum"))
         if "const" in self._value and "enum" in self._value:
-            listed = [one for one in listed if same(one, self._value["const"])]
-        scalars: list[Scalar] = [one for one in listed if not isinstance(one, list | dict)]
-        return tuple(scalars), tuple(self._constant(one) for one in listed if isinstance(one, list | dict))
+            constants = [value for value in constants if equal(value, self._value["const"])]
+        # A constant array or object is written as a schema of it: then it is ordered and spelled like any other.
+        scalars: list[Scalar] = [value for value in constants if not isinstance(value, list | dict)]
+        return tuple(scalars), tuple(self._constant(value) for value in constants if isinstance(value, list | dict))
 
     def _constant(self, value: object) -> int:
         """The node of exactly one value."""
-        field = self._place.field
+        field = self._location.field
         if isinstance(value, dict):
             properties = tuple((name, self._constant(item)) for name, item in value.items())
+            # All its keys are required, and a node that nothing fits forbids others.
             facts = ObjectFacts(properties, (), self._add(Schema(field, never=True)), None, tuple(value))
             types = frozenset({"object"})
             return self._add(Schema(field, types=types, objects=facts, order=tuple(value)))
@@ -105,6 +109,7 @@ class TypeKeywords:
         return self._add(Schema(field, values=(value,)))  # type: ignore[arg-type]
 
     def numbers(self) -> NumberFacts | None:
+        """The facts about numbers, None where no keyword speaks of them; likewise for the other types."""
         lower = [(bound, False) for bound in (self._decimal("minimum"),) if bound is not None]
         lower += [(bound, True) for bound in (self._decimal("exclusiveMinimum"),) if bound is not None]
         upper = [(bound, False) for bound in (self._decimal("maximum"),) if bound is not None]
@@ -112,6 +117,7 @@ class TypeKeywords:
         divisor = self._decimal("multipleOf")
         if not (lower or upper or divisor is not None):
             return None
+        # Of an inclusive and an exclusive bound, the tighter one implies the other.
         multiples = () if divisor is None else (self._divisor(divisor),)
         return NumberFacts(False, tightest(lower, lower=True), tightest(upper, lower=False), multiples)
 
@@ -120,7 +126,7 @@ class TypeKeywords:
 
         A validator that checks values with doubles may disagree about other divisors.
         """
-        field = self._place.below("multipleOf")
+        field = self._location.below("multipleOf")
         if divisor <= 0:
             raise SpecSyntaxError("multipleOf is more than 0", expected="a positive number", field=field)
         if Decimal(float(divisor)) != divisor:
@@ -132,18 +138,19 @@ class TypeKeywords:
         return divisor
 
     def strings(self) -> StringFacts | None:
-        value, place = self._value, self._place
+        value, location = self._value, self._location
         if not {"minLength", "maxLength", "pattern", "format", "constraint"} & value.keys():
             return None
-        pattern = (text_of(value.get("pattern", ""), place.below("pattern")), place.below("pattern"))
-        formats = self._formats(text_of(value["format"], place.below("format"))) if "format" in value else ()
-        constraints = ((value["constraint"], place.below("constraint")),) if "constraint" in value else ()
+        # A pattern and a constraint keep their fields: they are parsed later, and their faults name them.
+        pattern = (string_value(value.get("pattern", ""), location.below("pattern")), location.below("pattern"))
+        formats = self._formats(string_value(value["format"], location.below("format"))) if "format" in value else ()
+        constraint = "constraint" in value and EmbeddedConstraint(value["constraint"], location.below("constraint"))
         return StringFacts(
             self._count("minLength") or 0,
             self._count("maxLength"),
             (pattern,) if "pattern" in value else (),
             formats,
-            constraints,
+            (constraint,) if constraint else (),
         )
 
     def _formats(self, name: str) -> tuple[str, ...]:
@@ -154,7 +161,7 @@ class TypeKeywords:
             raise SpecUnsupported(
                 f"this format is not supported; these are: {', '.join(sorted(FORMATS))}",
                 construct="format",
-                field=self._place.below("format"),
+                field=self._location.below("format"),
             )
         return (name,)
 
@@ -166,45 +173,45 @@ class TypeKeywords:
             raise SpecUnsupported(
                 "a list under items is of older drafts: write prefixItems",
                 construct="items",
-                field=self._place.below("items"),
+                field=self._location.below("items"),
             )
         contains: tuple[Contains, ...] = ()
-        if "contains" in value:
-            least = self._count("minContains")
+        if "contains" in value:  # without it, minContains and maxContains say nothing
+            minimum = self._count("minContains")
             contains = (
-                Contains(self._child("contains")[0], 1 if least is None else least, self._count("maxContains")),
+                Contains(self._child("contains")[0], 1 if minimum is None else minimum, self._count("maxContains")),
             )
         unique = value.get("uniqueItems", False)
         if not isinstance(unique, bool):
-            field = self._place.below("uniqueItems")
+            field = self._location.below("uniqueItems")
             raise SpecSyntaxError("uniqueItems is true or false", expected="a boolean", field=field)
         prefix = self.children("prefixItems") if "prefixItems" in value else ()
-        least = self._count("minItems") or 0
-        return ArrayFacts(prefix, self._only("items"), least, self._count("maxItems"), contains, unique)
+        minimum = self._count("minItems") or 0
+        return ArrayFacts(prefix, self._optional_child("items"), minimum, self._count("maxItems"), contains, unique)
 
     def objects(self) -> ObjectFacts | None:
-        value, place = self._value, self._place
+        value, location = self._value, self._location
         keywords = ("properties", "patternProperties", "additionalProperties", "propertyNames", "required")
         if not {*keywords, "minProperties", "maxProperties"} & value.keys():
             return None
-        properties = tuple((name, self._child("properties", name)[0]) for name in self.named("properties"))
+        properties = tuple((name, self._child("properties", name)[0]) for name in self.mapping("properties"))
         patterns = tuple(
-            (pattern, place.below("patternProperties", pattern), self._child("patternProperties", pattern)[0])
-            for pattern in self.named("patternProperties")
+            (pattern, location.below("patternProperties", pattern), self._child("patternProperties", pattern)[0])
+            for pattern in self.mapping("patternProperties")
         )
         return ObjectFacts(
             properties,
             patterns,
-            self._only("additionalProperties"),
-            self._only("propertyNames"),
-            strings_of(value.get("required", []), place.below("required")),
+            self._optional_child("additionalProperties"),
+            self._optional_child("propertyNames"),
+            string_list(value.get("required", []), location.below("required")),
             self._count("minProperties") or 0,
             self._count("maxProperties"),
         )
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Without `if`, the others say nothing."""
-        test, then, otherwise = (self._only(keyword) for keyword in ("if", "then", "else"))
+        """The condition of `if`, `then` and `else`; none without `if`, as the others say nothing then."""
+        test, then, otherwise = (self._optional_child(keyword) for keyword in ("if", "then", "else"))
         return () if test is None else (Condition(test, then, otherwise),)
 
 
@@ -212,35 +219,39 @@ def tightest(bounds: list[Bound], lower: bool) -> Bound | None:
     """The bound that implies all the others, None without any."""
     if not bounds:
         return None
+    # Pairs of a value and whether it is excluded. At equal values the excluding bound is the tighter one.
     return max(bounds) if lower else min(bounds, key=lambda bound: (bound[0], not bound[1]))
 
 
-def same(left: object, right: object) -> bool:
+def equal(left: object, right: object) -> bool:
     """Equality of JSON values: 1 is 1.0, but true is not 1."""
-    if isinstance(left, bool) or isinstance(right, bool):
+    if isinstance(left, bool) or isinstance(right, bool):  # Python's True == 1
         return left is right
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+        return left.keys() == right.keys() and all(equal(left[name], right[name]) for name in left)
     return left == right
 
 
 def whole_number(value: object, field: str) -> int:
-    """A count; 2.0 is one too."""
+    """A count, which JSON may write as 2.0."""
+    # Booleans are ints in Python; -1 stands for every value of another type, and fails below.
     number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else -1
     if not math.isfinite(number) or number != int(number) or number < 0:
         raise SpecSyntaxError("this is a whole number from 0", expected="a whole number from 0", field=field)
     return int(number)
 
 
-def text_of(value: object, field: str) -> str:
+def string_value(value: object, field: str) -> str:
+    """The value, once it is known to be a string."""
     if not isinstance(value, str):
         raise SpecSyntaxError("this is a string", expected="a string", field=field)
     return value
 
 
-def strings_of(value: object, field: str) -> tuple[str, ...]:
+def string_list(value: object, field: str) -> tuple[str, ...]:
+    """The value as strings, each once, once it is known to be a list of strings."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SpecSyntaxError("this is a list of strings", expected="a list of strings", field=field)
     return tuple(dict.fromkeys(value))

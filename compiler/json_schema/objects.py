@@ -1,4 +1,4 @@
-"""Objects as automata: declared properties in the order of their space, then undeclared ones."""
+"""Objects as automata: declared properties in the order of their scope, then undeclared ones."""
 
 from __future__ import annotations
 
@@ -7,55 +7,66 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import SpecUnsupported
+from compiler.json_schema.arrays import TextCompiler
 from compiler.json_schema.assembler import Assembler, escaped
-from compiler.json_schema.fragments import START, Fragment, classified, trimmed
-from compiler.json_schema.keys import Keys
+from compiler.json_schema.fragments import DEAD, START, Fragment, label_by, trim
 from compiler.json_schema.nodes import ObjectFacts, Schema
-from compiler.json_schema.texts import Position, Texts
+from compiler.json_schema.property_order import Position
+from compiler.limits import ResourceGuard
 
-_Control = tuple[int, int]  # the next name that may come, and how many properties there are, as far as it matters
+_Control = tuple[int, int]  # the next name that may come, and how many properties there are, capped
 
 
-def object_block(texts: Texts, numbers: Sequence[int], spot: Position) -> tuple[Fragment | None, bool]:
+def object_fragment(
+    compiler: TextCompiler, node_ids: Sequence[int], position: Position
+) -> tuple[Fragment | None, bool]:
     """The objects that fit all the nodes, and whether equal keys in them cannot change the verdict.
 
     Raises SpecUnsupported and LimitExceeded.
     """
-    if not spot.may_nest():
+    if not position.may_nest():
         return None, True
-    objects = _Objects(texts, numbers, spot)
-    return objects.block(), objects.stable
+    builder = _ObjectBuilder(compiler, node_ids, position)
+    return builder.build(), builder.duplicate_key_safe
 
 
-class _Objects:
-    def __init__(self, texts: Texts, numbers: Sequence[int], spot: Position) -> None:
-        self._texts, self._spot, self.stable = texts, spot, True
-        self._nodes: list[Schema] = [texts.nodes[number] for number in numbers]
+class _ObjectBuilder:
+    """Merges the facts of several nodes about an object: which keys may come where, and their values.
+
+    A key is known by its label: 1 + i for the declared name i, and higher numbers for undeclared keys, one for each
+    set of `patternProperties` that they may match.
+    """
+
+    def __init__(self, compiler: TextCompiler, node_ids: Sequence[int], position: Position) -> None:
+        self._compiler, self._position, self.duplicate_key_safe = compiler, position, True
+        self._nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ObjectFacts] = [node.objects for node in self._nodes if node.objects is not None]
-        self._names = spot.space.names
-        self._key_content = self._key_texts()
+        self._names = position.scope.names
+        self._key_content = self._allowed_keys()
         self._values = [self._declared(name) for name in self._names]
-        self._free_values: dict[int, Fragment] = {}
-        self._free = self._undeclared()
-        wanted = {name for facts in self._facts for name in facts.required}
-        self._required = [name in wanted for name in self._names]
+        self._undeclared_values: dict[int, Fragment] = {}  # by the label that `_undeclared` gives the key
+        self._undeclared_keys = self._undeclared()
+        required = {name for facts in self._facts for name in facts.required}
+        self._required = [name in required for name in self._names]
         self._maximum = min((facts.maximum for facts in self._facts if facts.maximum is not None), default=None)
         self._minimum = max((facts.minimum for facts in self._facts), default=0)
-        if self._minimum <= sum(self._required):
+        if self._minimum <= sum(self._required):  # the required names are enough
             self._minimum = 0
         self._check_counts()
+        # Without a bound on the number of properties, every count is 0, and there is one layer of states.
         counting = self._maximum is not None or self._minimum > 1
         self._count_max = max(self._minimum, self._maximum or 0) if counting else 0
 
-    def _key_texts(self) -> Fragment | None:
+    def _allowed_keys(self) -> Fragment | None:
         """What `propertyNames` allows of keys."""
-        return self._texts.content([facts.names for facts in self._facts if facts.names is not None])
+        return self._compiler.content([facts.names for facts in self._facts if facts.names is not None])
 
     def _check_counts(self) -> None:
-        if self._free is None:
+        """Undeclared keys may be equal, and a parser then counts them once."""
+        if self._undeclared_keys is None:
             return
         if self._maximum is not None:
-            self.stable = False
+            self.duplicate_key_safe = False
         if self._minimum > 1:
             raise SpecUnsupported(
                 "minProperties above 1 is supported where no undeclared properties are: two of them could be alike",
@@ -63,153 +74,260 @@ class _Objects:
                 field=self._nodes[0].field,
             )
 
-    def _text(self, found: Sequence[int], spot: Position) -> Fragment | None:
-        block, stable = self._texts.text(found, spot)
-        self.stable &= stable
-        return block
+    def _text(self, node_ids: Sequence[int], position: Position) -> Fragment | None:
+        fragment, safe = self._compiler.text(node_ids, position)
+        self.duplicate_key_safe &= safe
+        return fragment
 
     def _declared(self, name: str) -> Fragment | None:
-        """The values of a property that has a name."""
-        if self._key_content is None or not self._key_content.run(self._texts.alphabet.word(name)):
+        """The values under a declared name."""
+        if self._key_content is None or not self._key_content.run(self._compiler.alphabet.word(name)):
             return None
-        found = []
+        node_ids = []
         for facts in self._facts:
             inside = [node for declared, node in facts.properties if declared == name]
-            inside += [node for pattern, _, node in facts.patterns if self._texts.alphabet.matches(pattern, name)]
+            inside += [node for pattern, _, node in facts.patterns if self._compiler.alphabet.matches(pattern, name)]
+            # `additionalProperties` speaks of the keys that nothing else in the same schema object mentions.
             if not inside and facts.additional is not None:
                 inside.append(facts.additional)
-            found.extend(inside)
-        return self._text(found, self._spot.property(name))
+            node_ids.extend(inside)
+        return self._text(node_ids, self._position.property(name))
 
     def _undeclared(self) -> Fragment | None:
-        """The keys without a name, labelled by the patterns they match; None where there may be none."""
+        """The undeclared keys, labelled by the patterns that they match; None where there may be none."""
         patterns = list(dict.fromkeys(pattern for facts in self._facts for pattern, _, _ in facts.patterns))
-        tests = [self._texts.alphabet.content("pattern", pattern) for pattern in patterns]
-        keys = classified(self._key_content, tests, self._texts.guard)
+        tests = [self._compiler.alphabet.content(("pattern", pattern)) for pattern in patterns]
+        keys = label_by(self._key_content, tests, self._compiler.guard)
         if keys is None:
             return None
-        spot, allowed = self._spot.property(None), keys.label.copy()
+        position, allowed = self._position.property(None), keys.label.copy()
         for label in sorted(set(keys.label.tolist()) - {0}):
             matched = {pattern for bit, pattern in enumerate(patterns) if (label - 1) >> bit & 1}
-            found = []
+            node_ids = []
             for facts in self._facts:
                 inside = [node for pattern, _, node in facts.patterns if pattern in matched]
                 if not inside and facts.additional is not None:
                     inside.append(facts.additional)
-                found.extend(inside)
-            block = self._text(found, spot)
-            if block is None:
+                node_ids.extend(inside)
+            fragment = self._text(node_ids, position)
+            if fragment is None:  # no value may stand under such a key, so there is no such key
                 allowed[keys.label == label] = 0
                 continue
-            self._free_values[label] = block
-            self.stable &= all(self._texts.nodes[node].says_nothing() for node in found)
-        return Fragment(keys.columns, keys.table, allowed) if self._free_values else None
+            self._undeclared_values[label] = fragment
+            # Of two equal keys a parser reads the last value alone; that is harmless where any value fits.
+            self.duplicate_key_safe &= all(self._compiler.nodes[node].is_unconstrained() for node in node_ids)
+        return Fragment(keys.columns, keys.table, allowed) if self._undeclared_values else None
 
-    def block(self) -> Fragment | None:
+    def build(self) -> Fragment | None:
         """The texts of the objects."""
         if any(must and value is None for must, value in zip(self._required, self._values, strict=True)):
             return None
-        layout, level = self._texts.layout, self._spot.level
-        machine = Assembler(self._texts.width, self._texts.guard)
-        done, opened = machine.end(), machine.state()
-        machine.write(START, "{", opened)
+        layout, level = self._compiler.layout, self._position.level
+        assembler = Assembler(self._compiler.width, self._compiler.guard)
+        end, opened = assembler.new_end(), assembler.new_state()
+        assembler.add_text(START, "{", opened)
         if not any(self._required) and self._minimum == 0:
-            machine.write(opened, "}", done)
-        walk = _Walk(self, machine)
-        first = walk.before((0, 0))
+            assembler.add_text(opened, "}", end)
+        graph = _ObjectStateGraph(self, assembler)
+        first = graph.before.get((0, 0))
         if first is not None:
-            machine.write(opened, layout.inside(level) + '"', first)
-        walk.punctuate(f',{layout.inside(level)}"', layout.closing(level) + "}", done)
-        return trimmed(machine.finish()) if self._minimum else machine.finish()
+            assembler.add_text(opened, layout.inside(level) + '"', first)
+        graph.add_punctuation(f',{layout.inside(level)}"', layout.closing(level) + "}", end)
+        # A minimum may be out of reach, even from the start: then there is no object.
+        return trim(assembler.finish()) if self._minimum else assembler.finish()
 
-    def candidates(self, control: _Control) -> tuple[list[int], bool]:
+    def next_names(self, control: _Control) -> tuple[list[int], bool]:
         """The names that may come next, and whether an undeclared key may."""
-        at, count = control
+        next_name, count = control
         if self._maximum is not None and count >= self._maximum:
             return [], False
-        found = []
-        for number in range(at, len(self._names)):
+        names = []
+        for number in range(next_name, len(self._names)):
             if self._values[number] is not None:
-                found.append(number)
-            if self._required[number]:
-                return found, False
-        return found, self._free is not None
+                names.append(number)
+            if self._required[number]:  # it cannot be passed over
+                return names, False
+        return names, self._undeclared_keys is not None
 
     def may_end(self, control: _Control) -> bool:
         """True when no required property is left and there are enough."""
-        at, count = control
-        return not any(self._required[at:]) and (not self._count_max or count >= self._minimum)
+        next_name, count = control
+        return not any(self._required[next_name:]) and (not self._count_max or count >= self._minimum)
 
     def following(self, control: _Control, label: int) -> tuple[Fragment, _Control]:
         """The value of the key with a label, and what its property leads to."""
         count, names = min(control[1] + 1, self._count_max), len(self._names)
-        value = self._values[label - 1] if label <= names else self._free_values[label - names]
+        value = self._values[label - 1] if label <= names else self._undeclared_values[label - names]
         if value is None:
             raise ValueError("a key without values is no candidate")
         return value, (min(label, names), count)
 
-    def free_labels(self) -> list[int]:
+    def undeclared_labels(self) -> list[int]:
         """The labels of undeclared keys."""
-        return [len(self._names) + label for label in self._free_values]
+        return [len(self._names) + label for label in self._undeclared_values]
 
     @property
     def colon(self) -> str:
-        return self._texts.layout.colon
+        return self._compiler.layout.colon
 
-    def keys(self) -> Keys:
-        """A fresh table of the keys, without entries."""
-        words = [self._texts.alphabet.word(name) for name in self._names]
-        return Keys(words, self._free, self._texts.width, self._texts.guard)
+    def key_table(self) -> _KeyTable:
+        """A new table of the keys, without entries."""
+        words = [self._compiler.alphabet.word(name) for name in self._names]
+        return _KeyTable(words, self._undeclared_keys, self._compiler.width, self._compiler.guard)
 
 
-class _Walk:
-    """The states of an object: before and after each property, for each count of properties that matters."""
+class _ObjectStateGraph:
+    """The states of an object between its properties: a product of the order of names and the count of properties.
 
-    def __init__(self, objects: _Objects, machine: Assembler) -> None:
-        self._objects, self._machine = objects, machine
-        self._open: dict[_Control, tuple[list[int], bool]] = {}
-        self._before: dict[_Control, int] = {}
+    A control is a pair (next name, count). For `a` and `b` declared in this order, `b` required, nothing else allowed
+    and no bound on the count:
+
+            +------- "a": value -----> after (1,0) --,--> before (1,0) --"b": value--+
+            |                                                                        v
+        before (0,0) -------------------- "b": value -------------------------> after (2,0) --}--> end
+
+    From `before`, inside the quotation mark, a key is read, and its label leads to the value. From `after` there is a
+    comma to `before` of the same control where a key may come, and a brace where no required name is left. With
+    `minProperties` or `maxProperties` the graph has one layer for each count, and a property leads to the next layer.
+    """
+
+    def __init__(self, builder: _ObjectBuilder, assembler: Assembler) -> None:
+        self._builder, self._assembler = builder, assembler
+        self._next: dict[_Control, tuple[list[int], bool]] = {}
+        self.before: dict[_Control, int] = {}  # the state of each control in which a key may be read
         self._after: dict[_Control, int] = {}
         waiting: list[_Control] = [(0, 0)]
         for control in waiting:  # grows while it is walked
-            if control in self._open:
+            if control in self._next:
                 continue
-            self._after[control] = machine.state()
-            self._open[control] = objects.candidates(control)
-            waiting.extend(objects.following(control, label)[1] for label in self._labels(control))
-        for count in sorted({count for _, count in self._open}):
-            self._layer(count)
+            self._after[control] = assembler.new_state()
+            self._next[control] = builder.next_names(control)
+            waiting.extend(builder.following(control, label)[1] for label in self._labels(control))
+        for count in sorted({count for _, count in self._next}):
+            self._add_layer(count)
 
     def _labels(self, control: _Control) -> list[int]:
-        """What keys may come next."""
-        names, free = self._open[control]
-        return [1 + name for name in names] + (self._objects.free_labels() if free else [])
+        """The labels of the keys that may come next."""
+        names, undeclared = self._next[control]
+        return [1 + name for name in names] + (self._builder.undeclared_labels() if undeclared else [])
 
-    def before(self, control: _Control) -> int | None:
-        """The state within the quotes of the next key, None where none may come."""
-        return self._before.get(control)
-
-    def _layer(self, count: int) -> None:
+    def _add_layer(self, count: int) -> None:
         """The keys that come after `count` properties, and the values behind them."""
-        keys, machine = self._objects.keys(), self._machine
-        controls = [control for control in self._open if control[1] == count]
-        entries = {control: keys.entry(*self._open[control]) for control in controls if self._labels(control)}
+        key_table, assembler = self._builder.key_table(), self._assembler
+        controls = [control for control in self._next if control[1] == count]
+        # All controls of a layer share one table of keys: they differ only in the state in which they enter it.
+        entries = {control: key_table.entry(*self._next[control]) for control in controls if self._labels(control)}
         if not entries:
             return
-        table, label = keys.finish()
-        offset = machine.place(escaped(table))
-        self._before.update({control: offset + entry for control, entry in entries.items()})
-        for one in sorted({one for control in controls for one in self._labels(control)}):
-            value, after = self._objects.following((0, count), one)
-            quoted, valued = machine.state(), machine.state()
-            machine.close(np.flatnonzero(label == one) + offset, quoted)
-            machine.write(quoted, self._objects.colon, valued)
-            machine.read(valued, value, {1: self._after[after]})
+        table, label_of = key_table.finish()
+        offset = assembler.add_table(escaped(table))
+        self.before.update({control: offset + entry for control, entry in entries.items()})
+        # What follows a key depends on its label and the count alone, so each value is written once a layer.
+        for label in sorted({label for control in controls for label in self._labels(control)}):
+            value, control = self._builder.following((0, count), label)
+            quoted, valued = assembler.new_state(), assembler.new_state()
+            assembler.add_quotes(np.flatnonzero(label_of == label) + offset, quoted)
+            assembler.add_text(quoted, self._builder.colon, valued)
+            assembler.add_fragment(valued, value, {1: self._after[control]})
 
-    def punctuate(self, between: str, end: str, done: int) -> None:
+    def add_punctuation(self, between: str, closing: str, end: int) -> None:
         """What may follow each property: a comma and the next key, or the end."""
         for control, after in self._after.items():
-            if control in self._before:
-                self._machine.write(after, between, self._before[control])
-            if self._objects.may_end(control):
-                self._machine.write(after, end, done)
+            if control in self.before:
+                self._assembler.add_text(after, between, self.before[control])
+            if self._builder.may_end(control):
+                self._assembler.add_text(after, closing, end)
+
+
+class _KeyTable:
+    """The keys of an object as one table: from some place in the order of names on, and undeclared keys.
+
+    A state is a node of the trie of all names, with the names that may still be read below it and whether an
+    undeclared key may be. So places in the order share all states that lead to the same names.
+
+    names       the symbols of each declared name; an undeclared key is none of them
+    undeclared  the undeclared keys, labelled; None where there are none
+    Raises LimitExceeded over `dfa_states_max`.
+    """
+
+    def __init__(
+        self, names: Sequence[Sequence[int]], undeclared: Fragment | None, width: int, guard: ResourceGuard
+    ) -> None:
+        self._undeclared, self._width, self._guard, self._count = undeclared, width, guard, len(names)
+        # The states of `undeclared` keep their numbers; those of the trie come behind them.
+        self._table = np.zeros((START, width), dtype=np.int32) if undeclared is None else undeclared.full_table
+        self._children: list[dict[int, int]] = [{}]
+        self._name_at: dict[int, int] = {}
+        self._below: list[set[int]] = [set(range(len(names)))]  # for each node of the trie, the names that pass it
+        for number, word in enumerate(names):
+            node = 0
+            for symbol in word:
+                if symbol not in self._children[node]:
+                    self._children[node][symbol] = len(self._children)
+                    self._children.append({})
+                    self._below.append(set())
+                node = self._children[node][symbol]
+                self._below[node].add(number)
+            self._name_at[node] = number
+        self._undeclared_at = self._undeclared_states()
+        self._size = undeclared.states if undeclared is not None else START
+        self._index: dict[tuple[int, frozenset[int], bool], int] = {}
+        self._order: list[tuple[int, frozenset[int], bool]] = []
+
+    def _undeclared_states(self) -> list[int]:
+        """The state of `undeclared` at each node of the trie."""
+        states = [DEAD] * len(self._children)
+        if self._undeclared is not None:
+            states[0] = START
+            for node, children in enumerate(self._children):
+                for symbol, child in children.items():
+                    states[child] = int(self._table[states[node], symbol])
+        return states
+
+    def entry(self, candidates: Sequence[int], undeclared: bool) -> int:
+        """The state before a key that is one of the candidates, or an undeclared one where those are allowed."""
+        return self._state(0, frozenset(candidates), undeclared and self._undeclared is not None)
+
+    def _state(self, node: int, candidates: frozenset[int], undeclared: bool) -> int:
+        """The number of a state; a new one is added to those that `finish` writes."""
+        # Only names that pass the node, and only undeclared keys that are alive there, tell states apart.
+        inside = candidates & self._below[node] if len(candidates) > 1 else candidates
+        key = (node, inside, undeclared and self._undeclared_at[node] != DEAD)
+        if key not in self._index:
+            self._index[key] = self._size + len(self._order)
+            self._order.append(key)
+            self._guard.check_time()
+            self._guard.check("dfa_states_max", self._size + len(self._order))
+        return self._index[key]
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+        """The table int32 [S, M] and the label of each state int [S], for all entries so far.
+
+        The label of name i is 1 + i; that of an undeclared key is the number of names + its label in `undeclared`.
+        """
+        rows, labels = [], []
+        for node, candidates, undeclared in self._order:  # grows while it is walked
+            row = np.zeros(self._width, dtype=np.int32)
+            # Off the trie, only an undeclared key goes on.
+            if undeclared:
+                row[:] = self._table[self._undeclared_at[node]]
+            for symbol, child in self._children[node].items():
+                alive = undeclared and self._undeclared_at[child] != DEAD
+                leads = alive or bool(candidates & self._below[child])
+                row[symbol] = self._state(child, candidates & self._below[child], undeclared) if leads else DEAD
+            rows.append(row)
+            labels.append(self._label(node, candidates, undeclared))
+        base = self._undeclared.label if self._undeclared is not None else np.zeros(START, dtype=np.int32)
+        base = np.where(base != 0, base + self._count, 0)
+        table = np.concatenate([self._table, *(row[None] for row in rows)])
+        return table, np.concatenate([base, labels]).astype(int)
+
+    def _label(self, node: int, candidates: frozenset[int], undeclared: bool) -> int:
+        # A declared name is never an undeclared key, also where it may not be read here.
+        if node in self._name_at:
+            name = self._name_at[node]
+            return 1 + name if name in candidates else 0
+        if not undeclared or self._undeclared is None:
+            return 0
+        label = int(self._undeclared.label[self._undeclared_at[node]])
+        return self._count + label if label else 0

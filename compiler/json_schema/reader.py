@@ -1,16 +1,17 @@
-"""Reads a JSON schema (draft 2020-12) into nodes. Owns which keywords are read, left alone, or refused by name.
+"""Reads a JSON schema (draft 2020-12) into nodes.
 
-A keyword that is unknown is refused, never ignored. What is shorthand is written out here: a constant object is an
-object schema, `dependentRequired` a choice. Knows nothing of texts or automata.
+Decides which keywords are read, ignored or refused by name; an unknown keyword is refused. Shorthand is written out
+here: a constant object becomes an object schema, `dependentRequired` a choice, and `unevaluatedItems` and
+`unevaluatedProperties` become facts about arrays and objects. Knows nothing of texts or automata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.keywords import TypeKeywords, strings_of
+from compiler.json_schema.keywords import TypeKeywords, string_list
 from compiler.json_schema.nodes import (
     ANNOTATIONS,
     ASSERTIONS,
@@ -19,183 +20,290 @@ from compiler.json_schema.nodes import (
     MAPS,
     SINGLE,
     TYPES,
-    Either,
+    Alternatives,
+    ArrayFacts,
     ObjectFacts,
     Schema,
 )
-from compiler.json_schema.references import Place, References
-from compiler.json_schema.unevaluated import unevaluated
+from compiler.json_schema.references import References, SchemaLocation
 from compiler.limits import ResourceGuard
 
 _DRAFTS = ("://json-schema.org/draft/", "://json-schema.org/draft-0")
-_SHOWN = 40  # characters of an unknown keyword in the message
+_SHOWN_CHARS_MAX = 40  # of an unknown keyword in the message
+_ITEMS, _PROPERTIES = "unevaluatedItems", "unevaluatedProperties"
 
 
 def supported_keywords() -> tuple[str, ...]:
-    """The keywords that are understood or knowingly left alone; all others are refused."""
+    """The keywords that are read or ignored; all others are refused."""
     return tuple(dict.fromkeys((*ASSERTIONS, *SINGLE, *LISTS, *MAPS, *ANNOTATIONS)))
 
 
-_KNOWN = frozenset(supported_keywords())
+_SUPPORTED = frozenset(supported_keywords())
 
 
 class SchemaReader:
-    """The nodes of one document that its root leads to, by number; the root is 0.
+    """The nodes of a document that its root leads to; node 0 is the root.
 
-    Raises SpecSyntaxError for what is no schema, SpecUnsupported for what we do not compile, LimitExceeded over
-    `nesting_depth_max` or `compile_s_max`.
+    Raises SpecSyntaxError for JSON that is no schema, SpecUnsupported for a schema that is not compiled, LimitExceeded
+    over `nesting_depth_max` or `compile_s_max`.
     """
 
     def __init__(self, document: object, guard: ResourceGuard) -> None:
         self._references = References(document, guard)
         self._count = 0
-        self._numbers: dict[int | tuple[str, bool], int] = {}
-        self._waiting: list[tuple[int, Place]] = []
+        self._numbers: dict[tuple[str, ...], int] = {}  # by path
+        self._waiting: list[tuple[int, SchemaLocation]] = []
         self._nodes: dict[int, Schema] = {}
+        # A node gets its number when something leads to it and is read later. So a schema may refer to itself.
         self.node(self._references.root)
         while self._waiting:
-            number, place = self._waiting.pop()
+            number, location = self._waiting.pop()
             guard.check_time()
-            self._nodes[number] = self._read(place)
-        self._nodes.update(unevaluated(self._nodes, self.add))
+            self._nodes[number] = self._read(location)
+        self._nodes.update(_write_out_unevaluated(self._nodes, self.add))
         self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
 
-    def node(self, place: Place) -> int:
-        """The number of the node at a place, which is read later."""
-        key = id(place.value) if isinstance(place.value, dict) else (place.field, bool(place.value))
-        if key not in self._numbers:
-            self._numbers[key] = self._count
+    def node(self, location: SchemaLocation) -> int:
+        """The number of the node of a schema, which is read later."""
+        if location.path not in self._numbers:
+            self._numbers[location.path] = self._count
             self._count += 1
-            self._waiting.append((self._numbers[key], place))
-        return self._numbers[key]
+            self._waiting.append((self._numbers[location.path], location))
+        return self._numbers[location.path]
 
     def add(self, schema: Schema) -> int:
-        """The number of a node that stands for shorthand."""
+        """The number of a new node that no schema of the document is by itself."""
         number = self._count
         self._count += 1
         self._nodes[number] = schema
         return number
 
-    def _read(self, place: Place) -> Schema:
-        value = place.value
+    def _read(self, location: SchemaLocation) -> Schema:
+        value = location.value
         if isinstance(value, bool):
-            return Schema(place.field, never=not value)
+            return Schema(location.field, never=not value)
         if not isinstance(value, dict):
-            raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=place.field)
-        here = replace(place, base=self._references.base_of(value, place.base))
+            raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=location.field)
+        based = replace(location, base=self._references.base_of(location))
         for keyword in value:
-            if keyword not in _KNOWN and not keyword.startswith(EXTENSION):
-                shown = keyword if len(keyword) <= _SHOWN else keyword[:_SHOWN] + "…"
+            if keyword not in _SUPPORTED and not keyword.startswith(EXTENSION):
+                name = keyword if len(keyword) <= _SHOWN_CHARS_MAX else keyword[:_SHOWN_CHARS_MAX] + "…"
                 raise SpecUnsupported(
-                    f"the schema keyword {shown} is not supported", construct=shown, field=place.below(keyword)
+                    f"the schema keyword {name} is not supported", construct=name, field=location.below(keyword)
                 )
-        _check_draft(value.get("$schema"), here)
-        return _Reading(self, self._references, here, value).schema()
+        _check_draft(value.get("$schema"), based)
+        return _ObjectReader(self, self._references, based, value).schema()
 
 
-def _check_draft(name: object, place: Place) -> None:
-    """Refuse a dialect of its own: there, keywords may mean something else."""
+def _check_draft(name: object, location: SchemaLocation) -> None:
+    """Refuse a dialect of another origin: there, keywords may mean something else."""
     if name is not None and not (isinstance(name, str) and any(draft in name for draft in _DRAFTS)):
         raise SpecUnsupported(
-            "only the dialects of json-schema.org are read", construct="$schema", field=place.below("$schema")
+            "only the dialects of json-schema.org are read", construct="$schema", field=location.below("$schema")
         )
 
 
-class _Reading:
-    """One schema object, keyword by keyword."""
+class _ObjectReader:
+    """Reads one schema object, keyword by keyword."""
 
-    def __init__(self, library: SchemaReader, references: References, place: Place, value: dict[str, object]) -> None:
-        self._library, self._references = library, references
-        self._place, self._value = place, value
-        self._parts = TypeKeywords(value, place, self._child, library.add)
+    def __init__(
+        self, reader: SchemaReader, references: References, location: SchemaLocation, value: dict[str, object]
+    ) -> None:
+        self._reader, self._references = reader, references
+        self._location, self._value = location, value
+        self._keywords = TypeKeywords(value, location, self._child, reader.add)
 
     def schema(self) -> Schema:
-        parts = self._parts
-        either = [Either(parts.children("anyOf"))] if "anyOf" in self._value else []
+        keywords, field = self._keywords, self._location.field
+        choices = [Alternatives(keywords.children("anyOf"))] if "anyOf" in self._value else []
         if "oneOf" in self._value:
-            either.append(Either(parts.children("oneOf"), exactly_one=True))
-        values, containers = parts.values()
+            choices.append(Alternatives(keywords.children("oneOf"), exactly_one=True))
+        values, containers = keywords.values()
+        # `enum` with arrays or objects is a choice between all its scalars, and each of those.
         if containers:
-            scalars = (self._library.add(Schema(self._place.field, values=values)),) if values else ()
-            either.append(Either((*scalars, *containers)))
+            scalars = (self._reader.add(Schema(field, values=values)),) if values else ()
+            choices.append(Alternatives((*scalars, *containers)))
             values = None
         order = self._order()
         return Schema(
-            self._place.field,
+            field,
             types=self._types(),
             values=values,
-            numbers=parts.numbers(),
-            strings=parts.strings(),
-            arrays=parts.arrays(),
-            objects=parts.objects(),
-            all_of=(*self._reference(), *(parts.children("allOf") if "allOf" in self._value else ())),
-            either=(*either, *self._dependencies()),
+            numbers=keywords.numbers(),
+            strings=keywords.strings(),
+            arrays=keywords.arrays(),
+            objects=keywords.objects(),
+            all_of=(*self._reference(), *(keywords.children("allOf") if "allOf" in self._value else ())),
+            choices=(*choices, *self._dependencies()),
             none_of=self._child("not") if "not" in self._value else (),
-            conditions=parts.conditions(),
+            conditions=keywords.conditions(),
             order=(*order, *containers),
-            unevaluated_items=self._only("unevaluatedItems"),
-            unevaluated_properties=self._only("unevaluatedProperties"),
+            unevaluated_items=self._optional_child(_ITEMS),
+            unevaluated_properties=self._optional_child(_PROPERTIES),
         )
 
-    def _only(self, keyword: str) -> int | None:
+    def _optional_child(self, keyword: str) -> int | None:
         return self._child(keyword)[0] if keyword in self._value else None
 
     def _child(self, *steps: str) -> tuple[int, ...]:
+        """The node of the schema at some steps below, as a tuple of one."""
         value: object = self._value
         for step in steps:
             value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
-        return (self._library.node(Place(value, self._place.below(*steps), self._place.base)),)
+        return (self._reader.node(self._location.child(value, *steps)),)
 
     def _types(self) -> frozenset[str] | None:
         if "type" not in self._value:
             return None
-        given = self._value["type"]
-        named = given if isinstance(given, list) else [given]
-        if not named or not all(isinstance(name, str) and name in TYPES for name in named):
+        raw = self._value["type"]
+        names = raw if isinstance(raw, list) else [raw]
+        if not names or not all(isinstance(name, str) and name in TYPES for name in names):
             raise SpecSyntaxError(
-                "this is not a type", expected=f"one of {', '.join(sorted(TYPES))}", field=self._place.below("type")
+                "this is not a type", expected=f"one of {', '.join(sorted(TYPES))}", field=self._location.below("type")
             )
-        return frozenset(named)
+        return frozenset(names)
 
     def _reference(self) -> tuple[int, ...]:
+        """The node that `$ref` leads to; since draft 2019-09 it holds beside the other keywords."""
         if "$ref" not in self._value:
             return ()
         target = self._value["$ref"]
         if not isinstance(target, str):
-            raise SpecSyntaxError("a reference is a string", expected="a string", field=self._place.below("$ref"))
-        return (self._library.node(self._references.resolve(target, self._place)),)
+            raise SpecSyntaxError("a reference is a string", expected="a string", field=self._location.below("$ref"))
+        return (self._reader.node(self._references.resolve(target, self._location)),)
 
-    def _dependencies(self) -> Sequence[Either]:
-        """`dependentRequired` and `dependentSchemas` as choices: the key is absent, or the rest holds."""
-        found = []
-        required = self._parts.named("dependentRequired")
-        for name, wanted in required.items():
-            facts = ObjectFacts(required=strings_of(wanted, self._place.below("dependentRequired", name)))
-            rest = self._library.add(Schema(self._place.field, objects=facts, order=facts.required))
-            found.append(Either((self._absent(name), rest)))
-        for name in self._parts.named("dependentSchemas"):
-            found.append(Either((self._absent(name), *self._child("dependentSchemas", name))))
-        return found
+    def _dependencies(self) -> Sequence[Alternatives]:
+        """`dependentRequired` and `dependentSchemas` as choices: the key is absent, or its schema holds."""
+        choices = []
+        for name, required in self._keywords.mapping("dependentRequired").items():
+            facts = ObjectFacts(required=string_list(required, self._location.below("dependentRequired", name)))
+            present = self._reader.add(Schema(self._location.field, objects=facts, order=facts.required))
+            choices.append(Alternatives((self._absent(name), present)))
+        for name in self._keywords.mapping("dependentSchemas"):
+            choices.append(Alternatives((self._absent(name), *self._child("dependentSchemas", name))))
+        return choices
 
     def _absent(self, name: str) -> int:
-        never = self._library.add(Schema(self._place.field, never=True))
+        """The node of the values without a key: no value fits under it."""
+        never = self._reader.add(Schema(self._location.field, never=True))
         facts = ObjectFacts(properties=((name, never),))
-        return self._library.add(Schema(self._place.field, objects=facts, order=(name,)))
+        return self._reader.add(Schema(self._location.field, objects=facts, order=(name,)))
 
     def _order(self) -> tuple[str | int, ...]:
-        """Names and nodes in place, as the document has them; names that are only required come last."""
+        """Names and in-place nodes, as the document has them; names that are only required come last."""
         order: list[str | int] = []
         for keyword in self._value:
             if keyword == "properties":
-                order.extend(self._parts.named("properties"))
+                order.extend(self._keywords.mapping("properties"))
             elif keyword in ("allOf", "anyOf", "oneOf"):
-                order.extend(self._parts.children(keyword))
+                order.extend(self._keywords.children(keyword))
             elif keyword in ("not", "if", "then", "else"):
                 order.extend(self._child(keyword))
             elif keyword == "$ref":
                 order.extend(self._reference())
-        for name in self._parts.named("dependentSchemas"):
+        for name in self._keywords.mapping("dependentSchemas"):
             order.extend((name, *self._child("dependentSchemas", name)))
-        for name, wanted in self._parts.named("dependentRequired").items():
-            order.extend((name, *strings_of(wanted, self._place.below("dependentRequired", name))))
-        return (*order, *strings_of(self._value.get("required", []), self._place.below("required")))
+        for name, required in self._keywords.mapping("dependentRequired").items():
+            order.extend((name, *string_list(required, self._location.below("dependentRequired", name))))
+        return (*order, *string_list(self._value.get("required", []), self._location.below("required")))
+
+
+# --- unevaluatedItems and unevaluatedProperties ---------------------------------------------------------------------
+#
+# They speak of what no other keyword beside them has evaluated. Through `allOf` and `$ref` the schema decides that, so
+# they become facts about arrays and objects. Through `anyOf` and its kin the value decides it: that is refused by name.
+
+
+def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], int]) -> dict[int, Schema]:
+    """The nodes that change. Raises SpecUnsupported naming the keyword."""
+    changed = {}
+    for number, node in list(nodes.items()):
+        added = [
+            *_unevaluated(nodes, number, node.unevaluated_items, _ITEMS, add),
+            *_unevaluated(nodes, number, node.unevaluated_properties, _PROPERTIES, add),
+        ]
+        if added:
+            changed[number] = replace(node, all_of=(*node.all_of, *added))
+    return changed
+
+
+def _unevaluated(
+    nodes: Mapping[int, Schema], number: int, unevaluated: int | None, keyword: str, add: Callable[[Schema], int]
+) -> list[int]:
+    """A node that says of everything unevaluated what the node `unevaluated` says; none where that is nothing."""
+    if unevaluated is None or nodes[unevaluated].is_unconstrained():
+        return []
+    node = nodes[number]
+    certain = _certain(nodes, number)
+    uncertain = [other for index in certain for other in _uncertain(nodes, nodes[index])]
+    if any(_evaluates(nodes[index], keyword) for index in uncertain):
+        raise SpecUnsupported(
+            f"{keyword} beside anyOf, oneOf, if or dependentSchemas that evaluate some themselves is not supported",
+            construct=keyword,
+            field=f"{node.field}.{keyword}" if node.field else keyword,
+        )
+    without = replace(node, unevaluated_items=None, unevaluated_properties=None)
+    views = [nodes[index] if index != number else without for index in certain]
+    return _items(views, unevaluated, add) if keyword == _ITEMS else _properties(views, unevaluated, add)
+
+
+def _certain(nodes: Mapping[int, Schema], number: int) -> list[int]:
+    """The node and those that hold wherever it does, by `allOf` and `$ref`."""
+    reached = [number]
+    for index in reached:  # grows while it is walked
+        reached.extend(other for other in nodes[index].all_of if other not in reached)
+    return reached
+
+
+def _uncertain(nodes: Mapping[int, Schema], node: Schema) -> list[int]:
+    """The nodes that may hold of the same value or not, and all in place below them.
+
+    Nodes directly under `not` are left out: they evaluate nothing.
+    """
+    reached = [other for other in node.in_place_nodes() if other not in (*node.all_of, *node.none_of)]
+    for index in reached:  # grows while it is walked
+        reached.extend(other for other in nodes[index].in_place_nodes() if other not in reached)
+    return reached
+
+
+def _evaluates(node: Schema, keyword: str) -> bool:
+    """True when the node evaluates items, or properties."""
+    if keyword == _ITEMS:
+        arrays = node.arrays
+        return node.unevaluated_items is not None or (
+            arrays is not None and bool(arrays.prefix or arrays.contains or arrays.items is not None)
+        )
+    objects = node.objects
+    return node.unevaluated_properties is not None or (
+        objects is not None and bool(objects.properties or objects.patterns or objects.additional is not None)
+    )
+
+
+def _items(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) -> list[int]:
+    facts = [view.arrays for view in views if view.arrays is not None]
+    # `items` evaluates all items, and so does another `unevaluatedItems`.
+    if any(fact.items is not None for fact in facts) or any(view.unevaluated_items is not None for view in views):
+        return []
+    # Which items `contains` evaluates depends on the value.
+    if any(fact.contains for fact in facts):
+        raise SpecUnsupported(
+            "unevaluatedItems beside contains is not supported", construct=_ITEMS, field=views[0].field
+        )
+    length = max((len(fact.prefix) for fact in facts), default=0)
+    anything = add(Schema(views[0].field))
+    return [add(Schema(views[0].field, arrays=ArrayFacts((anything,) * length, unevaluated)))]
+
+
+def _properties(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) -> list[int]:
+    facts = [view.objects for view in views if view.objects is not None]
+    if any(fact.additional is not None for fact in facts):
+        return []
+    if any(view.unevaluated_properties is not None for view in views):
+        return []
+    # Evaluated names and patterns may hold anything, as far as this node goes; `unevaluated` holds of the others.
+    anything = add(Schema(views[0].field))
+    names = dict.fromkeys(name for fact in facts for name, _ in fact.properties)
+    patterns = dict.fromkeys((pattern, field) for fact in facts for pattern, field, _ in fact.patterns)
+    properties = tuple((name, anything) for name in names)
+    objects = ObjectFacts(properties, tuple((*pair, anything) for pair in patterns), unevaluated)
+    return [add(Schema(views[0].field, objects=objects))]

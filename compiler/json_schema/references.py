@@ -11,105 +11,126 @@ from compiler.limits import ResourceGuard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """A schema within the document: its value, its field, and the base that its references are relative to."""
+class SchemaLocation:
+    """A schema within the document.
+
+    value  its JSON
+    path   the steps of its JSON pointer, which no other schema of the document has
+    base   the URI that its references are relative to
+    """
 
     value: object
-    field: str
+    path: tuple[str, ...]
     base: str
+
+    @property
+    def field(self) -> str:
+        """The path as errors name it."""
+        return ".".join(self.path)
 
     def below(self, *steps: str) -> str:
         """The field of something inside."""
-        return ".".join((self.field, *steps) if self.field else steps)
+        return ".".join((*self.path, *steps))
+
+    def child(self, value: object, *steps: str) -> SchemaLocation:
+        """The location of a schema inside; its base is this one's until its own `$id` is read."""
+        return SchemaLocation(value, (*self.path, *steps), self.base)
 
 
 class References:
-    """The identified schemas of a document.
+    """The schemas of a document by identifier and anchor.
 
+    root  the location of the document itself
     Raises LimitExceeded over `nesting_depth_max`.
     """
 
     def __init__(self, document: object, guard: ResourceGuard) -> None:
-        self._named: dict[tuple[str, str], Place] = {}
-        self._bases: dict[int, str] = {}
-        self.root = self._register(Place(document, "", ""))
+        self._named: dict[tuple[str, str], SchemaLocation] = {}  # by URI and anchor
+        self._bases: dict[tuple[str, ...], str] = {}  # by path
+        self.root = self._register(SchemaLocation(document, (), ""))
+        # All schemas are registered first: a reference may lead forward.
         waiting = [(self.root, 0)]
         while waiting:
-            place, depth = waiting.pop()
+            location, depth = waiting.pop()
             guard.check_time()
             guard.check("nesting_depth_max", depth)
-            for inside in children(place):
+            for inside in _children(location):
                 waiting.append((self._register(inside), depth + 1))
         self._named.setdefault(("", ""), self.root)
 
-    def _register(self, place: Place) -> Place:
-        value = place.value
+    def _register(self, location: SchemaLocation) -> SchemaLocation:
+        """The location with the base that its own `$id` sets, once its names are registered."""
+        value = location.value
         if not isinstance(value, dict):
-            return place
-        identifier, base = value.get("$id"), place.base
+            return location
+        identifier, base = value.get("$id"), location.base
         if isinstance(identifier, str):
             base = urljoin(base, identifier).rstrip("#")
-        found = Place(value, place.field, base)
-        self._bases[id(value)] = base
-        if isinstance(identifier, str) or not place.field:
-            self._named.setdefault((base, ""), found)
+        registered = SchemaLocation(value, location.path, base)
+        self._bases[location.path] = base
+        # Of two schemas with one name, the first that is met keeps it.
+        if isinstance(identifier, str) or not location.path:
+            self._named.setdefault((base, ""), registered)
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(value.get(keyword), str):
-                self._named.setdefault((base, value[keyword]), found)
-        return found
+                self._named.setdefault((base, value[keyword]), registered)
+        return registered
 
-    def base_of(self, value: object, otherwise: str) -> str:
-        """The base inside a schema of the document."""
-        return self._bases.get(id(value), otherwise)
+    def base_of(self, location: SchemaLocation) -> str:
+        """The base of references inside a schema; its parent's for one that only a pointer leads to."""
+        return self._bases.get(location.path, location.base)
 
-    def resolve(self, reference: str, place: Place) -> Place:
-        """The schema that a `$ref` in `place` leads to.
+    def resolve(self, reference: str, location: SchemaLocation) -> SchemaLocation:
+        """The schema that a `$ref` in `location` leads to.
 
         Raises SpecUnsupported for one outside the document, SpecSyntaxError where it leads nowhere.
         """
-        whole = place.base + reference if reference.startswith("#") else urljoin(place.base, reference)
-        resource, _, fragment = whole.partition("#")
+        # urljoin would drop the base of a reference that is a fragment alone where the base is no hierarchical URI.
+        uri = location.base + reference if reference.startswith("#") else urljoin(location.base, reference)
+        resource, _, fragment = uri.partition("#")
         anchor = "" if fragment.startswith("/") else fragment
-        found = self._named.get((resource, anchor))
-        if found is None:
+        target = self._named.get((resource, anchor))
+        if target is None:
             if (resource, "") in self._named:
-                raise SpecSyntaxError("this reference leads to no schema", field=place.below("$ref"))
+                raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
             raise SpecUnsupported(
                 "a reference to another document is not supported: copy the schema into $defs",
                 construct="$ref",
-                field=place.below("$ref"),
+                field=location.below("$ref"),
             )
-        return self._follow(found, fragment, place) if fragment.startswith("/") else found
+        return self._follow(target, fragment, location) if fragment.startswith("/") else target
 
-    def _follow(self, found: Place, pointer: str, place: Place) -> Place:
-        """The schema at a JSON pointer below `found`."""
+    def _follow(self, target: SchemaLocation, pointer: str, location: SchemaLocation) -> SchemaLocation:
+        """The schema at a JSON pointer (RFC 6901) below `target`."""
         for step in pointer.split("/")[1:]:
+            # The URI's escapes are decoded before the pointer's. ~1 comes before ~0, so that ~01 is read as ~1.
             name = unquote(step).replace("~1", "/").replace("~0", "~")
-            inside = found.value
+            inside = target.value
             if isinstance(inside, dict) and name in inside:
-                value = inside[name]
+                child = target.child(inside[name], name)
             elif isinstance(inside, list) and name.isascii() and name.isdigit() and int(name) < len(inside):
-                value = inside[int(name)]
+                child = target.child(inside[int(name)], str(int(name)))
             else:
-                raise SpecSyntaxError("this reference leads to no schema", field=place.below("$ref"))
-            found = Place(value, found.below(name), self.base_of(value, found.base))
-        return found
+                raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
+            target = SchemaLocation(child.value, child.path, self.base_of(child))
+        return target
 
 
-def children(place: Place) -> list[Place]:
-    """The schemas directly inside a schema, wherever a keyword may hold one."""
-    value, found = place.value, []
+def _children(location: SchemaLocation) -> list[SchemaLocation]:
+    """The schemas directly inside a schema, under every keyword that may hold one."""
+    value, inside = location.value, []
     if not isinstance(value, dict):
         return []
     for keyword in SINGLE:
         if keyword in value:
-            found.append(Place(value[keyword], place.below(keyword), place.base))
+            inside.append(location.child(value[keyword], keyword))
+    # A value of another kind is no schema here; the reader refuses it by its keyword.
     for keyword in LISTS:
         items = value.get(keyword)
         for number, item in enumerate(items if isinstance(items, list) else ()):
-            found.append(Place(item, place.below(keyword, str(number)), place.base))
+            inside.append(location.child(item, keyword, str(number)))
     for keyword in MAPS:
         named = value.get(keyword)
         for name, item in named.items() if isinstance(named, dict) else ():
-            found.append(Place(item, place.below(keyword, name), place.base))
-    return found
+            inside.append(location.child(item, keyword, name))
+    return inside

@@ -1,7 +1,7 @@
-"""The characters that a schema tells apart, and the automata over the contents of its strings.
+"""The alphabet of a schema, and automata over the contents of its strings. Knows nothing of JSON's grammar.
 
-Every ASCII character is a symbol of its own, for JSON's grammar needs most of them; beyond ASCII, characters that no
-pattern, name or constant tells apart share one. Knows nothing of JSON's grammar.
+Every ASCII character is a symbol of its own, since JSON's grammar needs most of them. Beyond ASCII, characters that no
+pattern, name or constant tells apart share a symbol.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from compiler.automata import (
 )
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.formats import EXCEPT, FORMATS
-from compiler.json_schema.fragments import Fragment, block_of, trie
-from compiler.json_schema.nodes import Schema, StringFacts
+from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, START, Fragment, fragment_of, trie
+from compiler.json_schema.nodes import EmbeddedConstraint, Schema, StringFacts
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
     Alternation,
@@ -44,43 +44,48 @@ from compiler.regex import (
 
 ASCII = 128
 Embed = Callable[[object, str], CharDfa]
+ContentKey = tuple[str, str] | EmbeddedConstraint  # ("pattern", its text), ("format", its name), or a constraint
 _ANY_TEXT = Repeat(Chars(ANYTHING), 0, None)
 
 
 class StringAlphabet:
-    """The symbols of one schema, and the contents of its strings as blocks over them. M symbols.
+    """The symbols of one schema, and the contents of its strings as fragments over them.
 
-    minterms  symbol i is the ASCII character i for i < 128
+    minterms  sets of characters; symbol i is minterm i, and the ASCII character i for i < 128
+    width     the number of symbols
     Raises what parsing a pattern and `embed` raise, and LimitExceeded.
     """
 
     def __init__(self, nodes: Iterable[Schema], embed: Embed, guard: ResourceGuard) -> None:
         self._guard = guard
-        self._parts: dict[object, CharDfa] = {}
+        self._contents: dict[ContentKey, CharDfa] = {}
         literals: set[str] = set()
         for node in nodes:
             literals.update(*_literals(node))
-            self._read(node, embed)
+            self._compile_contents(node, embed)
+        # A symbol must lie within one minterm of each automaton, and each literal character must have its own.
         codes = sorted({*range(ASCII), *map(ord, "".join(literals))})
-        whole = minterms([single(code) for code in codes])
-        families = [whole, *(part.minterms for part in self._parts.values())]
-        self.minterms, own = common_minterms(families)
+        singles = minterms([single(code) for code in codes])
+        families = [singles, *(content.minterms for content in self._contents.values())]
+        self.minterms, symbols = common_minterms(families)
         self.width = self.minterms.count
-        self._own = dict(zip(self._parts, own[1:], strict=True))
-        self._blocks: dict[object, Fragment | None] = {}
+        # For each automaton, the symbol of its own that each symbol of the schema is: int64 [width].
+        self._symbols = dict(zip(self._contents, symbols[1:], strict=True))
+        self._fragments: dict[ContentKey, Fragment | None] = {}
 
-    def _read(self, node: Schema, embed: Embed) -> None:
+    def _compile_contents(self, node: Schema, embed: Embed) -> None:
+        """The automata of all that a node says of strings and keys, each pattern and format once."""
         strings = node.strings or StringFacts()
         objects = node.objects
         patterns = [*strings.patterns, *((text, field) for text, field, _ in (objects.patterns if objects else ()))]
         for pattern, field in patterns:
-            if ("pattern", pattern) not in self._parts:
+            if ("pattern", pattern) not in self._contents:
                 with blame_field(field):
-                    self._parts["pattern", pattern] = _searched(pattern, self._guard)
+                    self._contents["pattern", pattern] = _searched(pattern, self._guard)
         for name in strings.formats:
-            self._parts["format", name] = _format(name)
-        for value, field in strings.constraints:
-            self._parts["constraint", id(value)] = embed(value, field)
+            self._contents["format", name] = _format(name)
+        for constraint in strings.constraints:
+            self._contents[constraint] = embed(constraint.value, constraint.field)
 
     def word(self, text: str) -> list[int]:
         """The symbol of each character. Raises SpecSyntaxError for half a surrogate pair, which no text holds."""
@@ -89,18 +94,19 @@ class StringAlphabet:
             raise SpecSyntaxError("a string of the schema holds half a surrogate pair")
         return word
 
-    def content(self, kind: str, name: str | int) -> Fragment | None:
-        """The strings of a `pattern`, a `format` or, by its value's id, a `constraint`; None where there are none."""
-        key = (kind, name)
-        if key not in self._blocks:
-            dfa = self._parts[key].dfa
-            wide = Dfa(dfa.symbol_class[self._own[key]], dfa.next_state, dfa.accepting, dfa.start)
-            self._blocks[key] = block_of(wide)
-        return self._blocks[key]
+    def content(self, key: ContentKey) -> Fragment | None:
+        """The strings of a pattern, a format or a constraint; None where there are none."""
+        if key not in self._fragments:
+            dfa = self._contents[key].dfa
+            # Only the map from symbols to columns changes; the table is shared.
+            self._fragments[key] = fragment_of(
+                Dfa(dfa.symbol_class[self._symbols[key]], dfa.next_state, dfa.accepting, dfa.start)
+            )
+        return self._fragments[key]
 
     def matches(self, pattern: str, text: str) -> bool:
         """True when a pattern is found in the text."""
-        return self._parts["pattern", pattern].accepts(text)
+        return self._contents["pattern", pattern].accepts(text)
 
     def texts(self, texts: Iterable[str]) -> Fragment | None:
         """Exactly these texts."""
@@ -110,20 +116,21 @@ class StringAlphabet:
         """The texts of `minimum` to `maximum` characters."""
         if maximum is not None and maximum < minimum:
             return None
+        # State START + n has read n characters; with no maximum the last state has read that many or more.
         last = minimum if maximum is None else maximum
         self._guard.check("dfa_states_max", last)
-        self._guard.check("table_bytes_max", (last + 2) * np.dtype(np.int32).itemsize)
-        following = np.arange(2, last + 3, dtype=np.int32)
-        following[-1] = last + 1 if maximum is None else 0
-        table = np.zeros((last + 2, 1), dtype=np.int32)
-        table[1:] = following[:, None]
-        label = np.zeros(last + 2, dtype=np.int32)
-        label[1 + minimum :] = 1
+        self._guard.check("table_bytes_max", (START + last + 1) * ENTRY_BYTES)
+        following = np.arange(START + 1, START + last + 2, dtype=np.int32)
+        following[-1] = START + last if maximum is None else DEAD
+        table = np.zeros((START + last + 1, 1), dtype=np.int32)  # one column: all characters count alike
+        table[START:] = following[:, None]
+        label = np.zeros(len(table), dtype=np.int32)
+        label[START + minimum :] = 1
         return Fragment(np.zeros(self.width, dtype=np.int32), table, label)
 
 
 def _literals(node: Schema) -> list[str]:
-    """Every text of a node that is written character by character."""
+    """Every text of a node that is written character by character: constants and property names."""
     texts = [value for value in node.values or () if isinstance(value, str)]
     return texts + [name for name in node.order if isinstance(name, str)]
 
@@ -135,7 +142,7 @@ def _searched(pattern: str, guard: ResourceGuard) -> CharDfa:
 
 
 def _at_the_end(node: Node) -> Node:
-    """The same tree, with `$` not before a newline that ends the text."""
+    """The same tree with ECMA-262's `$`: unlike Python's, it does not match before a newline that ends the text."""
     if isinstance(node, Concat):
         return Concat(tuple(map(_at_the_end, node.items)))
     if isinstance(node, Alternation):
@@ -147,7 +154,7 @@ def _at_the_end(node: Node) -> Node:
 
 @lru_cache(maxsize=len(FORMATS))
 def _format(name: str) -> CharDfa:
-    """The texts of a format. Its pattern is ours, so no caller's limits apply."""
+    """The texts of a format. Its pattern is part of the program, so the caller's limits do not apply."""
     guard = ResourceGuard(Limits(pattern_chars_max=100_000))
     allowed = CharDfa(*pattern_dfa(FORMATS[name], guard))
     if name not in EXCEPT:

@@ -1,7 +1,7 @@
-"""What a schema allows, type by type, and the Boolean operations on that.
+"""Sets of JSON values, type by type, and their Boolean operations.
 
-A lane is what is allowed of one type: nothing, everything, or the texts of a block. For strings it holds their
-contents. Knows nothing of documents and references.
+A type's language is nothing, everything, or the texts of a fragment; for strings these are the contents between the
+quotation marks. Nothing here knows documents and references.
 """
 
 from __future__ import annotations
@@ -10,112 +10,123 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.fragments import Fragment, combined
+from compiler.json_schema.fragments import Fragment, Operation, combine
 from compiler.limits import ResourceGuard
 
 
-class Whole(enum.Enum):
-    """The lanes that need no automaton."""
+class Trivial(enum.Enum):
+    """The languages that need no automaton."""
 
-    NOTHING = enum.auto()
-    EVERYTHING = enum.auto()
+    EMPTY = enum.auto()
+    ALL = enum.auto()
 
 
-TypeLanguage: TypeAlias = "Fragment | Whole"
-LANES = ("number", "string", "array", "object")
-LITERALS = frozenset({"null", "false", "true"})
+TypeLanguage: TypeAlias = "Fragment | Trivial"
+AUTOMATON_TYPES = ("number", "string", "array", "object")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class ValueSet:
     """The values that are allowed at some place.
 
-    literals  those of null, false and true that are
-    lanes     one for each type of LANES
-    stable    a JSON parser keeps only the last of several equal keys; True when that never changes the verdict.
-              Where it is False, an accepted text is still valid, but a rejected one need not be invalid
+    literals            those of null, false and true that are allowed
+    languages           one for each type of AUTOMATON_TYPES
+    duplicate_key_safe  a JSON parser keeps only the last of several equal keys; True when that never changes the
+                        verdict. Where it is False, an accepted text is still valid, but a rejected one may be valid
     """
 
     literals: frozenset[str]
-    lanes: tuple[TypeLanguage, ...]
-    stable: bool = True
+    languages: tuple[TypeLanguage, ...]
+    duplicate_key_safe: bool = True
 
-    def lane(self, name: str) -> TypeLanguage:
-        """What is allowed of one type."""
-        return self.lanes[LANES.index(name)]
-
-
-NO_VALUE = Value(frozenset(), (Whole.NOTHING,) * len(LANES))
-Resolve = Callable[[str], "Fragment | None"]
+    def language(self, name: str) -> TypeLanguage:
+        """The allowed values of one type."""
+        return self.languages[AUTOMATON_TYPES.index(name)]
 
 
-def lane_of(block: Fragment | None) -> TypeLanguage:
-    """The texts of a block as a lane."""
-    return Whole.NOTHING if block is None else block
+NO_VALUES = ValueSet(frozenset(), (Trivial.EMPTY,) * len(AUTOMATON_TYPES))
 
 
-def either(left: Value, right: Value, guard: ResourceGuard) -> Value:
+def from_fragment(fragment: Fragment | None) -> TypeLanguage:
+    """The texts of a fragment as the language of a type."""
+    return Trivial.EMPTY if fragment is None else fragment
+
+
+def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` or in `right`."""
-    lanes = tuple(_either(*pair, guard) for pair in zip(left.lanes, right.lanes, strict=True))
-    return Value(left.literals | right.literals, lanes, left.stable and right.stable)
+    languages = tuple(_unite(*pair, guard) for pair in zip(left.languages, right.languages, strict=True))
+    # Safety is inherited only from both sides: the result accepts through either.
+    safe = left.duplicate_key_safe and right.duplicate_key_safe
+    return ValueSet(left.literals | right.literals, languages, safe)
 
 
-def both(left: Value, right: Value, guard: ResourceGuard) -> Value:
+def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` and in `right`."""
-    lanes = tuple(_both(*pair, guard) for pair in zip(left.lanes, right.lanes, strict=True))
-    return Value(left.literals & right.literals, lanes, left.stable and right.stable)
+    languages = tuple(_intersect(*pair, guard) for pair in zip(left.languages, right.languages, strict=True))
+    safe = left.duplicate_key_safe and right.duplicate_key_safe
+    return ValueSet(left.literals & right.literals, languages, safe)
 
 
-def without(left: Value, right: Value, everything: Resolve, field: str, guard: ResourceGuard) -> Value:
+def subtract(
+    left: ValueSet, right: ValueSet, everything: Callable[[str], Fragment | None], field: str, guard: ResourceGuard
+) -> ValueSet:
     """The values in `left` that are not in `right`.
 
-    everything  the block of all texts of a lane
+    everything  the fragment of all texts of a type
     Raises SpecUnsupported where `right` speaks of the values of undeclared keys, of which a text may hold two alike.
     """
-    if not right.stable and any(_meet(left.lane(name), right.lane(name), guard) for name in ("array", "object")):
+    # A text that such a `right` rejects may still be read as a value of `right`. The difference would accept it, unless
+    # the two have no text in common.
+    if not right.duplicate_key_safe and any(
+        _intersect(left.language(name), right.language(name), guard) is not Trivial.EMPTY
+        for name in ("array", "object")
+    ):
         raise SpecUnsupported(
             "what undeclared properties hold cannot be negated: declare them, or forbid them",
             construct="additionalProperties",
             field=field,
         )
-    lanes = tuple(_without(left.lane(name), right.lane(name), partial(everything, name), guard) for name in LANES)
-    return Value(left.literals - right.literals, lanes, left.stable)
+    languages = tuple(
+        _subtract(left.language(name), right.language(name), partial(everything, name), guard)
+        for name in AUTOMATON_TYPES
+    )
+    return ValueSet(left.literals - right.literals, languages, left.duplicate_key_safe)
 
 
-def _meet(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> bool:
-    """True when some text is in both lanes."""
-    return _both(left, right, guard) is not Whole.NOTHING
+# The operations on one type: only where no operand is trivial does an automaton have to be built.
 
 
-def _either(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
+def _unite(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
     if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return _combined(left, right, "or", guard)
-    if left is Whole.NOTHING or right is Whole.EVERYTHING:
+        return _combine(left, right, "or", guard)
+    if left is Trivial.EMPTY or right is Trivial.ALL:
         return right
     return left
 
 
-def _both(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
+def _intersect(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
     if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return _combined(left, right, "and", guard)
-    if left is Whole.EVERYTHING or right is Whole.NOTHING:
+        return _combine(left, right, "and", guard)
+    if left is Trivial.ALL or right is Trivial.EMPTY:
         return right
     return left
 
 
-def _without(
+def _subtract(
     left: TypeLanguage, right: TypeLanguage, everything: Callable[[], Fragment | None], guard: ResourceGuard
 ) -> TypeLanguage:
-    if left is Whole.NOTHING or right is Whole.EVERYTHING:
-        return Whole.NOTHING
-    if right is Whole.NOTHING:
+    if left is Trivial.EMPTY or right is Trivial.ALL:
+        return Trivial.EMPTY
+    if right is Trivial.EMPTY:
         return left
-    base = everything() if left is Whole.EVERYTHING else left
-    return lane_of(combined(base, right, "less", guard)) if isinstance(base, Fragment) else Whole.NOTHING
+    # ALL minus a fragment is a fragment again, so here ALL needs its automaton.
+    base = everything() if left is Trivial.ALL else left
+    return _combine(base, right, "less", guard) if isinstance(base, Fragment) else Trivial.EMPTY
 
 
-def _combined(left: Fragment, right: Fragment, how: Literal["and", "or", "less"], guard: ResourceGuard) -> TypeLanguage:
-    return lane_of(combined(left, right, how, guard))
+def _combine(left: Fragment, right: TypeLanguage, operation: Operation, guard: ResourceGuard) -> TypeLanguage:
+    assert isinstance(right, Fragment)
+    return from_fragment(combine(left, right, operation, guard))
