@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from compiler.automata import Dfa, minimize, steps_to, unique_rows
+from compiler.automata import SINK, Dfa, explore, minimize, steps_to, unique_rows
 from compiler.limits import ResourceGuard
 
 DEAD, START = 0, 1
@@ -154,7 +154,7 @@ class FragmentProduct:
     """Fragments that read the same text side by side. S states, F fragments, K columns, M symbols.
 
     symbol_class  int32 [M], table int32 [S, K]: as in a Dfa, with the states DEAD and START
-    states        int64 [S, F]: the state of each fragment in each state of the product
+    states        int32 [S, F]: the state of each fragment in each state of the product
     """
 
     symbol_class: np.ndarray
@@ -165,40 +165,20 @@ class FragmentProduct:
 def product(fragments: Sequence[Fragment], guard: ResourceGuard, required: Sequence[bool]) -> FragmentProduct:
     """The reachable tuples of states, breadth first.
 
-    required  for each fragment, whether the product is dead where that fragment is; it is where all are, too
+    required  for each fragment, whether the product is dead where that fragment is
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
     """
     # Symbols that every fragment treats alike share a column of the product.
     first, symbol_class = unique_rows(np.column_stack([fragment.columns for fragment in fragments]))
-    tables = [fragment.table[:, fragment.columns[first]].astype(np.int64) for fragment in fragments]
-    dead = (DEAD,) * len(fragments)
-    start = (START,) * len(fragments)
-    index = {dead: DEAD, start: START}
-    order, rows = [dead, start], [np.zeros((1, len(first)), dtype=np.int64)]
-    frontier = np.array([start], dtype=np.int64)
-    while len(frontier):
-        # [frontier, columns, fragments]
-        targets = np.stack([table[frontier[:, which]] for which, table in enumerate(tables)], axis=2)
-        for which, must in enumerate(required):
-            if must:
-                targets[targets[:, :, which] == DEAD] = DEAD
-        flat = targets.reshape(-1, len(fragments))
-        places, inverse = unique_rows(flat)
-        number = np.empty(len(places), dtype=np.int64)
-        fresh = []
-        for position, state in enumerate(map(tuple, flat[places].tolist())):
-            if state not in index:
-                index[state] = len(index)
-                order.append(state)
-                fresh.append(state)
-            number[position] = index[state]
-        rows.append(number[inverse].reshape(targets.shape[:2]))
-        frontier = np.array(fresh, dtype=np.int64).reshape(-1, len(fragments))
-        guard.check_time()
-        guard.check("dfa_states_max", len(index))
-        guard.check("table_bytes_max", len(index) * len(first) * ENTRY_BYTES)
-    table = np.concatenate(rows).astype(np.int32)
-    return FragmentProduct(symbol_class.astype(np.int32), table, np.array(order, dtype=np.int64))
+    tables = [fragment.table[:, fragment.columns[first]] for fragment in fragments]
+    # Where a required fragment is dead, the product goes to SINK, which is DEAD here. Its first other state is START.
+    live = [
+        np.arange(fragment.states) != DEAD if must else np.ones(fragment.states, dtype=bool)
+        for fragment, must in zip(fragments, required, strict=True)
+    ]
+    explored = explore(tables, live, [[START] * len(fragments)], guard)
+    explored.component[SINK] = DEAD
+    return FragmentProduct(symbol_class.astype(np.int32), explored.next_state, explored.component)
 
 
 def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard) -> Fragment | None:
