@@ -237,7 +237,7 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
           const full = { min_tokens: 12, limit: 'x_max', cap: 34, retry_after_s: 5, conflict: ['a', 'b'], timeout_s: 60,
             scope: 'compile', needed_bytes: 5e9, memory_bytes: 1e9, prompt_tokens: 300, max_tokens: 64, position: 8,
             context_length: 256, attempts: 3, construct: 'look-ahead', expected: "')'", detail: 'it is wrong',
-            reasons: ['loading'], served: 'captions', request_id: 'abs-1' };
+            reasons: ['loading'], served: 'captions', request_id: 'abs-1', wait_s: 90 };
           return Object.keys(SENTENCES).map((code) => [code, sentence({ code, ...full }), sentence({ code })]);
         }"""
     )
