@@ -113,4 +113,4 @@ def test_the_steps_install_a_service_that_starts(installed: Path, tmp_path: Path
 
 def test_the_full_check_runs_every_step() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(r"^image-check:.*\n(\t.*\n)*\t.*-m tests\.image", makefile, re.MULTILINE)
+    assert re.search(r"^image-check:.*\n(\t.*\n)*\t.*-m tests\.deploy\.image", makefile, re.MULTILINE)
