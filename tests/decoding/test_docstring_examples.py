@@ -12,7 +12,7 @@ from compiler.lifting import from_table
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import search_of
-from tests.fakes import HashModel
+from tests.fake_models import HashModel
 from tests.test_imports import modules
 
 EXAMPLES_MIN = 14
