@@ -94,7 +94,7 @@ FACELESS = (  # imported late, for what they load, or by module, for its state: 
     "app.auth.redis_counters", "app.models.tokenizer", "app.observability",
 )  # fmt: skip
 MODULES_MAX = 20
-BOUNDED = (*PACKAGES, "tests")  # packages with at most MODULES_MAX modules in each folder
+BOUNDED = (*PACKAGES, "tests", "benchmarks")  # packages with at most MODULES_MAX modules in each folder
 VISIBLE = {  # what a package may see of another; a missing pair means all of it
     ("decoding", "compiler"): {"compiler.errors", "compiler.lifting"},
     ("abs_client", "compiler"): set(),  # it is for programs of others: none of ours comes along
