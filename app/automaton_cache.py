@@ -65,27 +65,28 @@ class Decoder:
     def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
-        self._kept = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint | TextAutomaton](bytes_max)
+        self._cache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint | TextAutomaton](bytes_max)
         self._lock = threading.Lock()
 
     def __call__(self, automaton: str, data: bytes) -> CompiledConstraint:
         """The constraint of this hash, in the bytes stored for it. Raises ArtefactInvalid where they are not ours."""
+        # The bytes are part of the key: a value that was replaced in the store is decoded and checked again.
         with self._lock:
-            compiled = self._kept.get((automaton, data))
+            compiled = self._cache.get((automaton, data))
             if not isinstance(compiled, CompiledConstraint):
                 compiled = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
                 size = len(data) + array_bytes(compiled.tokens) + _text_bytes(compiled.text)
-                self._kept.put((automaton, data), compiled, size)
+                self._cache.put((automaton, data), compiled, size)
             return compiled
 
     def text(self, automaton: str) -> TextAutomaton | None:
         """The automaton over texts that was kept under this hash."""
-        text = self._kept.get(automaton)
+        text = self._cache.get(automaton)
         return text if isinstance(text, TextAutomaton) else None
 
     def keep_text(self, automaton: str, text: TextAutomaton) -> None:
         """Keep an automaton over texts, at its size of now."""
-        self._kept.put(automaton, text, _text_bytes(text))
+        self._cache.put(automaton, text, _text_bytes(text))
 
 
 def array_bytes(value: object) -> int:

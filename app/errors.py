@@ -225,7 +225,7 @@ class MethodNotAllowed(CallerError):
 class ClientGone(CallerError):
     """The caller closed the connection before the answer was ready."""
 
-    # 499 is no registered status: proxies log it for clients that left.
+    # 499 is not registered; nginx uses it for clients that left.
     facts = ErrorFacts(499, "client_gone", "The client closed the connection")
 
 

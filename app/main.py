@@ -23,7 +23,7 @@ from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
 from app.api.middleware.security import SecurityMiddleware
 from app.api.operations import RequestLogMiddleware, StorageProbe
-from app.api.operations import router as eyes
+from app.api.operations import router as operations
 from app.api.playground import router as page
 from app.api.routes import router
 from app.api.schemas import ProblemBody
@@ -56,7 +56,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(router)
     app.include_router(jobs)
     app.include_router(openai)
-    app.include_router(eyes)
+    app.include_router(operations)
     app.include_router(page)
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_timeout_s=chosen.body_timeout_s)
     app.state.components = Components()

@@ -75,8 +75,8 @@ def describe_device(settings: Settings) -> str:
 def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> object:
     scheme = url.partition("://")[0]
     if scheme not in table:
-        known = ", ".join(f"{one}://" for one in table)
-        raise SettingsInvalid(f"{PREFIX}{name.upper()} must be a URL that begins with {known}")
+        schemes = ", ".join(f"{scheme}://" for scheme in table)
+        raise SettingsInvalid(f"{PREFIX}{name.upper()} must be a URL that begins with {schemes}")
     try:
         return _named(table[scheme]).from_url(url, settings)  # type: ignore[attr-defined]
     except SettingsInvalid as error:

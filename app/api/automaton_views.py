@@ -1,4 +1,4 @@
-"""A compiled constraint as people look at it: JSON, DOT, SVG."""
+"""Shows a compiled constraint as JSON, DOT or SVG."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def _transitions(compiled: CompiledConstraint) -> dict[tuple[int, int], tuple[in
     """The letters that lead from one state to another."""
     dfa = compiled.text.display_dfa
     letters: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    table = dfa.next_state[:, dfa.symbol_class].tolist()
+    table = dfa.next_state[:, dfa.symbol_class].tolist()  # [states, symbols]; `next_state` has a column per class
     for source, row in enumerate(table):
         for symbol, target in enumerate(row):
             letters[source, target].append(symbol)
-    return {pair: tuple(found) for pair, found in letters.items()}
+    return {pair: tuple(symbols) for pair, symbols in letters.items()}

@@ -1,4 +1,4 @@
-"""What the routes take from a request beside its body: the service, the caller, `Idempotency-Key` and `Prefer`."""
+"""The parts of a request besides its body: the service, the caller, `Idempotency-Key` and `Prefer`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ Prefer = Annotated[str | None, Header(description="`respond-async`: answer at on
 
 
 def submission_context(request: Request, body: BaseModel, key: str | None, prefer: str | None) -> SubmissionContext:
-    """How the request wants to be handled. Raises InvalidRequest."""
+    """The caller of a request and the headers that say how to handle it. Raises InvalidRequest."""
     if key is not None and not _VISIBLE.fullmatch(key):
         raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
+    # The parsed body is hashed, not its bytes: a retry may format the same JSON differently.
     digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if key is not None else ""
+    # RFC 7240: preferences are separated by commas, parameters by semicolons.
     preferences = {part.partition(";")[0].strip().lower() for part in (prefer or "").split(",")}
     charges = getattr(request.state, "charges", None)
     return SubmissionContext(owner_of(request), request.url.path, key, digest, RESPOND_ASYNC in preferences, charges)
@@ -51,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass
 class Components:
-    """What the application has opened, None before it starts and after it stops. The only state of the application."""
+    """The open service and probe; None before the application starts and after it stops."""
 
     service: Service | None = None
     probe: StorageProbe | None = None
@@ -80,14 +82,16 @@ ComponentsDependency = Annotated[Components, Depends(_components)]
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled when the client closes the connection. Raises ClientGone then."""
+    # Starlette reports a closed connection only to those who wait for the next message.
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
+        if not task.done():  # if both are done, the result wins
             raise ClientGone("the client closed the connection")
         return task.result()
     finally:
+        # Awaited after the cancellation, so that shares are given back before the request ends.
         for pending in (task, gone):
             if not pending.done():
                 pending.cancel()

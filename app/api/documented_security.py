@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the walls: keys, the refusals that any path may meet, and where answers lead."""
+"""Adds keys, the refusals of the middleware and links to the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _LINKS = (  # of an answer: name, method, path and parameters of what it leads t
 
 
 def document_security(document: Document) -> None:
-    """Add them to a document whose operations say what they themselves answer."""
+    """Add security, refusals and links to a document of the routes."""
     document["components"].setdefault("securitySchemes", {})[KEY] = _SCHEME
-    scopes = {(door.method.lower(), door.path): door.scopes for door in ROUTE_SCOPES}
+    scopes = {(route.method.lower(), route.path): route.scopes for route in ROUTE_SCOPES}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _may_answer(operation["responses"], _ANYWHERE)
-            if (method.upper(), path) == HEALTH:
+            if (method.upper(), path) == HEALTH:  # public in every configuration
                 continue
             _may_answer(operation["responses"], _WITH_KEYS)
             operation["security"] = [{KEY: []}]
@@ -61,7 +61,8 @@ def _may_answer(responses: Document, more: dict[str, str]) -> None:
             schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
             responses[status] = {"description": meaning, "content": {PROBLEM_TYPE: schema}}
         else:
-            said = responses[status]["description"]
-            known = {code.strip() for code in said.split(",")}
-            fresh = [code for code in meaning.split(", ") if code not in known]
-            responses[status]["description"] = ", ".join([said, *fresh])
+            # The descriptions are lists of codes, so a code that the route itself documents is not repeated.
+            description = responses[status]["description"]
+            codes = {code.strip() for code in description.split(",")}
+            added = [code for code in meaning.split(", ") if code not in codes]
+            responses[status]["description"] = ", ".join([description, *added])

@@ -44,7 +44,7 @@ class Problem:
 
 def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None = None) -> Problem:
     """The answer to an error. Of a bug it says nothing but that it happened; no text of any length is echoed."""
-    failure = failure_of(error)
+    failure = failure_of(error)  # of a bug it holds no message
     facts = failure.facts
     body = {
         "type": f"urn:abs-server:error:{facts.code}", "title": facts.title, "status": facts.status, "code": facts.code,
@@ -61,10 +61,10 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
 
 def shown_path(path: str) -> str:
     """A field's path as errors repeat it: names that look like names, 40 characters in all, as far as they go."""
-    plain = list(itertools.takewhile(_NAME.fullmatch, path.split(".")))
-    while len(".".join(plain)) > PATH_CHARS_MAX:
-        plain.pop()
-    return ".".join(plain) or UNKNOWN_FIELD
+    names = list(itertools.takewhile(_NAME.fullmatch, path.split(".")))
+    while len(".".join(names)) > PATH_CHARS_MAX:
+        names.pop()
+    return ".".join(names) or UNKNOWN_FIELD
 
 
 def _detail(failure: Failure) -> str:
@@ -120,7 +120,7 @@ def _own_error(error: Exception) -> Exception:
             return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in faults))
         case HTTPException(status_code=404):
             return RouteNotFound("there is no such path")
-        case NotReady():  # what a worker says is for the operator
+        case NotReady():  # a worker's status may name the operator's files
             return NotReady(tuple(getattr(reason, "public", reason.__str__)() for reason in error.reasons))
         case _:
             return error if is_expected_error(error) else InternalError("an internal error")

@@ -23,7 +23,7 @@ from app.service import Service
 ID = re.compile(r"[0-9a-f]{32}")
 JobId = Annotated[str, Path(description="As `Location`, `x-job-id` or the `id` of an answer gave it")]
 LastEventId = Annotated[
-    str | None, Header(description="The `id` of the last event that was read: the stream continues after it")
+    str | None, Header(description="The `id` of the last event that was read: the stream resumes after it")
 ]
 Answer = GenerateResponse | DecodeResponse | CompileResponse
 _ERRORS = errors(404, 500, 503)
@@ -50,7 +50,7 @@ class JobResponse(Strict):
 
 
 def answer_of(job_id: str, result: Result, model: str) -> Answer:
-    """The JSON that the result of a caller's own job is answered by."""
+    """The JSON of the result of a caller's job."""
     match result:
         case GenerateJobResult():
             return generate_response(job_id, result, model)
@@ -72,8 +72,8 @@ def job_response(
     failed = isinstance(result, Failure)
     error = None
     if isinstance(result, Failure):
-        problem = refusal(result.as_error(), request_id)
-        error = ProblemBody(**json.loads(problem.body))
+        # The stored failure goes through the same function as an answer, so both show the same fields.
+        error = ProblemBody(**json.loads(refusal(result.as_error(), request_id).body))
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
         attempt=state.attempt, ahead=state.ahead, error=error,
@@ -82,7 +82,7 @@ def job_response(
 
 
 async def accepted(request: Request, service: Service, job_id: str) -> Response:
-    """The answer to a caller who does not wait: where his job is."""
+    """The answer to a caller that does not wait: the job and its location."""
     state, result = await service.state(job_id, owner_of(request))
     shown = job_response(service, job_id, state, result, request.state.request_id)
     headers = {"location": f"/jobs/{job_id}", "preference-applied": RESPOND_ASYNC, "x-job-id": job_id}
@@ -90,6 +90,7 @@ async def accepted(request: Request, service: Service, job_id: str) -> Response:
 
 
 def _named(job_id: str) -> str:
+    # An id of another form never reaches the broker, where it would become part of a key.
     if not ID.fullmatch(job_id):
         raise UnknownJob("no job has this id; answers are kept for a time only")
     return job_id
@@ -124,13 +125,13 @@ _READ: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/jobs/{job_id}/events", status_code=200, responses=_READ | _ERRORS, response_class=Response, response_model=None,
-    summary="The events of a job, from the last one read",
+    summary="The events of a job, after the last one that was read",
 )
 async def job_events(
     request: Request, service: ServiceDependency, job_id: JobId, last_event_id: LastEventId = None
 ) -> Response:
-    await service.state(_named(job_id), owner_of(request))  # before any header: it may not be his
-    if last_event_id == LAST_ID:
+    await service.state(_named(job_id), owner_of(request))  # before any header is sent: the job may be another caller's
+    if last_event_id == LAST_ID:  # 204 tells an EventSource to stop reconnecting
         return Response(status_code=204)
     reader = await service.subscribe(job_id)
     return JobEvents(source_of(service, job_id), reader, request.state.request_id, after=last_event_id or "")

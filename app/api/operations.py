@@ -33,7 +33,7 @@ from app.settings import QUEUES
 from app.store import Store
 
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
-PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in the log while all is well
+PROBES = ("/health", "/ready", "/metrics")  # called every few seconds, so successes are logged at debug level only
 OTHER = "other"  # in place of a path or method that is none of ours
 STORAGE_S_MAX = 2.0  # that the storage may take to answer a probe
 PROBE_TTL_S = 30.0
@@ -60,7 +60,7 @@ class Version(BaseModel):
 
 
 class RequestLogMiddleware:
-    """ASGI middleware: names each request, counts and times it, and tells of it in one line."""
+    """ASGI middleware: names each request, counts and times it, and logs one line."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -137,12 +137,12 @@ def _tell(method: str, route: str, seen: _ResponseRecorder, seconds: float, owne
 
 def _route(scope: Message) -> str:
     """The template of the path, also where a request was refused before it found its route."""
-    found = getattr(scope.get("route"), "path", None)
-    return found if isinstance(found, str) else template_of(scope["path"]) or OTHER
+    template = getattr(scope.get("route"), "path", None)
+    return template if isinstance(template, str) else template_of(scope["path"]) or OTHER
 
 
 class StorageProbe:
-    """What is read of the storage whenever somebody asks how the service is. One for each application."""
+    """Reads the state of the storage for /ready and /metrics. One for each application."""
 
     def __init__(self, broker: Broker, store: Store) -> None:
         self._broker, self._store = broker, store
@@ -150,12 +150,13 @@ class StorageProbe:
 
     async def keeps(self) -> bool:
         """Whether what is written to the storage can be read back. Raises StorageDown."""
-        value = secrets.token_bytes(8)
+        value = secrets.token_bytes(8)  # a new value each time: an old one could be read from a store that is full
         await self._store.put(self._key, value, PROBE_TTL_S)
         return await self._store.get(self._key) == value
 
     async def refresh(self) -> None:
         """Set the gauges that are read, not counted; where the storage does not answer they are absent."""
+        # Cleared first: a gauge that cannot be read now must not show its last value.
         metrics.QUEUE_REQUESTS.clear()
         metrics.QUEUE_TOKENS.clear()
         with contextlib.suppress(StorageDown, TimeoutError):

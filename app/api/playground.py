@@ -41,15 +41,15 @@ async def static_in_folder(folder: str, file: str, if_none_match: IfNoneMatch = 
 
 
 def _named(path: str, if_none_match: str | None) -> Response:
-    found = page_files().get(path)
-    if found is None:
+    file = page_files().get(path)  # a table, so a path cannot leave the folder
+    if file is None:
         raise RouteNotFound("there is no such path")
-    return _sent(found, if_none_match)
+    return _sent(file, if_none_match)
 
 
 def _sent(file: PageFile, if_none_match: str | None) -> Response:
     headers = {**_HEADERS, "etag": file.etag}
-    known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
-    if file.etag in known or "*" in known:
+    tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    if file.etag in tags or "*" in tags:
         return Response(status_code=304, headers=headers)
     return Response(file.body, headers=headers, media_type=file.kind)

@@ -1,4 +1,4 @@
-"""The paths of the API. Each handler reads a request, tells the service, and shapes the answer."""
+"""The paths of the API. Each handler reads a request, calls the service and renders the answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse
 from app.service import Service, SubmittedJob
 from compiler.artifact import CompiledConstraint
 
-_CACHED = "public, max-age=86400, immutable"  # an automaton's hash says all that is in it
+_CACHED = "public, max-age=86400, immutable"  # the automaton of a hash never changes
 _ACCEPTED: Responses = {202: {"description": "Asked for by `Prefer: respond-async`", "model": JobResponse}}
 _JOB_ERRORS = errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
 _LOOKUP_ERRORS = errors(404, 500, 503)
@@ -43,6 +43,7 @@ async def compile_constraint(
     prefer: Prefer = None,
 ) -> CompileResponse:
     context = submission_context(request, body, idempotency_key, prefer)
+    # Without a key or `Prefer` the caller cannot come back for the answer, so no job of the caller is needed.
     if not context.detached:
         return await until_gone(request, _compiled(service, body, context.owner))
     submitted = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, context))
@@ -112,6 +113,7 @@ async def check(request: Request, service: ServiceDependency, body: CheckRequest
 
 
 async def _automaton(service: Service, response: Response, automaton: str) -> CompiledConstraint:
+    # Only a hash may become part of a key of the store.
     if not HASH.fullmatch(automaton):
         raise UnknownAutomaton("a hash is 64 hexadecimal digits, as POST /compile answers it")
     compiled = await service.constraints.picture(automaton)
@@ -125,6 +127,7 @@ async def _automaton(service: Service, response: Response, automaton: str) -> Co
 )
 async def automaton_dot(service: ServiceDependency, response: Response, automaton: str) -> Response:
     compiled = await _automaton(service, response, automaton)
+    # Large automata take a while to render: a thread keeps the event loop free.
     dot = await asyncio.to_thread(as_dot, compiled)
     return Response(dot, media_type=DOT_TYPE, headers=dict(response.headers))
 
@@ -146,7 +149,7 @@ async def automaton_json(
     compiled = await _automaton(service, response, automaton)
     explaining = service.constraints.explanation(automaton, compiled.spec, owner_of(request))
     explanation = await until_gone(request, explaining)
-    if explanation is None:  # there may be one when it is asked for again
+    if explanation is None:  # a later request may get one, so this answer must not be cached
         del response.headers["cache-control"], response.headers["etag"]
     return await asyncio.to_thread(as_json, automaton, compiled, explanation)
 

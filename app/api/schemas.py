@@ -84,7 +84,7 @@ _CONSTRAINT_SCHEMA = {
     ]
 }
 Constraint = Annotated[dict[str, Any], WithJsonSchema(_CONSTRAINT_SCHEMA)]
-Strings = Annotated[list[str], Field(fail_fast=True)]  # a fault for each of a million would take seconds to tell
+Strings = Annotated[list[str], Field(fail_fast=True)]  # reporting a million faults would take seconds
 AutomatonHash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -103,12 +103,13 @@ class Body(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _few_unknown(cls, given: object) -> object:
-        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + FAULTS_MAX:
-            return given
-        unknown = (name for name in given if name not in cls.model_fields)
-        few = frozenset(itertools.islice(unknown, FAULTS_MAX))
-        return {name: value for name, value in given.items() if name in cls.model_fields or name in few}
+    def _limit_unknown_names(cls, body: object) -> object:
+        if not isinstance(body, dict) or len(body) <= len(cls.model_fields) + FAULTS_MAX:
+            return body
+        # The first unknown names stay, so that validation still refuses the body.
+        unknown = (name for name in body if name not in cls.model_fields)
+        reported = frozenset(itertools.islice(unknown, FAULTS_MAX))
+        return {name: value for name, value in body.items() if name in cls.model_fields or name in reported}
 
 
 class CompileRequest(Body):

@@ -33,8 +33,8 @@ from app.service import EventSubscription, Service
 
 HEARTBEAT_S = 15.0
 RETRY_MS, RECONNECT_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
-LAST_ID = "end"  # of the event that ends a stream: who names it has read all
-STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # no proxy is to keep or collect events
+LAST_ID = "end"  # id of the last event: a reader that sends it has read everything
+STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # for proxies: do not store or buffer events
 
 Message = MutableMapping[str, Any]
 
@@ -49,7 +49,7 @@ class Source:
 
 
 class JobEvents(EventSourceResponse):
-    """The answer to a client who reads along. His share in the job outlives his connection for a while."""
+    """A stream of a job's events. The reader's share in the job outlives its connection by `stream_grace_s`."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class JobEvents(EventSourceResponse):
     ) -> None:
         try:
             await super().__call__(scope, receive, send)
-        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+        except asyncio.CancelledError:  # the server's shutdown grace is over
             last = _error_event(JobCancelled("the service is stopping"), self._request_id)
             await send({"type": "http.response.body", "body": last, "more_body": False})
             self._ended = True
-        finally:  # wherever the iterator was left
+        finally:  # also when the client left in the middle of the iteration
             if self._ended:
                 await self._reader.done()
             else:
@@ -82,12 +82,13 @@ class JobEvents(EventSourceResponse):
         try:
             async for chunk in _chunks(source, self._reader, after):
                 yield chunk
+            # No last event is sent here, so `_ended` stays false and the share waits for the reader's return.
             if source.service.jobs.hands_over:
                 yield _reconnect(RECONNECT_RETRY_MS)
                 return
             async with self._reader.until_deadline():
                 last = _event("done", source.shape(await source.service.jobs.result(source.job_id)), LAST_ID)
-        except StorageDown:  # the job goes on: it is this telling of it that cannot
+        except StorageDown:  # the job goes on, only this stream cannot
             yield _reconnect(STORAGE_RETRY_MS)
             return
         except Exception as error:
@@ -97,7 +98,7 @@ class JobEvents(EventSourceResponse):
 
 
 async def _chunks(source: Source, reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
-    """The events as bytes until the job is over, or this process is about to stop and another can go on telling."""
+    """The events as bytes, until the job is over or another process can continue the stream."""
     stopping = asyncio.create_task(source.service.jobs.wait_until_handing_over())
     try:
         async with contextlib.aclosing(paced(source.service, reader, source.job_id, after, stopping)) as events:
@@ -116,6 +117,7 @@ async def paced(
     coming: asyncio.Task[JobEvent | None] | None = None
     try:
         while stopping is None or not stopping.done():
+            # The task outlives a timeout: cancelling it could lose an event that has just arrived.
             coming = coming or asyncio.create_task(anext(events, None))
             awaited = {coming} if stopping is None else {coming, stopping}
             async with reader.until_deadline():
@@ -134,14 +136,14 @@ async def paced(
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Call a task off, and wait until it is over."""
+    """Cancel a task, and wait until it is over."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task
 
 
 def _chunk(event: JobEvent) -> bytes:
-    """An event as it is sent; nothing for what is not for readers."""
+    """The bytes of an event; none for the events that readers do not get."""
     match load(event.data):
         case StepMessage() as step:
             return _event("step", to_json(StepEventBody, step), event.id)
@@ -154,7 +156,7 @@ def _chunk(event: JobEvent) -> bytes:
 
 
 def _reconnect(retry_ms: int) -> bytes:
-    """Tells a reader to go on at the job's own path, wherever that is answered."""
+    """Tells a reader to reconnect at the path of the job's events."""
     return format_sse_event(event="reconnect", data_str="{}", retry=retry_ms)
 
 

@@ -195,7 +195,7 @@ class JobClient:
         try:
             async with self.observed(job_id):
                 result = await self.result(job_id)
-        except (JobFailed, StorageDown):  # the job is over, or its server is away: the error need not wait for either
+        except (JobFailed, StorageDown):  # the job is over or its server is away: the error is not delayed
             self.unsubscribe_soon(job_id)
             raise
         except BaseException:

@@ -113,7 +113,7 @@ class Service:
 
     async def _begin_generate(self, params: GenerateParams, context: SubmissionContext) -> SubmittedJob:
         options = params.options
-        # All checks that need no broker come first, so that a request over a limit costs the queue nothing.
+        # The limits are checked before any call to the broker, so that a request over a limit costs it nothing.
         self.constraints.require_model(params.model)
         check_generate_limits(params, self.settings, self.files)
         if params.spec is not None:

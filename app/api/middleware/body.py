@@ -1,4 +1,4 @@
-"""The door every request comes through: bodies are counted as they arrive and must be JSON that reads in one way."""
+"""Reads every body within its limits; it must be JSON that all readers understand alike."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class StrictBody:
-    """ASGI middleware: an id for every request, and a strict reading of every body before anyone else sees it."""
+    """ASGI middleware: gives each request an id, and reads and checks its body before the application does."""
 
     def __init__(self, app: App, body_bytes_max: int, body_timeout_s: float = BODY_S_MAX) -> None:
         self._app = app
@@ -55,7 +55,7 @@ class StrictBody:
         answering = _Answering(send, name)
         try:
             await self._app(scope, receive, answering)
-        except asyncio.CancelledError:  # the server is stopping, and has waited as long as it will
+        except asyncio.CancelledError:  # the server's shutdown grace is over
             if answering.started:
                 raise
             await send_problem(send, problem(JobCancelled("the service is stopping"), name))
@@ -130,7 +130,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _Answering:
-    """A send that puts the request's id on the answer and knows whether one has begun."""
+    """A send that puts the request's id on the answer and notes whether one has started."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send = send

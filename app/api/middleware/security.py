@@ -1,4 +1,4 @@
-"""What stands before every route: the header's size, Host and Origin, keys and their limits, headers of safety.
+"""The checks before every route: size of the header, Host and Origin, keys and their limits.
 
 All of it is decided before the first byte of a body is read.
 """
@@ -55,7 +55,7 @@ class SecurityMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # this service knows no others
+        if scope["type"] != "http":  # WebSockets are not served
             return
         name = id_of_request(scope)
         guarded = _HeaderInjector(send, private=self._ring is not None)
@@ -68,7 +68,7 @@ class SecurityMiddleware:
             async with self._admitted(scope, guarded):
                 await self._app(scope, receive, guarded)
         except (CallerError, Busy) as error:
-            if guarded.started:
+            if guarded.started:  # a second header would corrupt the answer
                 raise
             headers = {"connection": "close"} if isinstance(error, HeadersTooLarge | MalformedRequest) else {}
             if isinstance(error, Unauthorized):
@@ -88,7 +88,7 @@ class SecurityMiddleware:
 
     @contextlib.asynccontextmanager
     async def _admitted(self, scope: Message, guarded: _HeaderInjector) -> AsyncIterator[None]:
-        """Check the key, and hold its place for as long as the body takes.
+        """Check the key, and hold its concurrency slot during the body.
 
         Raises Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed, RateLimited.
         """
@@ -99,6 +99,7 @@ class SecurityMiddleware:
         key, state = self._key(scope, self._ring), scope["state"]
         state["owner"] = key.name
         state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None
+        # The scope is checked before the rate limit, so a forbidden request is not counted.
         route_scope = scope_of(method, path)
         require_scope(key, route_scope)
         if self._limiter is None:
