@@ -47,6 +47,7 @@ DESCRIPTION = "Automata-guided beam search: text from a language model that sati
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
     chosen = settings or read_settings()
+    # Without keys there are no owners whose requests could be counted.
     ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
     limiter = open_limiter(chosen) if ring else None
     app = FastAPI(
@@ -94,6 +95,7 @@ async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
         components.probe = StorageProbe(broker, store)
         metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
         yield
+        # New requests are refused before the embedded workers stop, so no job waits for a worker that is gone.
         service.jobs.close()
         components.service = None
         for worker in workers:

@@ -1,4 +1,4 @@
-"""What a caller of generate wants, and the limits on it that are known before anything is done."""
+"""Parameters of generations and decodings, and their limits that need no work to check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.models import ModelFiles
 from app.settings import Settings
 from compiler.spec import LabelsSpec, Spec
 
-_SEEDS = 2**53  # whole numbers below it survive every reader of JSON
+_SEEDS = 2**53  # a double, as which many readers parse JSON numbers, is exact below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,7 @@ def check_generate_limits(params: GenerateParams, settings: Settings, files: Mod
     for path, limit, cap in caps:
         if getattr(options, path) > cap:
             raise RequestOverLimit(path, limit, cap)
+    # The product bounds the work of one request; each factor alone may be large.
     if options.rows * options.max_tokens > settings.beam_tokens_max:
         rows = "n" if options.algorithm == "sample" else "beams"
         raise RequestOverLimit(f"{rows} * max_tokens", "beam_tokens_max", settings.beam_tokens_max)
@@ -94,6 +95,7 @@ class DecodeParams:
     @property
     def weight(self) -> int:
         """What the request counts in the queue: rows that are written side by side, times their length."""
+        # An exact decoding counts as one row, whatever the size of its automaton.
         return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
 
 

@@ -35,7 +35,7 @@ MAY_BE_PUBLIC = ("/ready", "/metrics", "/version", "/")
 _TRUTHS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
 
-RENAMED = {  # former names, which stop the start: a setting that is not read must not go unnoticed
+RENAMED = {  # former names, which stop the start: otherwise an old setting would be ignored silently
     "decode_memory_bytes": "generation_memory_bytes", "decoded_bytes_max": "automaton_cache_bytes",
     "decode_rows_max": "matrix_rows_max", "decode_cells_max": "matrix_cells_max",
     "decode_paths_max": "matrix_states_max", "tables_bytes_max": "device_table_cache_bytes",
@@ -235,9 +235,9 @@ class Settings:
         _require(len(self.secret) >= SECRET_BYTES_MIN, "secret", f"needs at least {SECRET_BYTES_MIN} characters")
         levels = ("debug", "info", "warning", "error")
         _require(self.log_level in levels, "log_level", f"must be one of {', '.join(levels)}")
-        for name, known in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES), ("dtype", DTYPES),
+        for name, choices in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES), ("dtype", DTYPES),
                             ("log_format", LOG_FORMATS)):
-            _require(getattr(self, name) in known, name, f"must be one of {', '.join(known)}")
+            _require(getattr(self, name) in choices, name, f"must be one of {', '.join(choices)}")
         for holder in (self, self.limits):
             for name, value in _numbers(holder):
                 holds = value >= 0 if name in (*_MAY_BE_ZERO, *KEY_LIMITS) else value > 0
@@ -254,7 +254,7 @@ class Settings:
         return _model_id(self.model)
 
 
-@functools.lru_cache(maxsize=16)  # asked for by every request
+@functools.lru_cache(maxsize=16)  # read by every request
 def _model_id(model: str) -> str:
     folder = Path(model)
     return folder.resolve().name if folder.is_dir() else model
@@ -290,20 +290,20 @@ def _parse(name: str, text: str, default: object) -> object:
     except KeyError:
         raise SettingsInvalid(f"{PREFIX}{name.upper()} must be yes or no") from None
     except ValueError:
-        wanted = "a whole number" if isinstance(default, int) else "a number"
-        raise SettingsInvalid(f"{PREFIX}{name.upper()} must be {wanted}") from None
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise SettingsInvalid(f"{PREFIX}{name.upper()} must be {kind}") from None
 
 
-def _given(environment: Mapping[str, str], defaults: object) -> dict[str, object]:
+def _overrides(environment: Mapping[str, str], defaults: object) -> dict[str, object]:
     """The fields of a dataclass instance that the environment names, parsed."""
     names = [item.name for item in dataclasses.fields(defaults)]  # type: ignore[arg-type]
-    variables = {name: _said(environment, name) for name in names if name != "limits"}
+    variables = {name: _variable_text(environment, name) for name in names if name != "limits"}
     return {
         name: _parse(name, text, getattr(defaults, name)) for name, text in variables.items() if text is not None
     }
 
 
-def _said(environment: Mapping[str, str], name: str) -> str | None:
+def _variable_text(environment: Mapping[str, str], name: str) -> str | None:
     """The text of a variable, or of the file that its neighbour ABS_..._FILE names."""
     variable = PREFIX + name.upper()
     file = environment.get(f"{variable}_FILE") if name in FROM_FILES else None
@@ -324,8 +324,8 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     for former, name in RENAMED.items():
         if f"{PREFIX}{former.upper()}" in source:
             raise SettingsInvalid(f"{PREFIX}{former.upper()} is called {PREFIX}{name.upper()}: rename it")
-    limits = dataclasses.replace(Limits(), **_given(source, Limits()))  # type: ignore[arg-type]
-    return dataclasses.replace(Settings(limits=limits), **_given(source, Settings()))  # type: ignore[arg-type]
+    limits = dataclasses.replace(Limits(), **_overrides(source, Limits()))  # type: ignore[arg-type]
+    return dataclasses.replace(Settings(limits=limits), **_overrides(source, Settings()))  # type: ignore[arg-type]
 
 
 def let_idle_threads_sleep() -> None:
@@ -338,13 +338,13 @@ def let_idle_threads_sleep() -> None:
 
 
 def is_set(name: str) -> bool:
-    """Whether the environment says anything of a setting."""
+    """Whether the environment names a setting."""
     return PREFIX + name.upper() in os.environ
 
 
-def environment_with(given: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, str]:
-    """This process's environment with some variables given, and some taken away."""
-    return {name: text for name, text in os.environ.items() if name not in without} | dict(given)
+def environment_with(values: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's environment with some variables set and some removed."""
+    return {name: text for name, text in os.environ.items() if name not in without} | dict(values)
 
 
 def keyless_environment() -> dict[str, str]:

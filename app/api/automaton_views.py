@@ -79,6 +79,7 @@ def _letters(compiled: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
     text = compiled.text
     if text.kind != "words":
         return tuple((name,) for name in text.symbol_names)
+    # A stored automaton is shared, so the names are those of the constraint that was compiled first.
     names = caller_names(compiled.spec)
     return tuple(
         (symbol,) if held is None else in_caller_names(held, names)

@@ -85,7 +85,8 @@ _ROUNDING = 1e-3  # a softmax in half precision may come out so much above 0
 
 
 def _beams(value: object) -> object:
-    """One message for what is neither; a union would have one for each of its members."""
+    """Refuses other values with one message; a union would report one for each of its members."""
+    # `type`, not isinstance: True is an int in Python, but no number in JSON.
     if value != "exact" and not (type(value) is int and value >= 1):
         raise ValueError('must be a whole number of at least 1, or "exact"')
     return value
@@ -128,8 +129,9 @@ class DecodeRequest(Body):
     def to_params(self) -> DecodeParams:
         """The request as the service takes it. Raises SpecSyntaxError, InvalidRequest."""
         labels = {} if self.labels is None else {"labels": self.labels}
-        spec = spec_from_json({**self.constraint, **labels})
+        spec = spec_from_json({**self.constraint, **labels})  # over labels: the validator requires exactly one list
         assert isinstance(spec, LabelsSpec)
+        # Checked here, since the number of labels is known only once the constraint is read.
         for number, row in enumerate(self.log_probs):
             _require_row(number, row, len(spec.labels))
         return DecodeParams(

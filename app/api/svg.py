@@ -43,6 +43,7 @@ def draw(drawing: Drawing, title: str) -> str:
     if len(shown) > STATES_MAX:
         return _document(640, 80, title, [_text(20, 45, f"{len(shown)} states: too many to draw", "start")])
     place = _layout(drawing)
+    # A state that the start does not reach has no place in the layout, and its edges are not drawn.
     live = [edge for edge in drawing.edges if edge[0] in place and edge[1] in place]
     pairs = {(source, target) for source, target, _ in live}
     body = [_edge(place, source, target, label, (target, source) in pairs) for source, target, label in live]
@@ -58,6 +59,7 @@ def draw(drawing: Drawing, title: str) -> str:
 
 def _layout(drawing: Drawing) -> dict[int, tuple[float, float]]:
     """Where each live state stands that live states lead to."""
+    # Breadth-first search: the column of a state is the fewest transitions from the start.
     following: defaultdict[int, list[int]] = defaultdict(list)
     for source, target, _ in drawing.edges:
         if drawing.distances[source] is not None and drawing.distances[target] is not None:

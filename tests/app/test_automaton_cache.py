@@ -49,10 +49,10 @@ def test_growth_of_a_cached_automaton_is_counted() -> None:
     fresh = dataclasses.replace(text)
     decode = decoder(2**28)
     decode.keep_text("fresh", fresh)
-    before = decode._kept._bytes
+    before = decode._cache._bytes
     assert fresh.byte_automaton.states
     decode.keep_text("fresh", fresh)
-    assert decode._kept._bytes > before
+    assert decode._cache._bytes > before
     assert decode.text("fresh") is fresh
     assert decode.text("other") is None
 
