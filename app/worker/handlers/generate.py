@@ -1,4 +1,4 @@
-"""Generates: prompt into ids, search or sampling, replayed trace, final check. The only module that names decoding."""
+"""Generates texts: tokenizes the prompt, searches or samples, replays the trace and checks the text."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ from decoding.replay import replay as replay_tokens
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 
-_OPENINGS = 16  # constraints that are prepared side by side, at most
+_OPENINGS = 16  # locks: at most as many constraints are prepared at the same time
 FREE_SHARE = 4  # generations may use the free memory divided by this
 log = logging.getLogger(__name__)
 
@@ -95,12 +95,12 @@ def open_handler(settings: Settings) -> Handler:
 
 
 def device_of(settings: Settings) -> str:
-    """What a model would be loaded on, in words. Raises RuntimeError where there is no such device."""
+    """A description of the device for the model. Raises RuntimeError if there is no such device."""
     return describe_device(settings.device)
 
 
 class _Watch(metrics.EngineWatch):
-    """Tells the metrics how the engine gets on, and the log where memory runs out."""
+    """Reports the engine's progress to the metrics, and lack of memory to the log."""
 
     def ran_out(self, action: str) -> None:
         super().ran_out(action)
@@ -109,7 +109,7 @@ class _Watch(metrics.EngineWatch):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Task:
-    """A job with what belongs to it. `start` is the automaton's state before the answer's first token."""
+    """A job with its constraint and prompt. `start` is the automaton's state before the answer's first token."""
 
     job: GenerateJob
     compiled: CompiledConstraint
@@ -123,9 +123,8 @@ class _Task:
 
     @property
     def before(self) -> str | None:
-        """What the text that must satisfy begins with before the answer; None where the answer is all of it."""
+        """The part of the constrained text before the answer, None if the answer is the whole text."""
         return self.job.prompt if self.options.scope == "full" else None
-
 
 
 class Generator:
@@ -150,11 +149,11 @@ class Generator:
         self._engine = Engine(model, _memory_bytes(model, settings), _Watch())
 
     def close(self) -> None:
-        """End the thread that asks the model."""
+        """End the engine's thread."""
         self._engine.close()
 
     def health_problem(self) -> str:
-        """What keeps the engine from working, empty for nothing."""
+        """Why the engine makes no progress, empty if it does."""
         return stall_reason("the model takes no step", self._engine.stalled_s, self._settings.stall_timeout_s)
 
     def run(self, job: GenerateJob, context: Context) -> GenerateJobResult:
@@ -208,7 +207,7 @@ class Generator:
         return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s), job.names)
 
     def _constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
-        """A constraint with its tables on the device, kept for the next request that names it."""
+        """A constraint with its tables on the device, cached between requests."""
         with self._opening[int(automaton, 16) % len(self._opening)]:  # requests for one constraint prepare it once
             opened = self._opened.get(automaton)
             if opened is None:
@@ -248,7 +247,7 @@ class Generator:
         return [self._files.bos_id]
 
     def _run_of(self, task: _Task) -> Generation:
-        """The state machine of the algorithm that was asked for."""
+        """The generation for the task's algorithm."""
         options = _decoding_options(task.options)
         run: Generation
         if isinstance(options, SamplingOptions):
@@ -261,21 +260,21 @@ class Generator:
         return b"".join(self._tokens[token] or b"" for token in tokens)
 
     def _answer(self, tokens: Sequence[int], task: _Task) -> str:
-        """What ids say as an answer; at the beginning of a text without the space that is no part of it."""
+        """The answer that ids spell. At the beginning of a text the optional leading space is removed."""
         raw = self._bytes(tokens).decode()
         return raw if task.before is not None else answer_text(task.compiled.text, raw)
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
-        """What a row's ids say as an answer: rows that differ only in an optional leading space are one answer."""
+        """A function from a row's ids to its answer; rows that differ only in a leading space are one answer."""
 
-        @functools.cache  # the search asks again for every finished row at every step
+        @functools.cache  # the search calls it for every finished row at every step
         def answer(tokens: tuple[int, ...]) -> bytes:
             return self._answer(tokens, task).encode()
 
         return answer
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
-        """An answer with its evidence. Raises ReplayRejected where the finished text does not satisfy: our bug."""
+        """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
         steps = self._replay(hypothesis, task, cancelled)
         text = self._answer(hypothesis.tokens, task)
         check = check_text(task.compiled.text, (task.before or "") + text)
@@ -288,7 +287,7 @@ class Generator:
         )
 
     def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
-        """The search's claims, checked against a fresh pass of the model."""
+        """The search's trace, checked against a second pass of the model."""
         rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
         tokens, options = task.compiled.tokens, _decoding_options(task.options)
         return replay_tokens(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
@@ -333,7 +332,7 @@ def _start(job: GenerateJob, compiled: CompiledConstraint) -> int:
 
 
 def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
-    """The job with the budget for which the context has room, where it is to be made to fit."""
+    """The job with a budget that fits the context, if the job permits that."""
     if not job.clamp_to_context:
         return job
     budget = budget_beside(job.options.max_tokens, prompt_tokens, context_tokens)
@@ -341,13 +340,13 @@ def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) ->
 
 
 def _sizes(automaton: str, compiled: CompiledConstraint, context: Context) -> CompileJobResult:
-    """The constraint's sizes, and what the compilation took where the job waited for one."""
+    """The constraint's sizes, and the time of its compilation if the job waited for one."""
     result = context.compilation
     return summary(automaton, compiled, result is None or result.cached, 0.0 if result is None else result.compile_ms)
 
 
 def _rows(options: GenerationOptions) -> int:
-    """The most rows that the model reads side by side."""
+    """The most rows that the model reads at once."""
     decoding_options = _decoding_options(options)
     return options.n if isinstance(decoding_options, SamplingOptions) else rows_of(decoding_options)
 
@@ -361,7 +360,7 @@ def _decoding_options(options: GenerationOptions) -> SearchOptions | SamplingOpt
 
 
 def _fields(options: GenerationOptions, kind: type[SearchOptions | SamplingOptions]) -> dict[str, Any]:
-    """The options that decoding has too, which have the same names there."""
+    """The options that decoding has under the same names."""
     return {field.name: getattr(options, field.name) for field in fields(kind) if hasattr(options, field.name)}
 
 
@@ -374,7 +373,7 @@ def _label_path(
 
 
 def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
-    """What all generations together may hold."""
+    """The memory in bytes for all generations together."""
     if settings.generation_memory_bytes != MEASURED:
         return settings.generation_memory_bytes
     share = free_bytes(model.device) // FREE_SHARE
