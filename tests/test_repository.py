@@ -43,7 +43,6 @@ VAGUE = re.compile(  # words that hide the component or its verb; "_" joins the 
 )
 VAGUE_DATA = {"tests/test_guards.py"}  # lists such words itself
 SENTENCES = "tests/cases/"  # rows there are texts for models and patterns, so only comments count
-STILL_VAGUE = ROOT / "tests" / "vague_words.txt"  # files that still hold such words; a file may go, none may come
 
 
 def ignored() -> set[str]:
@@ -202,8 +201,6 @@ def vague_words(path: str, text: str) -> list[str]:
 
 
 def test_no_file_has_vague_words() -> None:
-    words = {path: vague_words(path, text) for path, text in texts() if path.endswith(PROSE) and path not in VAGUE_DATA}
-    found = {path for path, lines in words.items() if lines}
-    still = set(STILL_VAGUE.read_text(encoding="utf-8").split())
-    assert not found - still, "\n".join(line for path in sorted(found - still) for line in words[path])
-    assert not still - found, f"take from {STILL_VAGUE.name}: {sorted(still - found)}"
+    files = ((path, text) for path, text in texts() if path.endswith(PROSE) and path not in VAGUE_DATA)
+    lines = [line for path, text in files for line in vague_words(path, text)]
+    assert not lines, "\n".join(lines)

@@ -39,7 +39,7 @@ from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
 from compiler.artifact import CompiledConstraint
-from compiler.diagnostics import ConstraintExplanation, told_as
+from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
 
@@ -113,7 +113,7 @@ class Constraints:
                     raise
                 return None
         names = await asyncio.to_thread(caller_names, spec, self._settings.limits)
-        return told_as(explanation, spec, names)
+        return with_caller_names(explanation, spec, names)
 
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""

@@ -7,7 +7,7 @@ with sampled texts. A conflict is a minimal unsatisfiable subset of the parts of
 from __future__ import annotations
 
 from compiler.diagnostics.conflict import conjuncts, naming_conflicts
-from compiler.diagnostics.explanation import ConstraintExplanation, explain, told_as
+from compiler.diagnostics.explanation import ConstraintExplanation, explain, with_caller_names
 from compiler.diagnostics.unspellable import missing_characters
 
 __all__ = [
@@ -16,5 +16,5 @@ __all__ = [
     "explain",
     "missing_characters",
     "naming_conflicts",
-    "told_as",
+    "with_caller_names",
 ]

@@ -111,10 +111,10 @@ def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisf
         conflict = smallest_conflict(spec, engines, guard)
     except LimitExceeded:  # the time of the compilation is used up: that there is no text is known all the same
         conflict = ()
-    return SpecUnsatisfiable(f"{what} satisfies the constraint{_told(conflict)}", conflict=conflict)
+    return SpecUnsatisfiable(f"{what} satisfies the constraint{_named(conflict)}", conflict=conflict)
 
 
-def _told(conflict: Sequence[str]) -> str:
+def _named(conflict: Sequence[str]) -> str:
     if len(conflict) < 2:
         return f": {conflict[0]} alone rules out every one" if conflict else ""
     shown = [*conflict[:_LISTED_MAX]]

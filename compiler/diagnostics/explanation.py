@@ -97,7 +97,7 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
     )
 
 
-def told_as(
+def with_caller_names(
     explanation: ConstraintExplanation, spec: Spec, names: Mapping[str, tuple[str, ...]]
 ) -> ConstraintExplanation:
     """The explanation for a caller who wrote the same constraint as `spec`, with his own names for propositions.
@@ -152,19 +152,19 @@ def _held(holds: Sequence[str]) -> str:
 
 def _conventions(text: TextAutomaton) -> list[str]:
     """How the text is read, where that matters."""
-    told = []
+    sentences = []
     if text.kind == "words" and text.traced:
-        told.append(
+        sentences.append(
             "A word is a run of letters, digits and underscores; it is one step of the word trace, and so is every "
             "other character that is no white space."
         )
     if any(EOS in (names or ()) for names in text.letter_names):
-        told.append("One last step follows the last word; at it eos holds and nothing else.")
+        sentences.append("One last step follows the last word; at it eos holds and nothing else.")
     if text.strips_space:
-        told.append("One space before the answer is allowed, and is not part of it.")
+        sentences.append("One space before the answer is allowed, and is not part of it.")
     elif text.kind == "characters":
-        told.append("No space is allowed before the answer.")
-    return told
+        sentences.append("No space is allowed before the answer.")
+    return sentences
 
 
 def _letters(text: TextAutomaton) -> str:

@@ -85,11 +85,11 @@ def title(spec: Spec) -> str:
         case KeywordsSpec():
             order = "in order " if spec.ordered and len(spec.concepts) > 1 else ""
             counts = spec.counts or (ONCE,) * len(spec.concepts)
-            told = [
+            texts = [
                 forms[0] if count == ONCE else f"{forms[0]} {_count(count, 'time')}"
                 for forms, count in zip(spec.concepts, counts, strict=True)
             ]
-            return _cut(f"keywords {order}{', '.join(told)}", _TITLE_CHARS_MAX)
+            return _cut(f"keywords {order}{', '.join(texts)}", _TITLE_CHARS_MAX)
         case InfillSpec():
             return _cut(f"infill {spec.template}", _TITLE_CHARS_MAX)
         case ChoiceSpec():
@@ -142,10 +142,11 @@ def _bracketed(spec: Spec) -> str:
 
 
 def _joined(parts: Sequence[Spec], word: str) -> str:
-    told = [_bracketed(part) for part in parts[:_NESTED_MAX]]
-    if len(parts) > len(told):
-        told.append(f"{len(parts) - len(told):,} more constraints {'hold' if word == 'and' else 'are an alternative'}")
-    return f", {word} ".join(told)
+    texts = [_bracketed(part) for part in parts[:_NESTED_MAX]]
+    if len(parts) > len(texts):
+        verb = "hold" if word == "and" else "are an alternative"
+        texts.append(f"{len(parts) - len(texts):,} more constraints {verb}")
+    return f", {word} ".join(texts)
 
 
 def _meanings(propositions: Sequence[tuple[str, Proposition]]) -> str:
@@ -163,17 +164,17 @@ def _meaning(proposition: Proposition) -> str:
 
 def _keywords(spec: KeywordsSpec) -> str:
     counts: tuple[Count, ...] = spec.counts or (ONCE,) * len(spec.concepts)
-    told = []
+    mentions = []
     for forms, count in zip(spec.concepts, counts, strict=True):
         words = _name(forms[0]) + (f" (or {_listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
-        told.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
-    in_order = spec.ordered and len(told) > 1
+        mentions.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
+    in_order = spec.ordered and len(mentions) > 1
     how = [
-        *(["in this order" if in_order else "in any order"] if len(told) > 1 else []),
+        *(["in this order" if in_order else "in any order"] if len(mentions) > 1 else []),
         *(["in any inflection"] if spec.inflect else []),
         *(["in exactly these letters"] if spec.case_sensitive else []),
     ]
-    return f"it mentions {_listed(told, ', then' if in_order else 'and')}{', ' if how else ''}{', '.join(how)}"
+    return f"it mentions {_listed(mentions, ', then' if in_order else 'and')}{', ' if how else ''}{', '.join(how)}"
 
 
 def _count(count: Count, noun: str) -> str:
@@ -188,12 +189,12 @@ def _count(count: Count, noun: str) -> str:
 
 
 def _bounds(spec: LengthSpec) -> list[str]:
-    told = []
+    counts = []
     if spec.min_words is not None or spec.max_words is not None:
-        told.append(_count((spec.min_words or 0, spec.max_words), "word"))
+        counts.append(_count((spec.min_words or 0, spec.max_words), "word"))
     if spec.max_chars is not None:
-        told.append(_count((0, spec.max_chars), "character"))
-    return told if spec.sentences is None else [*told, _count(spec.sentences, "sentence")]
+        counts.append(_count((0, spec.max_chars), "character"))
+    return counts if spec.sentences is None else [*counts, _count(spec.sentences, "sentence")]
 
 
 def _json_schema(spec: JsonSchemaSpec) -> str:
@@ -215,9 +216,9 @@ def _value(schema: object) -> str:
     """What a schema describes, its properties by name."""
     if not isinstance(schema, dict):
         return "any value" if schema is True else "no value"
-    for keyword, told in _SHOWN:
+    for keyword, describe in _SHOWN:
         if keyword in schema:
-            return told(schema[keyword])
+            return describe(schema[keyword])
     kind = schema.get("type", "object" if "properties" in schema else None)
     if kind == "object":
         return f"an object{_properties(schema)}"
@@ -235,8 +236,8 @@ def _properties(schema: dict[str, object]) -> str:
     if not isinstance(properties, dict) or not properties:
         return ""
     needed = required if isinstance(required, list) else []
-    told = (f"{_name(name)}{'' if name in needed else ' (optional)'}" for name in properties)
-    return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(told, 'and')}"
+    names = (f"{_name(name)}{'' if name in needed else ' (optional)'}" for name in properties)
+    return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(names, 'and')}"
 
 
 def _given(spec: DfaSpec) -> str:

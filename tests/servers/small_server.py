@@ -28,7 +28,7 @@ class SmallApp:
     """/health, /big (32 MiB), /events (endless), /slow (answers when its client has gone, or after a second)."""
 
     def __init__(self) -> None:
-        self.state = SimpleNamespace(service=self)
+        self.state = SimpleNamespace(components=SimpleNamespace(service=SimpleNamespace(jobs=self)))
         body = StrictBody(self.answer, 2**20, body_timeout_s=1.0)
         self.middleware = SecurityMiddleware(body, read_settings(), None, None)
 

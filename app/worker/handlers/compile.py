@@ -44,7 +44,7 @@ from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
 from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
-from compiler.diagnostics import ConstraintExplanation, conjuncts, told_as
+from compiler.diagnostics import ConstraintExplanation, conjuncts, with_caller_names
 from compiler.errors import ArtefactInvalid, LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.spec import Spec, spec_from_json, spec_to_json
@@ -135,7 +135,7 @@ class CompileHandler:
             if not error.facts.explanation_optional:
                 raise
             return None
-        return told_as(result.explanation, spec_from_json(job.spec), job.names)
+        return with_caller_names(result.explanation, spec_from_json(job.spec), job.names)
 
     def _raise_cached_failure(self, key: str, context: Context) -> None:
         """Raise the stored failure of an earlier compilation under the same limits."""

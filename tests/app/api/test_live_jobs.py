@@ -79,7 +79,7 @@ def test_cancel_works_in_every_state_of_a_job(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_request_that_waits_for_a_cancelled_job_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = threading.Event()
-    share = memory_parts.QueuedJob.share
+    share = memory_parts.QueuedJob.subscribe
 
     def recorded_share(job: memory_parts.QueuedJob, detached: bool) -> None:
         share(job, detached)
@@ -92,7 +92,7 @@ def test_a_request_that_waits_for_a_cancelled_job_fails(monkeypatch: pytest.Monk
             target=lambda: answers.append(http.post("/generate", json=BODY, headers={"idempotency-key": "k"}))
         )
         assert fake_handlers.started.wait(S_MAX)
-        monkeypatch.setattr(memory_parts.QueuedJob, "share", recorded_share)
+        monkeypatch.setattr(memory_parts.QueuedJob, "subscribe", recorded_share)
         waiting.start()
         assert joined.wait(S_MAX)
         assert http.delete(f"/jobs/{job}").status_code == 202

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compiler.artifact import CompiledConstraint
-from compiler.diagnostics import ConstraintExplanation, explain, told_as
+from compiler.diagnostics import ConstraintExplanation, explain, with_caller_names
 from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
 from compiler.diagnostics.prose import sentence, title
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable
@@ -252,7 +252,7 @@ def test_json_texts_that_are_shown_parse() -> None:
 def test_an_explanation_uses_the_callers_names() -> None:
     theirs = spec_from_json({"ltlf": "F(pet)", "propositions": {"pet": ["dog", "cat"]}})
     ours = spec_from_json({"ltlf": "F(animal)", "propositions": {"animal": ["cat", "dog"]}})
-    explained = told_as(explain(compile_spec(theirs, BYTES)), ours, caller_names(ours))
+    explained = with_caller_names(explain(compile_spec(theirs, BYTES)), ours, caller_names(ours))
     assert "F(animal)" in explained.sentences[0]
     assert [letter.name for letter in explained.letters] == ["other", "animal"]
     assert "pet" not in json.dumps([explained.sentences, [letter.means for letter in explained.letters]])
@@ -260,7 +260,7 @@ def test_an_explanation_uses_the_callers_names() -> None:
 
 def test_caller_names_do_not_change_labels() -> None:
     theirs = spec_from_json({"labels": ["dog", "cat"], "ltlf": "F(pet)", "propositions": {"pet": ["dog"]}})
-    explained = told_as(explain(compile_spec(theirs, BYTES)), theirs, caller_names(theirs.part))  # type: ignore[union-attr]
+    explained = with_caller_names(explain(compile_spec(theirs, BYTES)), theirs, caller_names(theirs.part))  # type: ignore[union-attr]
     assert [letter.name for letter in explained.letters] == ["dog", "cat"]
     assert [letter.means for letter in explained.letters] == ["the label dog, at which pet holds", "the label cat"]
 
