@@ -32,15 +32,21 @@ class Explored:
 
 
 def explore(
-    tables: Sequence[np.ndarray], live: Sequence[np.ndarray], starts: Sequence[Sequence[int]], guard: ResourceGuard
+    tables: Sequence[np.ndarray],
+    live: Sequence[np.ndarray],
+    starts: Sequence[Sequence[int]],
+    guard: ResourceGuard,
+    dead: Sequence[int] | None = None,
 ) -> Explored:
     """The product of transition tables over the same K columns, from each of `starts` (one state for each part).
 
     tables  int [S_i, K] each      live  bool [S_i] each: states worth entering
+    dead    one state for each part, which together count as SINK although each alone is live: in a union the parts'
+            dead states. Parts that do not fit at once keep a state of their own for it.
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
     """
     if fits([len(table) for table in tables]):
-        return _Product(tables, live, guard).build(starts)
+        return _Product(tables, live, guard, dead).build(starts)
     # The codes of all parts together would overflow 64 bits: each half is explored, then the product of the two.
     half = len(tables) // 2
     left = explore(tables[:half], live[:half], [start[:half] for start in starts], guard)
@@ -111,7 +117,13 @@ def union(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
 class _Product:
     """States are codes in mixed radix; the code past the last one is the sink."""
 
-    def __init__(self, tables: Sequence[np.ndarray], live: Sequence[np.ndarray], guard: ResourceGuard) -> None:
+    def __init__(
+        self,
+        tables: Sequence[np.ndarray],
+        live: Sequence[np.ndarray],
+        guard: ResourceGuard,
+        dead: Sequence[int] | None = None,
+    ) -> None:
         self._tables, self._live, self._guard = tables, live, guard
         self._columns = tables[0].shape[1]
         # A state (s0, s1, ...) has the code s0 + |S0| * (s1 + |S1| * ...).
@@ -119,6 +131,7 @@ class _Product:
         for table in tables:
             radix.append(radix[-1] * len(table))
         self._radix, self._sink = radix[:-1], radix[-1]
+        self._dead = None if dead is None else self._code(dead)
 
     def build(self, starts: Sequence[Sequence[int]]) -> Explored:
         # Every state with a dead part has the one code `_sink`: the product of dead states is never built.
@@ -167,4 +180,6 @@ class _Product:
             targets += following.astype(np.int64) * radix
             dead |= ~live[following]
         targets[dead] = self._sink
+        if self._dead is not None:
+            targets[targets == self._dead] = self._sink
         return targets

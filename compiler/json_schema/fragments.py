@@ -165,18 +165,18 @@ class FragmentProduct:
 def product(fragments: Sequence[Fragment], guard: ResourceGuard, required: Sequence[bool]) -> FragmentProduct:
     """The reachable tuples of states, breadth first.
 
-    required  for each fragment, whether the product is dead where that fragment is
+    required  for each fragment, whether the product is dead where that fragment is; it is where all are, too
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
     """
     # Symbols that every fragment treats alike share a column of the product.
     first, symbol_class = unique_rows(np.column_stack([fragment.columns for fragment in fragments]))
     tables = [fragment.table[:, fragment.columns[first]] for fragment in fragments]
-    # Where a required fragment is dead, the product goes to SINK, which is DEAD here. Its first other state is START.
+    # Where a required fragment is dead, or all are, the product goes to SINK, which is DEAD here. START comes next.
     live = [
         np.arange(fragment.states) != DEAD if must else np.ones(fragment.states, dtype=bool)
         for fragment, must in zip(fragments, required, strict=True)
     ]
-    explored = explore(tables, live, [[START] * len(fragments)], guard)
+    explored = explore(tables, live, [[START] * len(fragments)], guard, dead=[DEAD] * len(fragments))
     explored.component[SINK] = DEAD
     return FragmentProduct(symbol_class.astype(np.int32), explored.next_state, explored.component)
 
