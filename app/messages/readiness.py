@@ -22,9 +22,10 @@ class NotReadyCode(StrEnum):
 
     @classmethod
     def of(cls, reason: str) -> NotReadyCode:
-        """The code of a reason in a worker's status."""
+        """The code of a reason in a worker's status; FAILED for a reason that this version does not know."""
         # The detail may hold colons itself; the codes have none.
-        return cls(reason.partition(": ")[0])
+        word = reason.partition(": ")[0]
+        return next((code for code in cls if code == word), cls.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
