@@ -282,11 +282,13 @@ class JobClient:
 
     def unsubscribe_soon(self, *job_ids: str | None) -> None:
         """Give up the shares in the background, so that an unreachable server does not delay the answer."""
-        self._later(self.unsubscribe(*job_ids))
+        if job_ids:
+            self._later(self.unsubscribe(*job_ids))
 
     def unsubscribe_later(self, *job_ids: str | None) -> None:
         """Give up the shares after `stream_grace_s`, unless this process stops before."""
-        self._later(self._unsubscribe_later(job_ids))
+        if job_ids:
+            self._later(self._unsubscribe_later(job_ids))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
