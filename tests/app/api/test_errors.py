@@ -46,6 +46,14 @@ def test_not_ready_has_a_retry_time() -> None:
     assert problem(NotReady(("loading",)), "").headers["retry-after"] == "1"
 
 
+def test_only_faults_of_the_request_itself_are_permanent() -> None:
+    for facts in ERRORS.values():
+        if facts.status == 422:
+            assert not facts.retryable, facts.code
+        if facts.status >= 500 or facts.status in (404, 408, 429, 499):
+            assert facts.retryable, facts.code
+
+
 def test_every_503_has_a_retry_time() -> None:
     for name in [name for name, row in ERRORS.items() if row.status == 503 and name != "NotReady"]:
         answer = problem(JobFailed(name, "why", {}, ERRORS[name]), "")
