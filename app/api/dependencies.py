@@ -19,6 +19,7 @@ from app.service import Service, SubmissionContext
 if TYPE_CHECKING:
     from app.api.operations import StorageProbe
 
+T = TypeVar("T")
 _VISIBLE = re.compile(r"[!-~]{1,255}")
 RESPOND_ASYNC = "respond-async"
 IdempotencyKey = Annotated[
@@ -46,9 +47,6 @@ def submission_context(request: Request, body: BaseModel, key: str | None, prefe
 def owner_of(request: Request) -> str:
     """The owner of the jobs that the caller may see: the name of the API key, empty without keys."""
     return str(getattr(request.state, "owner", ""))
-
-
-T = TypeVar("T")
 
 
 @dataclass

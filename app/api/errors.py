@@ -22,7 +22,7 @@ from app.errors import (
     RouteNotFound,
     without_message,
 )
-from app.messages import Failure, failure_of, is_expected_error
+from app.messages import Failure, NotReadyReason, failure_of, is_expected_error
 
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
@@ -31,6 +31,7 @@ FAULTS_MAX = 16  # reported faults of one request
 PATH_CHARS_MAX = 40
 UNKNOWN_FIELD = "an unknown field"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,6 @@ def _clip(value: object) -> object:
             return value
 
 
-log = logging.getLogger(__name__)
-
-
 def refusal(error: Exception, request_id: str) -> Problem:
     """The answer to an error. Details that the caller must not see are logged."""
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
@@ -121,9 +119,13 @@ def _own_error(error: Exception) -> Exception:
         case HTTPException(status_code=404):
             return RouteNotFound("there is no such path")
         case NotReady():  # a worker's status may name the operator's files
-            return NotReady(tuple(getattr(reason, "public", reason.__str__)() for reason in error.reasons))
+            return NotReady([_public(reason) for reason in error.reasons])
         case _:
             return error if is_expected_error(error) else InternalError("an internal error")
+
+
+def _public(reason: object) -> object:
+    return reason.public() if isinstance(reason, NotReadyReason) else reason
 
 
 def _path(location: tuple[Any, ...]) -> str:

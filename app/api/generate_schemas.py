@@ -1,4 +1,4 @@
-"""The JSON of POST /generate: the request and the answer. The bodies of its events stand in `app.messages`."""
+"""The JSON of POST /generate and POST /decode. Bodies that jobs share stand in `app.messages`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from app.errors import InvalidRequest
 from app.messages import CONFIG, USED_BY, GeneratedBody, GenerateJobResult, GenerationOptions, Priority
 from app.requests import DecodeParams, GenerateParams
 from compiler.spec import LabelsSpec, spec_from_json
+
+ALPHA_MIN, GAMMA = 0.5, 1.0  # of a decoding by beams
+_ROUNDING = 1e-3  # a softmax in half precision may exceed 0 by this much
 
 
 class GenerateRequest(Body, GenerationOptions):
@@ -63,11 +66,7 @@ class GenerateRequest(Body, GenerationOptions):
 
 @dataclass(frozen=True, config=CONFIG)
 class GenerateResponse(GeneratedBody):
-    """The answers, best first: fewer than `n` where there are fewer distinct ones among the beams.
-
-    `id` is the job's, by which GET /jobs/{id} answers the same for a while. `seed` is that of a sample, null for a
-    search.
-    """
+    """The answers, best first. `id` is the job's, by which GET /jobs/{id} returns the same for a while."""
 
     id: str
     model: str
@@ -78,10 +77,6 @@ def generate_response(job_id: str, result: GenerateJobResult, model: str) -> Gen
     return GenerateResponse(
         result.automaton, result.choices, result.seed, result.usage, result.timings, id=job_id, model=model
     )
-
-
-ALPHA_MIN, GAMMA = 0.5, 1.0
-_ROUNDING = 1e-3  # a softmax in half precision may come out so much above 0
 
 
 def _beams(value: object) -> object:

@@ -298,15 +298,20 @@ def read_signed(secret: bytes, key: str, stored: bytes) -> Job | Result | News |
 
 def is_expected_error(error: BaseException) -> bool:
     """True for the errors that our packages raise on purpose; all others are bugs."""
-    return isinstance(getattr(error, "facts", None), ErrorFacts)
+    return _facts_of(error) is not None
+
+
+def _facts_of(error: BaseException) -> ErrorFacts | None:
+    facts = getattr(error, "facts", None)
+    return facts if isinstance(facts, ErrorFacts) else None
 
 
 def failure_of(error: Exception) -> Failure:
     """The message that carries an error; of a bug nothing but that it happened."""
     if isinstance(error, JobFailed):  # passed on from another process, with the facts of the original class
         return Failure(error.error, str(error), _json_object(error.fields), error.facts)
-    facts = getattr(error, "facts", None)
-    if not isinstance(facts, ErrorFacts):  # a bug: its message may quote the request
+    facts = _facts_of(error)
+    if facts is None:  # a bug: its message may quote the request
         return Failure("InternalError", "an internal error; the service's log has more")
     # The public attributes of an error are its fields; the facts of its class say which of them HTTP shows.
     fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}

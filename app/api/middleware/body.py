@@ -25,6 +25,9 @@ from app.errors import (
 
 BODY_S_MAX = 30.0  # how long a body may take to arrive, unless it is said otherwise
 DRAIN_BYTES_MAX, DRAIN_S_MAX = 64 * 2**20, 10.0  # how much of a body over the limit is still read
+NESTING_MAX = 64
+INTEGER_DIGITS_MAX = 19  # those of a 64-bit number
+_SURROGATE = re.compile("[\ud800-\udfff]")
 log = logging.getLogger(__name__)
 
 
@@ -143,11 +146,6 @@ class _Answering:
             headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"x-request-id"]
             message["headers"] = [*headers, (b"x-request-id", self._name.encode())]
         await self._send(message)
-
-
-NESTING_MAX = 64
-INTEGER_DIGITS_MAX = 19  # those of a 64-bit number
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_json(data: bytes) -> object:

@@ -29,6 +29,9 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from app.auth import Limiter
 
+ANY = "*"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
+_OWN_SITE = ("", "same-origin", "none")
 REALM = 'Bearer realm="abs"'
 STRICT_CSP, SVG_STYLED = "default-src 'none'; frame-ancestors 'none'", "; style-src 'unsafe-inline'"
 _SAFE = {
@@ -167,13 +170,14 @@ def _rate_limit_fields(status: RateLimitStatus | None) -> list[tuple[bytes, byte
     return [(f"ratelimit-{name}".encode(), str(figure).encode()) for name, figure in figures.items()]
 
 
-ANY = "*"
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
-_OWN_SITE = ("", "same-origin", "none")
-
-
 class Origins:
-    """Checks the Host and the Origin of requests."""
+    """Checks the Host and the Origin of requests.
+
+    A web page can make a browser send requests to services of its network: from its own address, which the Origin
+    shows, or through a name of its own that resolves to this service (DNS rebinding), which the Host shows. Without
+    `allowed_hosts`, the names that such a page cannot have are accepted: addresses, names without a dot, and the host
+    that the service is bound to. With API keys any name is accepted, because no page has a key.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._hosts = tuple(name.lower() for name in settings.allowed_hosts)
@@ -202,7 +206,7 @@ class Origins:
         if match is None:
             raise HostRefused("the Host header is not a host")
         if not self._is_allowed(match[1].strip("[]").lower()):
-            raise HostRefused("the Host header names another host than this one ; ABS_ALLOWED_HOSTS lists those let in")
+            raise HostRefused("the Host header names another host than this one; ABS_ALLOWED_HOSTS lists those let in")
         return values[0].lower()
 
     def _is_allowed(self, name: str) -> bool:
