@@ -74,7 +74,7 @@ class Settings:
       data_dir                    folder in which `abs up` keeps its server's data, its secret and its logs
       nice                        niceness of a worker process, see nice(1); `abs up` sets 10
       stall_timeout_s             time without progress after which a worker counts as stuck
-      shutdown_grace_s            time that a stopping process has for the work that it has begun
+      shutdown_grace_s            time that a stopping process has to finish its running work
     Logs, metrics and traces:
       log_level                   `debug`, `info`, `warning` or `error`
       log_format                  lines of `text` or of `json` on standard error

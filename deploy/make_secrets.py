@@ -1,7 +1,7 @@
 """Make the secrets of docker-compose.yml and kubernetes/, and a first key: python3 deploy/make_secrets.py
 
 Needs only Python. Prints the key once, and no other secret. The folder is closed to other users. The files in it are
-readable for all, because containers run as other users than the one that makes the files.
+readable for all, because containers do not run as the user who makes the files.
 """
 
 from __future__ import annotations

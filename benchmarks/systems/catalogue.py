@@ -16,7 +16,7 @@ class Entry:
     """A system.
 
     class_path   MODULE:CLASS
-    environment  the name of its environment; empty: the one that this process runs in
+    environment  name of its environment; empty for the environment of this process
     options      keyword arguments of the class
     """
 

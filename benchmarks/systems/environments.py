@@ -35,7 +35,7 @@ def is_current(name: str) -> bool:
 
 
 def make(name: str) -> None:
-    """Make an environment, in place of the one that is there. Raises CalledProcessError."""
+    """Make an environment; an existing one is replaced. Raises CalledProcessError."""
     folder = ENVIRONMENTS / name
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     python = str(folder / "bin" / "python")

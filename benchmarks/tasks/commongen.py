@@ -41,7 +41,7 @@ PUBLISHED = {"UniLM": "unilm", "BART": "bart", "constrained Levenshtein Transfor
 
 
 def model_folder(model: str, shared: Path) -> str:
-    """A model's folder: the built-in one, a shared one, or the one that ABS_MODEL names."""
+    """The folder of a model: the built-in one, a shared one, or the value of ABS_MODEL."""
     if model == OTHER:
         return os.environ["ABS_MODEL"]
     return BUILT_IN_MODEL if model == "captions" else str(shared / "models" / model)

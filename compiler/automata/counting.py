@@ -72,7 +72,7 @@ def keyword_counts_dfa(
 
     With `ordered`, names whose minimum is 0 have no duty beyond their maximum. The others are met one after the other:
     where a name occurs, each name before it has by then, that step included, occurred as often as its minimum says;
-    and towards its own minimum it counts only from the step after the one that completes the name before it. A name
+    and towards its own minimum it counts only from the step after the completion of the name before it. A name
     may stand twice: in order, its second duty begins after its first.
 
     Raises ValueError for a bound below 0 or no letters, LimitExceeded over `dfa_states_max`,

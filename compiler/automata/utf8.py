@@ -144,7 +144,7 @@ def _assemble(
 ) -> ByteTable:
     """One table from boundary rows [S, 128] and [S, 51] (leads C2..F4) and inner rows [I, 64], equal columns merged.
 
-    Column 0 is the one that is dead everywhere: the bytes that no UTF-8 holds.
+    Column 0 is dead everywhere: it stands for the bytes that no UTF-8 text holds.
     """
     states = len(leads)
     nothing = np.full((states, 1), dead, dtype=np.int32)

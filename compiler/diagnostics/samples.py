@@ -94,7 +94,7 @@ class TextSampler:
         return self._to_go(self._start) - 1
 
     def shortest(self) -> tuple[int, ...]:
-        """A shortest accepted word; of several the one that is best to read, from its first symbol on."""
+        """A shortest accepted word; of several the most readable, compared from the first symbol on."""
         state, word = self._start, list[int]()
         for left in range(self.least_steps, 0, -1):
             row = self._row(state)

@@ -16,7 +16,7 @@ from typing import Any
 from compiler.errors import EngineFailure
 
 _KINDS = ("NOUN", "VERB", "ADJ")
-# A phrase that ends in one of these is a verb with its particle: its first word is the one that inflects.
+# A phrase that ends in one of these is a verb with its particle: its first word inflects.
 _PARTICLES = frozenset(
     (
         *("about", "across", "after", "ahead", "along", "apart", "around", "aside", "at", "away", "back", "by"),

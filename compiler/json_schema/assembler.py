@@ -112,8 +112,8 @@ class Assembler:
         if self._edges:
             source, symbol, target = np.array(self._edges).T
             table[source, symbol] = target
-        # Two rows are merged entry by entry. In each entry at most one of them is not DEAD, since the automaton is
-        # deterministic, so the maximum is the one that is not.
+        # Two rows are merged entry by entry. The automaton is deterministic, so in each entry at most one
+        # row is not DEAD, and the maximum selects its target.
         for state, start in self._starts:
             table[state] = np.maximum(table[state], table[start])
         accepting = np.zeros(self._size, dtype=bool)

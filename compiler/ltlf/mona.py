@@ -76,7 +76,7 @@ def run_mona(binary: str, program: str, guard: ResourceGuard) -> bytes:
                 advice = "install it (Debian and Ubuntu: apt install mona), or choose the engine native"
                 raise EngineFailure(f"the program MONA cannot be started: {error.strerror}; {advice}") from error
             try:
-                # Before the first wait: the process has hardly begun.
+                # Before the first wait: the process has just started.
                 _lower_limits(process.pid, guard.limits)
                 _wait(process, answer, guard)
             finally:

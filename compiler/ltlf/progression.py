@@ -177,7 +177,7 @@ def _polarities(formula: LtlfFormula, negated: bool) -> list[set[bool]]:
 def _conjunct_dfas(
     normal: _Normal, conjuncts: list[int], holds: np.ndarray, guard: ResourceGuard
 ) -> tuple[list[Dfa], list[np.ndarray]]:
-    """The automata of the conjuncts, and bool [S] for each: all its states but the one that is false for good.
+    """The automata of the conjuncts, and bool [S] for each: False for the state in which it can no longer hold.
 
     Conjuncts that differ in the names of propositions only are translated once.
     holds  bool [P, A]: whether proposition p holds in letter a

@@ -104,7 +104,7 @@ def _of_type(tree: ConstraintTree | None, kind: type[_Leaf]) -> list[_Leaf]:
 
 def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
-    # The strategies build only their transducers here; the letters of the one that is taken follow.
+    # The strategies build only their transducers here. The chosen strategy builds its letters afterwards.
     parts = _take_apart(tree, guard)
     return _first_within_limits(_plan(parts, guard)).combined()
 

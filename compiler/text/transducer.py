@@ -198,7 +198,7 @@ class _ProductBuilder:
             np.vstack([explored.component, explored.component[text_start]]),
             explored.starts,
         )
-        # The word trace has not begun behind a leading space, so that this state may write nothing there.
+        # At the leading space the word trace has no step yet, so this state emits nothing.
         start = len(with_start.next_state) - 1
         return self._finished(with_start, start, text_start, silent=start)
 

@@ -89,7 +89,7 @@ class Candidates:
         return with_floor(take(self.log_probs, row * self.log_probs.shape[1] + ids))
 
     def best_eos(self, tables: Tables) -> Array:
-        """The EOS id that competes for each row, int64 [R]: the most probable one, or the one that is forced."""
+        """The EOS id that competes for each row, int64 [R]: the most probable one, or the forced one."""
         best = take(tables.eos_ids, take_columns(self.log_probs, tables.eos_ids).argmax(1))
         if self.forced is None:
             return best

@@ -98,8 +98,8 @@ FAULTS = {
             (UP, "test_an_old_server_on_the_path_is_skipped"),
             ("app/redis/test_server_checks.py", "test_an_old_server_is_refused"),
         ),
-        "a real old server, 6.2.5, can be had for Python 3.11 on Linux (x86-64) alone; elsewhere more than is there is "
-        "asked of a new one",
+        "a real old server, 6.2.5, can be had for Python 3.11 on Linux (x86-64) alone; elsewhere "
+        "the present server is started with a minimum version above its own",
     ),
     "the server's log is cut off": Coverage((
         (SERVER, "test_a_truncated_append_only_file_loses_no_request"),

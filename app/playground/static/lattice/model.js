@@ -60,7 +60,7 @@ export class LatticeModel {
     return path;
   }
 
-  /** The row of an answer: the one that finished it, else the latest one that is a prefix of it. */
+  /** The row of an answer: the row that finished it, else the latest row that is a prefix of it. */
   rowOf(text) {
     const same = (written) => written === text || written === ` ${text}`;
     for (const { rows } of this.columns) {
